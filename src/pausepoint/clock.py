@@ -12,7 +12,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 """The latest time that can be stored, in microseconds: the end of the year 9999."""
 
-
 LONGEST_NAP = 30.0
 """The longest single sleep, in seconds. Then the sleeper reads the clock again, because it may have been changed."""
 

@@ -58,10 +58,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f". Known: {', '.join(names)}." if names else "."
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an error's message as text that can always be stored as UTF-8.
 
-    >>> said(ValueError("bad \\udcff name"))
+    >>> error_text(ValueError("bad \\udcff name"))
     'bad \\\\udcff name'
     """
     try:
@@ -185,7 +185,7 @@ class AnswerConflict(QuestionError):
 
 
 class QuestionChanged(QuestionError):
-    """The answer is for an earlier round; the question is now in round ``version``."""
+    """The question has changed since it was shown; it is now in round ``version``."""
 
     version: int
     digest: str
@@ -235,8 +235,8 @@ class UndecidedEdits(SessionError):
 class CallRefused(PausepointError):
     """A method was called where it cannot work.
 
-    Either the call would wait for itself, or the engine was opened for blocking calls and this call is async (or vice
-    versa).
+    The call would wait for itself, the engine was opened for blocking calls and this call is async (or vice versa), or
+    the call would run a session on an ``Engine(drives="none")``.
     """
 
 
@@ -245,7 +245,7 @@ class OrchestratorError(PausepointError):
 
 
 class AgentsStuck(OrchestratorError):
-    """Some agents did not reach a safe point in time. The pause request stays in effect."""
+    """Some agents did not reach a boundary in time. The pause stays requested."""
 
     agent_ids: list[str]
 
@@ -291,13 +291,13 @@ class StateRefused(StepError):
 
 
 class WriteRefused(StepError):
-    """A step tried to write a field that it does not own."""
+    """A step tried to write a field that it does not declare."""
 
     field: str
 
 
 class LentValueChanged(StepError):
-    """A step changed a value in place without having write access to its field."""
+    """A step changed in place a field that it only reads."""
 
     field: str
 
@@ -311,7 +311,7 @@ class EventRefused(StepError):
 
 
 class StepTimeout(StepError):
-    """A step took longer than its timeout."""
+    """An attempt at a step took longer than its ``timeout``."""
 
 
 class MapFailed(StepError):
@@ -384,7 +384,7 @@ class ContextClosed(StepError):
 
 
 class NotReplayable(StepError):
-    """In tests: a step that runs again does not repeat the operations that it remembered before."""
+    """In tests: a step that runs again does not repeat the operations of its earlier run."""
 
     step: str
     visit: int

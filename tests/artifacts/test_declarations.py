@@ -343,13 +343,13 @@ async def test_an_artifact_that_became_a_link_is_not_read_through_it(tmp_path: P
 
 
 def test_something_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    shelf = ArtifactFolder(tmp_path)
+    folder = ArtifactFolder(tmp_path)
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "folder.md").mkdir()
     for name in ("pipe.md", "folder.md"):
         with pytest.raises(FolderRefused, match="is not a regular file"):
-            shelf.read(name)
-    assert shelf.read("nowhere/at/all.md") is None
+            folder.read(name)
+    assert folder.read("nowhere/at/all.md") is None
 
 
 def test_a_workflow_without_artifacts_writes_nothing_about_them(tmp_path: Path) -> None:

@@ -54,25 +54,25 @@ class Watched:
 def test_content_is_on_disk_before_it_has_a_name_and_so_is_its_name_before_anybody_hears_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = ArtifactFolder(tmp_path / "out")
-    shelf.make()
+    folder = ArtifactFolder(tmp_path / "out")
+    folder.make()
     (tmp_path / "out" / "notes").mkdir()
     watched = Watched()
     monkeypatch.setattr("pausepoint.stores.disk.os", watched)
     monkeypatch.setattr("pausepoint.artifacts.folder.os", watched)
     staged = tmp_path / "out" / OWN / "staged"
-    digest = shelf.stage("notes/a.md", b"text")
+    digest = folder.stage("notes/a.md", b"text")
     (content,) = [path.stat().st_ino for path in staged.iterdir()]
     assert watched.acts == [("write", content), ("fsync", content), ("rename", 0), ("fsync", staged.stat().st_ino)]
     watched.acts.clear()
-    shelf.publish("notes/a.md", digest, ())
+    folder.publish("notes/a.md", digest, ())
     folders = [(tmp_path / "out" / "notes").stat().st_ino, staged.stat().st_ino]
     assert watched.acts == [("rename", 0), *(("fsync", folder) for folder in folders)]
     watched.acts.clear()
     (tmp_path / "out" / "notes" / "a.md").write_bytes(b"an edit")
-    shelf.stage("notes/a.md", b"text")
+    folder.stage("notes/a.md", b"text")
     watched.acts.clear()
-    shelf.publish("notes/a.md", digest, ())
+    folder.publish("notes/a.md", digest, ())
     binned = [(tmp_path / "out" / OWN / "bin").stat().st_ino, folders[0]]
     assert watched.acts[:3] == [("rename", 0), *(("fsync", folder) for folder in binned)], "first the edit is safe"
 
@@ -203,10 +203,10 @@ async def test_our_own_folder_behind_a_link_is_refused_by_its_name(desk: Desk) -
 
 
 def test_something_that_is_staged_by_another_hand_does_not_stop_the_clearing(tmp_path: Path) -> None:
-    shelf = ArtifactFolder(tmp_path / "folder")
-    shelf.make()
+    folder = ArtifactFolder(tmp_path / "folder")
+    folder.make()
     (tmp_path / "folder" / OWN / "staged" / "mine").mkdir()
-    shelf.clear([])
+    folder.clear([])
 
 
 @on_loop

@@ -123,7 +123,7 @@ def test_discarded_edits_are_put_back(project: Project) -> None:
 def test_at_a_terminal_it_is_asked(project: Project) -> None:
     project.file("1-research.json").write_text('["Fern grows moss"]')
     code, out, _ = run("resume", "fern", cwd=project.path, tty=True, typed="accept\n")
-    assert "Accept or discard the edits?" in plain(out)
+    assert "What should happen to the edits?" in plain(out)
     assert (code, project.calls()) == (0, ["finalize"])
 
 

@@ -296,7 +296,7 @@ async def test_with_a_workflow_a_session_is_started_and_every_turn_is_run_here(p
     done = await beside("send", "talk", "bye", "--workflow", target, cwd=place)
     assert (done.code, '"bye"]' in done.stdout) == (0, True)
     done = await beside("send", "talk", "x", "--workflow", f"{OFFICE}:brief", cwd=place)
-    assert (done.code, "is a session of workflow 'chat', not of 'brief'" in done.stderr) == (5, True)
+    assert (done.code, "belongs to workflow 'chat', not to 'brief'" in done.stderr) == (5, True)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_show_on_a_terminal_cuts_what_is_long(zoo: Zoo) -> None:
     [
         ("wait", "Waiting for a message.", "Send:  pausepoint send {} MESSAGE"),
         ("guard", "Paused by a guard after step review: too dull", "Change the state:  pausepoint edit {}"),
-        ("sleep", "a worker wakes it then.", "Wake it now:      pausepoint resume {} --wake"),
+        ("sleep", "a worker wakes it then.", "Wake it now:       pausepoint resume {} --wake"),
         ("student", "Paused by bob: lunch", "Resume:  pausepoint resume {}"),
         ("call", "Waiting for a child.", "Show the child:  pausepoint show {}."),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint import Artifact, Context, Engine, Status, Workflow, step
 from pausepoint.errors import CallRefused, UnknownSession
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
@@ -173,6 +173,38 @@ async def test_a_resume_elsewhere_withdraws_the_pause_and_drives_nothing(tmp_pat
         assert (await session.pauses()) == []
         with pytest.raises(ValueError, match="here=False only closes pauses"):
             await session.resume(here=False, wake=True)
+
+
+@on_loop
+async def test_drive_only_stops_an_engine_that_drove_everything_from_waking_other_sessions() -> None:
+    async with Engine(":memory:", workflows=ALL) as engine:
+        for name in ("one", "two"):
+            await engine.start(listening, session_id=name)
+        await engine.idle()
+        await engine.drive_only("one")
+        await engine.send("two", "hello")
+        assert engine.running == ()
+        await engine.send("one", "hello")
+        await reached(engine, "one", Status.COMPLETED)
+        assert (await engine.info("two")).status is Status.READY
+
+
+@on_loop
+async def test_a_resume_elsewhere_leaves_edited_artifacts_alone(tmp_path: Path) -> None:
+    @step(writes="text", publishes=Artifact("note.md"))
+    async def write() -> str:
+        return "a note " * 20
+
+    publishing = Workflow("publishing", state=Note, steps=[write, listen])
+    async with Engine(tmp_path / "s.db") as engine:
+        session = await engine.start(publishing, session_id="one", folder=tmp_path / "out")
+        await engine.idle()
+        await session.pause()
+        (tmp_path / "out" / "note.md").unlink()
+        seq = (await session.info()).seq
+        await session.resume(here=False)
+        info = await session.info()
+        assert (info.seq, info.status) == (seq, Status.WAITING)
 
 
 def test_what_an_engine_drives_is_one_of_three_words() -> None:

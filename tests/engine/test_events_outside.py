@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -149,3 +150,20 @@ async def test_whoever_follows_the_steps_is_called_before_each_and_cannot_fail_t
         assert (await session.outcome()).status is Status.COMPLETED
     assert order == ["s one#1", "one runs", "s two#1", "two runs"]
     assert "on_step failed: nobody reads this" in caplog.text
+
+
+@on_loop
+async def test_an_event_without_a_type_or_with_none_is_refused_and_damages_nothing() -> None:
+    nothing: Any = None
+    async with Engine(":memory:") as engine:
+        session = await engine.start(listening, session_id="one", paused=True)
+        with pytest.raises(EventRefused, match="has no type"):
+            await session.emit("")
+        with pytest.raises(TypeError, match="event_type must be a string, not None"):
+            await session.emit(nothing)
+        with pytest.raises(TypeError, match="summary must be a string, not None"):
+            await session.emit("seen", nothing)
+        with pytest.raises(TypeError, match="agent_name must be a string, not None"):
+            await session.emit("seen", agent_name=nothing)
+        assert (await session.info()).seq == 1
+        assert (await engine.verify()).ok

@@ -196,9 +196,9 @@ async def states_along(program: Program, path: Path) -> list[State]:
         ends = [place for place, record in enumerate(records, 1) if record.kind in ("key", "checkpoint")]
         states = []
         for end in ends:
-            lending = StateAccess(program.workflow, fold(records[:end]).state, store, engine.limits)
-            await lending.prefetch()
-            states.append(lending.build().model_dump())
+            access = StateAccess(program.workflow, fold(records[:end]).state, store, engine.limits)
+            await access.prefetch()
+            states.append(access.build().model_dump())
         return states
 
 

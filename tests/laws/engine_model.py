@@ -142,7 +142,7 @@ class EngineModel(RuleBasedStateMachine):
         drives = {id(drive) for engine in self.engines.values() for drive in driven(engine).values()}
         if drives != {id(ctx._visit.host) for ctx in self.world.blocked()}:
             return False
-        if any(engine.driver.beginning for engine in self.engines.values()):
+        if any(engine.driver.claims for engine in self.engines.values()):
             return False
         due = await self.engine(0).store.due(self.clock.now(), ["scripted", "errand"], 10)
         return not due and all([await self.is_up_to_date(engine) for engine in self.engines.values()])

@@ -74,9 +74,9 @@ async def stored(engine: Engine, session_id: str) -> tuple[SessionRow, list[Reco
 
 async def built(engine: Engine, workflow: Workflow[Any], line: Line) -> Any:
     """Return the state that a line of records describes."""
-    lending = StateAccess(workflow, line.state, engine.store, DEFAULT_LIMITS)
+    access = StateAccess(workflow, line.state, engine.store, DEFAULT_LIMITS)
     line.state.provide(await engine.store.blobs(line.state.needs(workflow.shape.fields)))
-    return lending.build()
+    return access.build()
 
 
 async def undisturbed(case: Case) -> tuple[Any, list[tuple[str, int, str]], list[str], float]:

@@ -282,14 +282,14 @@ async def test_a_session_whose_start_was_cut_off_is_driven_all_the_same(tmp_path
     pipeline = Pipeline()
     async with Engine(tmp_path / "h.db") as engine:
         starting = asyncio.ensure_future(engine.start(pipeline.workflow, session_id="s"))
-        while "s" not in engine.driver.beginning:
+        while "s" not in engine.driver.claims:
             await asyncio.sleep(0)
         starting.cancel()
         await asyncio.wait([starting])
         assert starting.cancelled()
         while await engine.store.get("s") is None:  # a submitted write still takes effect
             await asyncio.sleep(0)
-        while engine.driver.errands:
+        while engine.driver.background:
             await asyncio.sleep(0)
         session = await engine.session("s")
         assert (await session.outcome()).state == FINISHED

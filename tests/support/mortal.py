@@ -95,4 +95,4 @@ async def crash(engine: Engine) -> None:
 def woke(engine: Engine, session_id: str) -> bool:
     """Return whether an engine drives a session that it picked up on its own. Resuming it is then not a conflict."""
     drive = driven(engine).get(session_id)
-    return drive is not None and drive.taken_up and not drive.resumed
+    return drive is not None and drive.picked_up and not drive.resumed

@@ -15,7 +15,7 @@ import msgspec
 from pausepoint.artifacts.folder import ArtifactFolder
 from pausepoint.artifacts.publisher import EDITED, DoneNote, Edited, EditNote, SessionNote, session_note
 from pausepoint.artifacts.status import ArtifactState, Examination, examine, look
-from pausepoint.definition.artifacts import BoundArtifact, Unfit, entry_of, named
+from pausepoint.definition.artifacts import OWN, BoundArtifact, Unfit, entry_of, named
 from pausepoint.definition.workflow import BoundStep, Check, Workflow
 from pausepoint.errors import FolderMisfit, FolderRefused
 from pausepoint.log.trail import Trail
@@ -102,8 +102,7 @@ def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
 
     Raises `FolderRefused` if they belong to another workflow, and `FolderMisfit` if newer code wrote them.
     """
-    shelf = ArtifactFolder(folder)
-    notes = shelf.notes()
+    notes = ArtifactFolder(folder).notes()
     if "session.json" not in notes:
         return None
     note = session_note(notes["session.json"], str(folder))
@@ -149,14 +148,15 @@ def _read(folder: Path, name: str, data: bytes, kind: type[_Note], without: str)
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as exc:
         raise FolderRefused(
-            f"File {folder}/.pausepoint/{name} is damaged ({exc}). Delete it. {without}", path=str(folder)
+            f"File {folder}/{OWN}/{name} is damaged ({exc}). Delete it. {without}", path=str(folder)
         ) from exc
 
 
 def _by_records(folder: Path, workflow: Workflow[Any], found: Recorded) -> Detection:
     trail = found.trail(folder)
-    looked = [each.doubted() if each.cut else each for each in look(workflow, trail, ArtifactFolder(folder))]
-    seen = examine(trail, looked, {}, 2**62)
+    found_files = look(workflow, trail, ArtifactFolder(folder))
+    files = [each.as_unsure() if each.maybe_truncated else each for each in found_files]
+    seen = examine(trail, files, {}, 2**62)
     steps = tuple(_judged(step, trail, seen) for step in workflow.outline)
     return Detection(
         folder, _resume_at(found, seen), steps, found.inconsistent(), tuple(seen.states()), True,
@@ -198,11 +198,12 @@ class Judged(msgspec.Struct, frozen=True):
     absent: bool = False
 
 
-def by_files(folder: Path, workflow: Workflow[Any], given: Mapping[str, Any]) -> tuple[Detection, list[Judged]]:
-    shelf, known = ArtifactFolder(folder), dict(given)
+def by_files(path: Path, workflow: Workflow[Any], given: Mapping[str, Any]) -> tuple[Detection, list[Judged]]:
+    """Judge the steps of a folder by its files alone. Return the result, and the steps that are done."""
+    folder, known = ArtifactFolder(path), dict(given)
     judged: list[Judged] = []
     for step in workflow.steps:
-        judged.append(found := judge(shelf, step, known))
+        judged.append(found := judge(folder, step, known))
         known.update(found.values)
     first = next((number for number, each in enumerate(judged) if each.why), len(judged))
     while 0 < first < len(judged) and judged[first - 1].absent:
@@ -214,7 +215,7 @@ def by_files(folder: Path, workflow: Workflow[Any], given: Mapping[str, Any]) ->
     any_done = any(not each.absent for each in judged[:first])
     at = COMPLETE if gap is None else gap.step.name if any_done else START
     steps = tuple(_detected(each, number < first) for number, each in enumerate(judged))
-    return Detection(folder, at, steps, odd), judged[:first]
+    return Detection(path, at, steps, odd), judged[:first]
 
 
 def _detected(found: Judged, before: bool) -> DetectedStep:
@@ -224,16 +225,16 @@ def _detected(found: Judged, before: bool) -> DetectedStep:
     return DetectedStep(found.step.name, "to run" if found.why else "done", why)
 
 
-def judge(shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> Judged:
+def judge(folder: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> Judged:
     """Judge a step by its files alone."""
     if not step.publishes:
         return Judged(step, {}, "it publishes no artifact and has no completion record")
     values: dict[str, Any] = {}
-    absent, said = True, _says(step.when, known)
+    absent, wanted = True, _evaluated(step.when, known)
     for artifact in step.publishes:
         try:
-            value = carried(shelf, artifact, known)
-            if value is None and (not artifact.place.admits_none if said is None else said):
+            value = carried(folder, artifact, known)
+            if value is None and (not artifact.place.admits_none if wanted is None else wanted):
                 raise Unfit(f"{artifact.path} is missing")
             if value is not None and (problem := _lacks(artifact, value, known)):
                 raise Unfit(f"{artifact.path}: {problem}")
@@ -244,8 +245,8 @@ def judge(shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> J
     return Judged(step, values, absent=absent)
 
 
-def _says(when: Check | None, known: Mapping[str, Any]) -> bool | None:
-    """Return what a step's ``when`` says about the known values; None if it cannot be evaluated."""
+def _evaluated(when: Check | None, known: Mapping[str, Any]) -> bool | None:
+    """Return the result of a step's ``when`` for the known values; None if it cannot be evaluated."""
     if when is None or when.whole is not None:
         return None
     if any(read.recent or read.place.path not in known for read in when.reads):
@@ -258,20 +259,22 @@ def _lacks(artifact: BoundArtifact, value: Any, known: Mapping[str, Any]) -> str
     return artifact.lacks(value, known) if counts else artifact.misses(value)
 
 
-def carried(shelf: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, Any], sizes: bool = True) -> Any:
+def carried(folder: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, Any], sizes: bool = True) -> Any:
     """Return the value in the files of an artifact; None if there are none. Raises `Unfit`, with the file's name."""
     missing = [name for name in artifact.named if name not in known]
     if missing:
-        raise Unfit(f"{artifact.path}: its name needs {', '.join(missing)}; pass it to detect()")
+        raise Unfit(f"{artifact.path}: its name needs {', '.join(missing)}; pass it as a keyword")
     pattern = named(artifact.path, known)
-    paths = shelf.names(pattern) if artifact.many else [pattern]
+    paths = folder.names(pattern) if artifact.many else [pattern]
     found: dict[str, Any] = {}
     for path in paths:
-        data = shelf.read(path)
+        data = folder.read(path)
         if data is None:
             continue
         if sizes and len(data) < artifact.spec.min_bytes:
-            raise Unfit(f"{path} has {len(data)} bytes; less than {artifact.spec.min_bytes} count as incomplete")
+            raise Unfit(
+                f"{path} has {len(data)} bytes; a file below {artifact.spec.min_bytes} bytes counts as incomplete"
+            )
         try:
             found[entry_of(pattern, path)] = artifact.decoded(data)
         except Unfit as wrong:

@@ -25,7 +25,7 @@ from pausepoint.stores.disk import PIECE, Folder, Upload
 READABLE = 0o644
 OPEN = 0o755
 
-_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def digest_of(data: bytes) -> str:
@@ -128,7 +128,7 @@ class ArtifactFolder:
         around, name = self._around(path)
         try:
             with self._at(path, around) as folder:
-                descriptor = os.open(name, _OLD, dir_fd=folder)
+                descriptor = os.open(name, _READ_FLAGS, dir_fd=folder)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as exc:
@@ -225,11 +225,11 @@ class ArtifactFolder:
     def _of_note(self, name: str) -> Folder:
         return self._own("done") if "/" in name else Folder(self.path / OWN, 1)
 
-    def keep(self, data: bytes) -> None:
+    def keep_edit(self, data: bytes) -> None:
         """Keep the exact bytes of an accepted edit, so that they can be restored."""
         self._write(self._own("edits"), digest_of(data), data)
 
-    def kept(self, digest: str) -> bytes | None:
+    def kept_edit(self, digest: str) -> bytes | None:
         """Return the bytes of an accepted edit by their hash; None if they are missing or damaged."""
         data = self.read(f"{OWN}/edits/{digest}")
         return data if data is not None and digest_of(data) == digest else None

@@ -27,10 +27,10 @@ from pausepoint.log.access import StateAccess
 from pausepoint.log.ledger import Ledger
 from pausepoint.log.replay import CheckpointBody, EditBody, Effect, Line, body_of
 from pausepoint.log.state import Act, Blob, Blobs, Change, Inline, State
-from pausepoint.log.telemetry import tell
+from pausepoint.log.telemetry import log_line
 from pausepoint.log.timeline import Timeline
 from pausepoint.log.trail import Published, PublishedFile, Reused, Trail, Work
-from pausepoint.log.versions import bring_up
+from pausepoint.log.versions import migrate_line
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
@@ -93,7 +93,7 @@ class EditNote(msgspec.Struct, frozen=True):
     edited: tuple[Edited, ...] = ()
 
 
-class Looked(Protocol):
+class LoadedSession(Protocol):
     """A session, with everything that is needed to read its log."""
 
     session_id: str
@@ -107,9 +107,9 @@ class Looked(Protocol):
 class Publisher:
     """Stages and publishes the artifacts of one session. Without a ``ledger`` it can only repair the folder."""
 
-    def __init__(self, held: Looked, trail: Trail, ledger: Ledger | None = None) -> None:
+    def __init__(self, held: LoadedSession, trail: Trail, ledger: Ledger | None = None) -> None:
         self.held = held
-        self.shelf = ArtifactFolder(Path(trail.folder))
+        self.folder = ArtifactFolder(Path(trail.folder))
         self._ledger = ledger
         self._before: tuple[State, dict[str, int]] | None = None  # the state and its edits when the open visit began
 
@@ -128,17 +128,17 @@ class Publisher:
 
     # picking up
 
-    async def take_up(self) -> None:
+    async def repair(self) -> None:
         """Bring the folder up to date with the log: publish staged files, write missing notes, delete leftovers.
 
         Edited files are not touched. A resume asks what to do with them before it comes here.
         """
-        if await in_thread(is_gone, self.trail, self.shelf):
-            raise gone(self.held.session_id, self.shelf.path)
-        await in_thread(self.shelf.make)
-        notes = await in_thread(self.shelf.notes)
+        if await in_thread(is_gone, self.trail, self.folder):
+            raise gone(self.held.session_id, self.folder.path)
+        await in_thread(self.folder.make)
+        notes = await in_thread(self.folder.notes)
         await self._claim(notes.get("session.json"))
-        staged, past = await in_thread(self.shelf.staged), Past(self.held, self.shelf)
+        staged, past = await in_thread(self.folder.staged), Past(self.held, self.folder)
         files = self.trail.files()
         older = await in_thread(self._older, [file for file, _ in files.values()])
         for file, work in files.values():
@@ -146,7 +146,7 @@ class Publisher:
                 await self._publish(file, work.step)
             elif file.path in older:
                 await self._restore(past, file, work.step)
-        await in_thread(self.shelf.clear, [mark(file.path, file.sha256) for file, _ in files.values()])
+        await in_thread(self.folder.clear, [mark(file.path, file.sha256) for file, _ in files.values()])
         await in_thread(self._retire, [*self.trail.works])
         for work in self.trail.works.values():
             if _noted(notes.get(f"done/{work.step}.json")) != work:
@@ -154,12 +154,12 @@ class Publisher:
         await self._note_edits(notes.get(EDITED))
         for name in notes:
             if name.startswith("done/") and name[5:-5] not in self.trail.works:
-                await in_thread(self.shelf.forget, name)
+                await in_thread(self.folder.forget, name)
 
     async def _claim(self, found: bytes | None) -> None:
         """Write the session's id into its folder. Raises `FolderRefused` if the folder belongs to another session."""
         ours = (self.held.session_id, self.trail.rebuilt_from)
-        note = check_free(found, self.shelf.path, *ours)
+        note = check_free(found, self.folder.path, *ours)
         line = self.held.line
         same = note is not None and (note.session_id, note.version) == (self.held.session_id, line.version)
         same = same and bool(self.trail.works)  # the input may be edited until the first step ends
@@ -175,10 +175,10 @@ class Publisher:
             )  # fmt: skip
 
         def decide(found: bytes | None) -> bytes:
-            check_free(found, self.shelf.path, *ours)  # another session may have claimed it since
+            check_free(found, self.folder.path, *ours)  # another session may have claimed it since
             return _pretty(now)
 
-        await in_thread(self.shelf.claim, decide)
+        await in_thread(self.folder.claim, decide)
 
     async def _beginning(self) -> tuple[dict[str, msgspec.Raw], int, str, bool]:
         """Return the session's first state and step. If it was migrated since, return the present state instead."""
@@ -194,13 +194,13 @@ class Publisher:
         return {path: raw for path, _, raw in values}, through, at, held_by_guard
 
     async def check_past(self) -> None:
-        """Check that `take_up` can restore all files at this position in the log. Raises `FolderRefused`.
+        """Check that `repair` can restore all files at this position in the log. Raises `FolderRefused`.
 
         It fails only in a session that was rebuilt from its folder, because overwritten values are missing there.
         """
         if not self.trail.rebuilt_from:
             return
-        files, past = self.trail.files(), Past(self.held, self.shelf)
+        files, past = self.trail.files(), Past(self.held, self.folder)
         for path in sorted(await in_thread(self._older, [file for file, _ in files.values()])):
             await past.content_of(files[path][0], files[path][1].step)
 
@@ -218,12 +218,12 @@ class Publisher:
     def _found(self, file: PublishedFile) -> bytes | None:
         """Return the content at the path of a file; None if it is absent, empty bytes if it cannot be read."""
         try:
-            return self.shelf.read(file.path)
+            return self.folder.read(file.path)
         except FolderRefused:
             return b""
 
     def _is_foreign(self, file: PublishedFile) -> bool:
-        self.shelf.check(file.path)
+        self.folder.check(file.path)
         data = self._found(file)
         return data is not None and digest_of(data) not in (file.sha256, *self.trail.known.get(file.path, ()))
 
@@ -243,7 +243,8 @@ class Publisher:
             files = tuple([await in_thread(self._stage, *each) for each in contents])
             for file in files:
                 if await in_thread(self._is_foreign, file):
-                    summary = f"{file.path} was not written by this session; moved to {self.shelf.path}/.pausepoint/bin"
+                    bin_ = f"{self.folder.path}/{OWN}/bin"
+                    summary = f"{file.path} was not written by this session; moved to {bin_}"
                     self.ledger.effect(
                         f"aside:{file.path}", "artifact.set_aside", summary, {"path": file.path}, step.agent
                     )
@@ -260,7 +261,7 @@ class Publisher:
             )
 
     def _stage(self, file: PublishedFile, data: bytes) -> PublishedFile:
-        digest = self.shelf.stage(file.path, data)
+        digest = self.folder.stage(file.path, data)
         return msgspec.structs.replace(file, sha256=digest, size=len(data))
 
     def skips(self, step: BoundStep) -> None:
@@ -290,7 +291,7 @@ class Publisher:
     async def publish(self, step: str) -> None:
         """Publish the files of a committed checkpoint, and write its completion record."""
         work = self.trail.works[step]
-        staged, past = await in_thread(self.shelf.staged), Past(self.held, self.shelf)
+        staged, past = await in_thread(self.folder.staged), Past(self.held, self.folder)
         older = await in_thread(self._older, work.files)
         for file in work.files:
             if mark(file.path, file.sha256) in staged:
@@ -308,16 +309,16 @@ class Publisher:
         declared = [each for step in steps if step in outline for each in self.held.workflow.step(step).publishes]
         for path in trail.known.keys() - trail.files().keys() - ahead:
             if any(artifact.could_be(path) for artifact in declared):
-                self.shelf.retire(path, trail.known[path])
+                self.folder.retire(path, trail.known[path])
 
     async def _publish(self, file: PublishedFile, step: str) -> None:
-        moved = await in_thread(self.shelf.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
+        moved = await in_thread(self.folder.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
         if moved:
-            tell(logging.WARNING, f"{step}: moved the existing {file.path} to {moved}", self.held.session_id)
+            log_line(logging.WARNING, f"{step}: moved the existing {file.path} to {moved}", self.held.session_id)
 
     async def _restore(self, past: Past, file: PublishedFile, step: str) -> None:
         data = await past.content_of(file, step)
-        await in_thread(self.shelf.stage, file.path, data)
+        await in_thread(self.folder.stage, file.path, data)
         await self._publish(file, step)
 
     async def _note_again(self, work: Work) -> None:
@@ -346,7 +347,7 @@ class Publisher:
             values += await self._values(state, mine)
         note = DoneNote(FORMAT, work, tuple(values), work.step if body.held_by_guard else body.next, tuple(edited))
         spelled_out = {**msgspec.structs.asdict(note), "work": msgspec.structs.asdict(work)}
-        await in_thread(self.shelf.note, f"done/{work.step}.json", _pretty(spelled_out))
+        await in_thread(self.folder.note, f"done/{work.step}.json", _pretty(spelled_out))
 
     async def _note_edits(self, found: bytes | None) -> None:
         """Write the edits of the state since the last step ended. The next completion record includes them."""
@@ -354,9 +355,9 @@ class Publisher:
         last = max(open_edits.values(), default=0)
         if last > max((work.seq for work in self.trail.works.values()), default=0):
             edited = await self._edits(self.held.line.state, open_edits)
-            await in_thread(self.shelf.note, EDITED, _pretty(EditNote(FORMAT, last, edited)))
+            await in_thread(self.folder.note, EDITED, _pretty(EditNote(FORMAT, last, edited)))
         elif found is not None:
-            await in_thread(self.shelf.forget, EDITED)
+            await in_thread(self.folder.forget, EDITED)
 
     async def _edits(self, state: State, open_edits: Mapping[str, int]) -> tuple[Edited, ...]:
         values = await self._values(state, [*open_edits])
@@ -382,17 +383,17 @@ class Publisher:
 
 
 async def contents_of(
-    held: Looked, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs
+    held: LoadedSession, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs
 ) -> list[tuple[PublishedFile, bytes]]:
     """Return the files that a step publishes with these changes, with their content."""
     trial = held.line.state.copy()
     trial.provide(dict(blobs))
     for change in changes:
         trial.apply(change)
-    lending = StateAccess(held.workflow, trial, held.store, held.limits)
+    access = StateAccess(held.workflow, trial, held.store, held.limits)
     found: list[tuple[PublishedFile, bytes]] = []
     for artifact in step.publishes:
-        state = await values_of(lending, artifact.fields)
+        state = await values_of(access, artifact.fields)
         for path, (key, data) in artifact.files(state[artifact.place.path], state).items():
             found.append((PublishedFile(path, artifact.path, artifact.place.path, "", 0, key), data))
     twice = [path for path, count in Counter(file.path for file, _ in found).items() if count > 1]
@@ -401,24 +402,24 @@ async def contents_of(
     return found
 
 
-async def values_of(lending: StateAccess, paths: tuple[str, ...]) -> dict[str, Any]:
+async def values_of(access: StateAccess, paths: tuple[str, ...]) -> dict[str, Any]:
     """Return the values at these paths of a state. Large values are fetched."""
-    if needed := lending.state.needs(path for path in paths):
-        lending.state.provide(await lending.store.blobs(needed))
-    return {path: lending.read(lending.shape.place(path)) for path in paths}
+    if needed := access.state.needs(path for path in paths):
+        access.state.provide(await access.store.blobs(needed))
+    return {path: access.read(access.shape.place(path)) for path in paths}
 
 
 class Past:
     """The recorded content of files, restored from the log. Records are cached for the next file."""
 
-    def __init__(self, held: Looked, shelf: ArtifactFolder) -> None:
-        self.held, self.shelf = held, shelf
+    def __init__(self, held: LoadedSession, folder: ArtifactFolder) -> None:
+        self.held, self.folder = held, folder
         self._bodies: dict[int, Any] = {}
         self._fields: dict[tuple[int, str], Any] = {}
 
     async def content_of(self, file: PublishedFile, step: str) -> bytes:
         """Return the recorded content of a file. Raises `FolderRefused` if it cannot be restored."""
-        data = await in_thread(self.shelf.kept, file.sha256)
+        data = await in_thread(self.folder.kept_edit, file.sha256)
         if data is None:
             data = await self._made_again(file, artifact_of(self.held.workflow.step(step), file.pattern))
         if digest_of(data) != file.sha256:
@@ -449,9 +450,9 @@ class Past:
             held = self.held
             line = await Timeline(held.store, held.row).line(file.at)
             try:
-                await bring_up(held.workflow, line, held.store, held.limits)
-                lending = StateAccess(held.workflow, line.state, held.store, held.limits)
-                self._fields[file.at, field] = (await values_of(lending, (field,)))[field]
+                await migrate_line(held.workflow, line, held.store, held.limits)
+                access = StateAccess(held.workflow, line.state, held.store, held.limits)
+                self._fields[file.at, field] = (await values_of(access, (field,)))[field]
             except StateRefused as error:
                 raise FolderRefused(
                     f"Artifact {file.path!r} cannot be restored: {error}", session_id=held.session_id, path=file.path
@@ -477,12 +478,12 @@ def code_of(fn: Any) -> str:
         return ""
 
 
-def is_gone(trail: Trail, shelf: ArtifactFolder) -> bool:
+def is_gone(trail: Trail, folder: ArtifactFolder) -> bool:
     """Return whether all files of a session are absent, because its folder was moved or its disk is not mounted."""
     files = trail.files()
-    if not files or shelf.read(f"{OWN}/session.json") is not None:
+    if not files or folder.read(f"{OWN}/session.json") is not None:
         return False
-    return all(shelf.absent(path) for path in files)
+    return all(folder.absent(path) for path in files)
 
 
 def gone(session_id: str, folder: Path) -> FolderRefused:
@@ -514,7 +515,7 @@ def session_note(data: bytes, folder: str) -> SessionNote:
         note = msgspec.json.decode(data, type=SessionNote)
     except msgspec.MsgspecError as exc:
         raise FolderRefused(
-            f"File {folder}/.pausepoint/session.json is damaged ({exc}). Delete it. A resume of the session writes it"
+            f"File {folder}/{OWN}/session.json is damaged ({exc}). Delete it. A resume of the session writes it"
             " again; without the session, the folder is judged by its files alone.",
             path=folder,
         ) from exc

@@ -127,7 +127,7 @@ def by_record(
     A value in a record overrides the file, because it includes later edits of the state.
     """
     if found.late and not accept_incomplete:
-        raise _at_odds(folder, found.inconsistent(), found.gap)
+        raise _inconsistent(folder, found.inconsistent(), found.gap)
     note, first = found.note, found.done[0].work.step if found.done else found.note.begins_at
     log = Relog(session_id, folder, note.version, note.outline, first, note.held_by_guard and not found.done)
     log.trail.rebuilt_from = note.session_id
@@ -144,13 +144,13 @@ def by_record(
 
 
 def _carried(
-    workflow: Workflow[Any], shelf: ArtifactFolder, log: Relog, done: DoneNote, limits: Limits
+    workflow: Workflow[Any], folder: ArtifactFolder, log: Relog, done: DoneNote, limits: Limits
 ) -> list[Change]:
     """Return the values in the files of a step. A missing or invalid file is skipped, and its step runs again."""
     values: dict[str, Any] = {}
     for file in done.work.files:
         artifact = artifact_named(workflow, done.work.step, file.pattern)
-        data = shelf.read(file.path)
+        data = folder.read(file.path)
         if artifact is None or data is None:
             continue
         try:
@@ -178,36 +178,36 @@ def _encoded(workflow: Workflow[Any], field: str, value: Any, log: Relog, limits
 
 
 def by_judgement(
-    workflow: Workflow[Any], folder: Path, session_id: str | None, seen: Detection, judged: Sequence[Judged],
+    workflow: Workflow[Any], path: Path, session_id: str | None, seen: Detection, judged: Sequence[Judged],
     given: Mapping[str, Any], accept_incomplete: bool, limits: Limits,
 ) -> Relog:  # fmt: skip
     """Rebuild the log from the files alone, up to the first step that is not known to be done."""
     if not judged or seen.resume_at == "start":
-        raise FolderRefused(f"No checkpoints found in {folder}. Start a new session.", path=str(folder))
+        raise FolderRefused(f"No checkpoints found in {path}. Start a new session.", path=str(path))
     if seen.inconsistent and not accept_incomplete:
-        raise _at_odds(folder, seen.inconsistent, seen.resume_at)
+        raise _inconsistent(path, seen.inconsistent, seen.resume_at)
     id = new_session_id() if session_id is None else check_session_id(session_id)
-    log = Relog(id, folder, workflow.version, workflow.outline, workflow.outline[0])
+    log = Relog(id, path, workflow.version, workflow.outline, workflow.outline[0])
     start = workflow.shape.start(given)
     log.begin({name: place.typed.encode(start[name], name, limits) for name, place in workflow.shape.fields.items()})
-    shelf, known = ArtifactFolder(folder), {**start}
+    folder, known = ArtifactFolder(path), {**start}
     for each in judged:
         known.update(each.values)
-        _relogged(log, workflow, shelf, each, known, limits)
+        _relogged(log, workflow, folder, each, known, limits)
     if seen.resume_at in workflow.outline:
-        _spared(log, shelf, workflow.step(seen.resume_at), known)
+        _spared(log, folder, workflow.step(seen.resume_at), known)
     return log
 
 
 def _relogged(
-    log: Relog, workflow: Workflow[Any], shelf: ArtifactFolder, done: Judged, known: Mapping[str, Any], limits: Limits
+    log: Relog, workflow: Workflow[Any], folder: ArtifactFolder, done: Judged, known: Mapping[str, Any], limits: Limits
 ) -> None:
     """Add a step that is done according to its files."""
     changes = [log.change(path, "set", workflow.shape.place(path).typed.encode(value, path, limits))
                for path, value in done.values.items()]  # fmt: skip
     read = done.step.depends_on
     reads = {key: at for (key, at) in log.versions if any(overlap(key, path) for path in read)}
-    files = [file for artifact in done.step.publishes for file in _files(shelf, artifact, known)]
+    files = [file for artifact in done.step.publishes for file in _files(folder, artifact, known)]
     work = Work(
         done.step.name, 1, log.seq, 0, reads, dict.fromkeys(done.step.places, log.seq), tuple(files),
         code_of(done.step.fn),
@@ -216,13 +216,13 @@ def _relogged(
     log.done(work, changes, workflow.following(done.step.name))
 
 
-def _spared(log: Relog, shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> None:
+def _spared(log: Relog, folder: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> None:
     """Mark the entries of the next step that already exist, so that they are not made again."""
     spared: list[PublishedFile] = []
     for artifact in step.publishes:
-        for file in _files(shelf, artifact, known) if artifact.many else ():
+        for file in _files(folder, artifact, known) if artifact.many else ():
             with suppress(Unfit):
-                artifact.decoded(shelf.read(file.path) or b"")
+                artifact.decoded(folder.read(file.path) or b"")
                 if file.size >= artifact.spec.min_bytes:
                     spared.append(file)
                     log.trail.knows(file)
@@ -232,7 +232,7 @@ def _spared(log: Relog, shelf: ArtifactFolder, step: BoundStep, known: Mapping[s
         log.trail.redo[step.name] = Redo(f"{len(spared)} of its files already exist", tuple(spared), reads)
 
 
-def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> FolderRefused:
+def _inconsistent(folder: Path, inconsistent: Sequence[str], at: str | None) -> FolderRefused:
     return FolderRefused(
         f"Folder {folder} is inconsistent: {'; '.join(inconsistent)}. Pass incomplete='accept' to resume at {at}"
         " and run the steps after it again.",
@@ -240,11 +240,11 @@ def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> Folde
     )
 
 
-def _files(shelf: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, Any]) -> list[PublishedFile]:
+def _files(folder: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, Any]) -> list[PublishedFile]:
     pattern = named(artifact.path, known)
     found: list[PublishedFile] = []
-    for path in shelf.names(pattern) if artifact.many else [pattern]:
-        data = shelf.read(path)
+    for path in folder.names(pattern) if artifact.many else [pattern]:
+        data = folder.read(path)
         if data is not None:
             key = entry_of(pattern, path)
             found.append(PublishedFile(path, artifact.path, artifact.place.path, digest_of(data), len(data), key))

@@ -62,12 +62,12 @@ class Finding(msgspec.Struct, frozen=True):
     same: bool = False
 
     @property
-    def cut(self) -> bool:
+    def maybe_truncated(self) -> bool:
         """Whether the file may be truncated: shorter than recorded, and not known to be complete."""
         shorter = self.data is not None and len(self.data) < self.file.size
         return self.state == "edited" and shorter and not self.whole and not self.same
 
-    def doubted(self) -> Finding:
+    def as_unsure(self) -> Finding:
         """Return the finding as unsure, because the recorded content is not available for comparison."""
         size = len(self.data or b"")
         why = f"it has {size} bytes instead of {self.file.size}: it was shortened or truncated"
@@ -105,18 +105,18 @@ class Examination(msgspec.Struct, frozen=True):
         return [f"{each.file.path} is {each.state}: {each.why}" for each in self.undecided]
 
 
-def look(workflow: Workflow[Any], trail: Trail, shelf: ArtifactFolder) -> list[Finding]:
+def look(workflow: Workflow[Any], trail: Trail, folder: ArtifactFolder) -> list[Finding]:
     """Examine every file that the log knows. Blocks while it reads the folder."""
-    staged = shelf.staged()
-    return [_look(workflow, trail, shelf, staged, file, work) for file, work in trail.files().values()]
+    staged = folder.staged()
+    return [_look(workflow, trail, folder, staged, file, work) for file, work in trail.files().values()]
 
 
 def _look(
-    workflow: Workflow[Any], trail: Trail, shelf: ArtifactFolder, staged: set[str], file: PublishedFile, work: Work
+    workflow: Workflow[Any], trail: Trail, folder: ArtifactFolder, staged: set[str], file: PublishedFile, work: Work
 ) -> Finding:  # fmt: skip
     waits = mark(file.path, file.sha256) in staged
     try:
-        data = shelf.read(file.path)
+        data = folder.read(file.path)
     except FolderRefused as wrong:
         return Finding(file, work, "invalid", str(wrong))
     if data is None:
@@ -131,17 +131,17 @@ def _look(
     artifact = artifact_named(workflow, work.step, file.pattern)
     if artifact is None:
         return Finding(file, work, "edited", "it differs from the record, and no step declares it any more", data)
-    return _judged(artifact, shelf, file, work, data)
+    return _judged(artifact, folder, file, work, data)
 
 
-def _judged(artifact: BoundArtifact, shelf: ArtifactFolder, file: PublishedFile, work: Work, data: bytes) -> Finding:
+def _judged(artifact: BoundArtifact, folder: ArtifactFolder, file: PublishedFile, work: Work, data: bytes) -> Finding:
     """Judge content that differs from the record: an edit, or an invalid file."""
     try:
-        if _says_the_same(artifact, shelf, file, data):
+        if _same_value(artifact, folder, file, data):
             why = "the file was reformatted; its content is unchanged"
             return Finding(file, work, "edited", why, data, artifact.decoded(data), same=True)
         if len(data) < min(artifact.spec.min_bytes, file.size):
-            raise Unfit(f"it has {len(data)} bytes; less than {artifact.spec.min_bytes} count as incomplete")
+            raise Unfit(f"it has {len(data)} bytes; a file below {artifact.spec.min_bytes} bytes counts as incomplete")
         value = artifact.decoded(data)
         if problem := "" if artifact.many else artifact.misses(value):
             raise Unfit(problem)
@@ -151,12 +151,12 @@ def _judged(artifact: BoundArtifact, shelf: ArtifactFolder, file: PublishedFile,
     return Finding(file, work, "edited", "its content differs from the record", data, value, whole=whole)
 
 
-def _says_the_same(artifact: BoundArtifact, shelf: ArtifactFolder, file: PublishedFile, data: bytes) -> bool:
+def _same_value(artifact: BoundArtifact, folder: ArtifactFolder, file: PublishedFile, data: bytes) -> bool:
     """Return whether content has the recorded value in another format. Raises `Unfit`."""
     form = artifact.encoded(artifact.decoded(data))
     if digest_of(form) == file.sha256:
         return True
-    before = shelf.kept(file.sha256)  # the recorded content may be an edit with its own formatting
+    before = folder.kept_edit(file.sha256)  # the recorded content may be an edit with its own formatting
     try:
         return before is not None and artifact.encoded(artifact.decoded(before)) == form
     except Unfit:

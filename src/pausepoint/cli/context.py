@@ -72,7 +72,7 @@ class Cli:
             )
         if self.host.workflows:
             raise Refused(
-                f"Session {info.session_id!r} is a session of workflow {info.workflow!r}, which this program does not"
+                f"Session {info.session_id!r} belongs to workflow {info.workflow!r}, which this program does not"
                 f" have. Its workflows are: {', '.join(self.host.workflows_by_name)}. You can still look at the"
                 f" session: `{self.command('show', info.session_id)}`.",
                 USAGE,

@@ -12,7 +12,7 @@ import click
 from pausepoint.cli.context import Cli
 from pausepoint.cli.host import STORE
 from pausepoint.cli.project import VARIABLE
-from pausepoint.errors import did_you_mean, said
+from pausepoint.errors import did_you_mean, error_text
 from pausepoint.name import DEFAULT_STORE, NAME
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -97,7 +97,7 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
 
 
 def _storable(ctx: click.Context, option: click.Parameter, text: str | None) -> str | None:
-    if text is not None and said(ValueError(text)) != text:
+    if text is not None and error_text(ValueError(text)) != text:
         raise click.BadParameter("The text cannot be stored. Use at most 10,000 characters of UTF-8.", ctx, option)
     return text
 

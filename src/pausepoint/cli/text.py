@@ -343,7 +343,7 @@ async def next_commands(cli: Cli, engine: Engine, info: SessionInfo, resumes: bo
             some = (await _open_children(engine, info))[:5]
             return [("Show the child:", cli.command("show", each.session_id)) for each in some]
         case "sleeping":
-            return [("Wake it now:", f"{resume} --wake"), ("Wake it in time:", command_line("worker"))]
+            return [("Wake it now:", f"{resume} --wake"), ("Wake it when due:", command_line("worker"))]
         case "cancelled":
             return [("Start a new session from it:", cli.command("fork", name, workflow))]
     return []

@@ -25,6 +25,15 @@ from pausepoint.name import FOLDER
 SMALLEST = 100
 """The default for `Artifact.min_bytes`: a file that is not recorded and has fewer bytes counts as incomplete."""
 
+OWN = FOLDER
+"""The engine's own folder inside a session's folder."""
+
+LARGEST = 2**28
+"""The largest size of an artifact in bytes. Larger files are refused before they are read into memory."""
+
+LONGEST = 240
+"""The longest name in a path, in bytes. It is below the usual limit of 255, because files in the bin get a prefix."""
+
 _SAFE = re.compile(r"[^/\x00-\x1f]{1,200}")
 _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -144,10 +153,10 @@ class BoundArtifact:
 
     def misses(self, value: Any) -> str:
         """Return what ``holds`` reports as missing; empty if nothing is."""
-        said = True if self.spec.holds is None else self.spec.holds(value)
-        if isinstance(said, str):
-            return said
-        return "" if said is None or said else "its holds= check returned False"
+        result = True if self.spec.holds is None else self.spec.holds(value)
+        if isinstance(result, str):
+            return result
+        return "" if result is None or result else "its holds= check returned False"
 
     def encoded(self, value: Any) -> bytes:
         """Return a value as the content of a file. A string is written as it is."""
@@ -364,15 +373,3 @@ def check_inside(path: str) -> str:
     if problem := _unfit_path(path) or ("name a single file." if "*" in path or "{" in path else ""):
         raise DefinitionError(f"Artifact {path!r}: {problem}")
     return path
-
-
-OWN = FOLDER
-"""The engine's own folder inside a session's folder."""
-
-
-LARGEST = 2**28
-"""The largest size of an artifact in bytes. Larger files are refused before they are read into memory."""
-
-
-LONGEST = 240
-"""The longest name in a path, in bytes. It is below the usual limit of 255, because files in the bin get a prefix."""

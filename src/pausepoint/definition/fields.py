@@ -201,7 +201,7 @@ class Shape:
         }
         self._places = dict(self.fields)
         self._nested = {name: found for name, info in model.model_fields.items() if (found := _nested(info.annotation))}
-        self.needs_whole = any(_Rules(each).beyond_a_field for each in _reachable(model))
+        self.needs_whole = any(_Rules(each).crosses_fields for each in _reachable(model))
 
     def __repr__(self) -> str:
         return f"Shape({self.model.__name__}: {', '.join(self.fields)})"
@@ -219,18 +219,18 @@ class Shape:
             raise DefinitionError(
                 f"{path!r} is not a field. A window can only be read, with At({path!r}). Name {whole!r} here."
             )
-        model, under_optional, way = self.model, False, path.split(".")
-        for depth, name in enumerate(way):
-            here = ".".join(way[:depth])
+        model, under_optional, parts = self.model, False, path.split(".")
+        for depth, name in enumerate(parts):
+            here = ".".join(parts[:depth])
             if name not in model.model_fields:
                 known = [f"{here}.{field}" if here else field for field in model.model_fields]
                 raise DefinitionError(f"{self.model.__name__} has no field {path!r}{did_you_mean(path, known)}")
             info = model.model_fields[name]
-            if depth == len(way) - 1:
+            if depth == len(parts) - 1:
                 return Place(path, info, _Rules(model), under_optional)
             nested = _nested(info.annotation)
             if nested is None:
-                raise DefinitionError(_no_parts(path, ".".join(way[: depth + 1]), info.annotation))
+                raise DefinitionError(_no_parts(path, ".".join(parts[: depth + 1]), info.annotation))
             model, under_optional = nested, under_optional or admits_none(info.annotation)
         raise AssertionError("a path has at least one part")
 
@@ -431,7 +431,7 @@ class _Rules:
         self.config: Any = None
         self.model_wide = False
         self.fields: dict[str, Any] = self._open(model.__pydantic_core_schema__)
-        self.looks_around = {name for name, field in self.fields.items() if _asks_for_others(field["schema"])}
+        self.reads_others = {name for name, field in self.fields.items() if _reads_other_fields(field["schema"])}
 
     def _open(self, schema: Any) -> dict[str, Any]:
         """Return the schemas of the fields. Note the validators around them, which apply to the whole model."""
@@ -449,9 +449,9 @@ class _Rules:
         return dict(schema["fields"])
 
     @property
-    def beyond_a_field(self) -> bool:
+    def crosses_fields(self) -> bool:
         """Whether the model can be invalid although each field is valid on its own."""
-        return bool(self.model_wide or self.looks_around or any(self._watched()) or not self._complete())
+        return bool(self.model_wide or self.reads_others or any(self._watched()) or not self._complete())
 
     def _complete(self) -> bool:
         return self.fields.keys() == self.model.model_fields.keys()
@@ -468,7 +468,7 @@ class _Rules:
         """Return a function that validates one field alone, without validators that read other fields."""
         schema = _alone(self.fields[name]["schema"]) if self._complete() else None
         if schema is None:
-            return _as_it_is
+            return _unchecked
         from pydantic_core import SchemaValidator
 
         if self.definitions:
@@ -478,21 +478,21 @@ class _Rules:
 
 def _alone(schema: Any) -> Any:
     """Return a field's schema without trailing validators that read other fields; None if others remain."""
-    while _asks_for_others(schema):
+    while _reads_other_fields(schema):
         if schema["type"] not in ("default", "function-after"):
             return None
         schema = schema["schema"]
     return schema
 
 
-def _as_it_is(value: object) -> object:
+def _unchecked(value: object) -> object:
     return value
 
 
-def _asks_for_others(schema: Any) -> bool:
+def _reads_other_fields(schema: Any) -> bool:
     """Return whether a validator of this field takes `ValidationInfo`, which shows it the fields before it."""
     if isinstance(schema, (list, tuple)):
-        return any(_asks_for_others(each) for each in schema)
+        return any(_reads_other_fields(each) for each in schema)
     # Validators inside another model, dataclass or TypedDict see only the fields of that type.
     if not isinstance(schema, dict) or schema.get("type") in {"model", "dataclass", "typed-dict"}:
         return False
@@ -500,7 +500,7 @@ def _asks_for_others(schema: Any) -> bool:
     if isinstance(function, dict) and function.get("type") == "with-info":
         return True
     passed = {"metadata", "serialization", "default", "function", "config"}
-    return any(_asks_for_others(each) for key, each in schema.items() if key not in passed)
+    return any(_reads_other_fields(each) for key, each in schema.items() if key not in passed)
 
 
 def refusal(path: str, value: object, exc: Exception, name: Callable[[str], str] = str) -> StateRefused:
@@ -509,7 +509,9 @@ def refusal(path: str, value: object, exc: Exception, name: Callable[[str], str]
 
     where = path or "the state"
     if isinstance(exc, RecursionError):
-        return StateRefused(f"{where}: the {type(value).__name__} is nested too deep to validate.", field=path)
+        return StateRefused(
+            f"{where}: the {type(value).__name__} is nested too deep to validate. Make it flatter.", field=path
+        )
     if not isinstance(exc, ValidationError):
         return StateRefused(
             f"A validator of {where} raised {type(exc).__name__}: {exc}. Raise ValueError to refuse a value.",

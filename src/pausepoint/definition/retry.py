@@ -42,12 +42,12 @@ class Retry(msgspec.Struct, frozen=True):
 
         ``random`` returns numbers from 0 up to 1. ``now`` must be an aware time.
         """
-        if attempt >= self.attempts or not self._is_worth_it(error):
+        if attempt >= self.attempts or not self._may_help(error):
             return None
         wait = self._backoff(attempt) * (1 + self.jitter * (2 * random() - 1))
         return max([wait, *(retry_after(each, now) or 0.0 for each in (error, *inside_of(error)))])
 
-    def _is_worth_it(self, error: BaseException) -> bool:
+    def _may_help(self, error: BaseException) -> bool:
         """Return whether a retry can help. One error that a retry cannot fix is enough to give up."""
         inside = list(inside_of(error))
         if any(getattr(each, "retryable", True) is False for each in (error, *inside)):

@@ -475,14 +475,14 @@ def _bound_guards(
         if here is None or check is None:
             continue
         returned = (each.hints or resolve(each.fn)).get("return", _MISSING)
-        if returned is _MISSING or set(members(returned)) == {NONE} or not _says_why(returned):
+        if returned is _MISSING or set(members(returned)) == {NONE} or not _fits_guard(returned):
             shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
             here.add(f"the guard {shown}. Write '-> str | None': the reason to pause, or None to continue.")
         found[each.after] = (*found.get(each.after, ()), check)
     return found
 
 
-def _says_why(returned: Any) -> bool:
+def _fits_guard(returned: Any) -> bool:
     """Return whether a guard with this return type can both pause and continue."""
     return admits_none(returned) and fits(returned, str | None)
 

@@ -20,7 +20,7 @@ from pausepoint.artifacts.rebuild import by_judgement, by_record
 from pausepoint.artifacts.status import ArtifactState, Examination, Finding, artifact_named, examine, look
 from pausepoint.definition.artifacts import check_inside
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import texts
+from pausepoint.engine.base import check_texts
 from pausepoint.engine.rerun import Rerun, is_concerned
 from pausepoint.errors import (
     AlreadyRunning,
@@ -35,7 +35,7 @@ from pausepoint.errors import (
 from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import EditBody, Line, fold
 from pausepoint.log.state import Blobs
-from pausepoint.log.telemetry import tell
+from pausepoint.log.telemetry import log_line
 from pausepoint.log.trail import Adopted, Trail
 from pausepoint.model.ids import SessionId, check_session_id
 from pausepoint.model.sessions import Pause, SessionRow, Status
@@ -50,7 +50,7 @@ UNDRIVEN = (Status.COMPLETED, Status.WAITING, Status.SLEEPING)
 
 Edits = Literal["accept", "discard"] | None
 
-ASKED = "a rerun was requested"
+RERUN_REQUESTED = "a rerun was requested"
 
 
 class Artifacts(Rerun):
@@ -75,7 +75,7 @@ class Artifacts(Rerun):
         session, and `VerbRefused` if it is not edited.
         """
         self._check_open()
-        texts(by=by, reason=reason)
+        check_texts(by=by, reason=reason)
         while True:
             row, workflow, line = await self._artifact_session(session_id)
             found = await self._examined(workflow, row, line)
@@ -124,7 +124,7 @@ class Artifacts(Rerun):
         else:
             wanted = session_id or found.note.session_id
             if await self.store.get(check_session_id(wanted)) is not None:
-                return await self._known_there(workflow, wanted, path)
+                return await self._existing_session(workflow, wanted, path)
             line = await in_thread(by_record, workflow, path, wanted, found, accept_incomplete, self.limits)
         new = line.session(workflow, self.clock.now(), by)
         carried = fold(new.records)
@@ -137,7 +137,7 @@ class Artifacts(Rerun):
         self.driver.on_change()
         return SessionId(new.session_id)
 
-    async def _known_there(self, workflow: Workflow[Any], session_id: str, folder: Path) -> SessionId:
+    async def _existing_session(self, workflow: Workflow[Any], session_id: str, folder: Path) -> SessionId:
         """Return the id of a session that this store already has. Raises if its folder is another one."""
         line = await self._timeline(await self._row(session_id)).line()
         trail = line.trail
@@ -164,7 +164,7 @@ class Artifacts(Rerun):
     async def _check_past(self, row: SessionRow, line: Line) -> None:
         workflow = self.workflows.get(row.workflow)
         if line.trail is not None and workflow is not None:
-            await Publisher(_Looked(self, workflow, row, line), line.trail).check_past()
+            await Publisher(_UnheldSession(self, workflow, row, line), line.trail).check_past()
 
     # examining
 
@@ -174,13 +174,13 @@ class Artifacts(Rerun):
     ) -> Examination:  # fmt: skip
         """Examine all artifacts. Raises `FolderRefused` if the whole folder is gone, unless ``even_if_gone``."""
         assert line.trail is not None
-        shelf = ArtifactFolder(Path(line.trail.folder))
-        if not even_if_gone and await in_thread(is_gone, line.trail, shelf):
-            raise gone(row.session_id, shelf.path)
-        found = await in_thread(look, workflow, line.trail, shelf)
-        past = Past(_Looked(self, workflow, row, line), shelf)
-        found = [await _uncut(past, each) if each.cut else each for each in found]
-        return examine(line.trail, found, dict.fromkeys(rerun, ASKED), row.seq + 1)
+        folder = ArtifactFolder(Path(line.trail.folder))
+        if not even_if_gone and await in_thread(is_gone, line.trail, folder):
+            raise gone(row.session_id, folder.path)
+        found = await in_thread(look, workflow, line.trail, folder)
+        past = Past(_UnheldSession(self, workflow, row, line), folder)
+        found = [await _check_truncated(past, each) if each.maybe_truncated else each for each in found]
+        return examine(line.trail, found, dict.fromkeys(rerun, RERUN_REQUESTED), row.seq + 1)
 
     async def _settle_artifacts(
         self, row: SessionRow, edits: Edits, rerun: tuple[str, ...], by: str | None
@@ -225,13 +225,13 @@ class Artifacts(Rerun):
                     f"the code of step {step!r} has changed since it ran; its artifacts are kept."
                     f" resume(rerun=[{step!r}]) runs it again"
                 )
-                tell(logging.WARNING, text, row.session_id, step)
-        asked = line.trail.runs_again(rerun, ASKED)
+                log_line(logging.WARNING, text, row.session_id, step)
+        asked = line.trail.runs_again(rerun, RERUN_REQUESTED)
         if asked or found.redo or line.trail.pending or is_concerned(workflow, line):
             await self._redo(row, workflow, line, found, by)
             row = await self._row(row.session_id)
         elif row.status in UNDRIVEN:  # a crash may have interrupted a publication into the folder
-            await Publisher(_Looked(self, workflow, row, line), line.trail).take_up()
+            await Publisher(_UnheldSession(self, workflow, row, line), line.trail).repair()
         return row
 
     def _check_decided(self, row: SessionRow, line: Line, found: Examination, edits: Edits) -> None:
@@ -264,11 +264,11 @@ class Artifacts(Rerun):
     ) -> Line:
         """Write one record that adopts edits. The bytes are kept, so that `restore` can return to them."""
         assert line.trail is not None
-        shelf, blobs = ArtifactFolder(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
-        lending = StateAccess(workflow, line.state, self.store, self.limits)
-        adopted = tuple(_adopted(workflow, lending, each, blobs) for each in chosen)
+        folder, blobs = ArtifactFolder(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
+        access = StateAccess(workflow, line.state, self.store, self.limits)
+        adopted = tuple(_adopted(workflow, access, each, blobs) for each in chosen)
         for each in chosen:
-            await in_thread(shelf.keep, each.data or b"")
+            await in_thread(folder.keep_edit, each.data or b"")
         last_step = await self._timeline(row).last_step() if line.step is None else None
         body = EditBody((), by, reason, row.ended or "", last_step, adopted)
         line.state.provide(dict(blobs))
@@ -286,14 +286,14 @@ class Artifacts(Rerun):
         self, row: SessionRow, workflow: Workflow[Any], line: Line, chosen: Sequence[Finding]
     ) -> list[str]:  # fmt: skip
         assert line.trail is not None
-        shelf = ArtifactFolder(Path(line.trail.folder))
-        past = Past(_Looked(self, workflow, row, line), shelf)
+        folder = ArtifactFolder(Path(line.trail.folder))
+        past = Past(_UnheldSession(self, workflow, row, line), folder)
         contents = [await past.content_of(each.file, each.work.step) for each in chosen]
-        await in_thread(shelf.make)
+        await in_thread(folder.make)
         for each, data in zip(chosen, contents, strict=True):
-            await in_thread(shelf.stage, each.file.path, data)
+            await in_thread(folder.stage, each.file.path, data)
             known = line.trail.known.get(each.file.path, ())
-            await in_thread(shelf.publish, each.file.path, each.file.sha256, known)
+            await in_thread(folder.publish, each.file.path, each.file.sha256, known)
         return [each.file.path for each in chosen]
 
     # planning
@@ -308,7 +308,7 @@ class Artifacts(Rerun):
 
         # While the session runs, its folder keeps changing; only the log says which steps are reused.
         again = _finished(workflow, line.trail, rerun)
-        line.trail.runs_again(rerun, ASKED)
+        line.trail.runs_again(rerun, RERUN_REQUESTED)
         found = Examination((), {}) if row.live else await self._examined(workflow, row, line, again)
         writes = {step.name: tuple(step.places) for step in workflow.steps}
         edited = [
@@ -347,7 +347,7 @@ class Artifacts(Rerun):
         return trail_for(workflow, session_id, folder)
 
 
-class _Looked:
+class _UnheldSession:
     """A session without a hold, for the parts of `Publisher` that do not write to the log."""
 
     def __init__(self, control: Artifacts, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
@@ -426,28 +426,28 @@ def _chosen(
     return [each for each in found.findings if each.state in states and (not paths or each.file.path in paths)]
 
 
-def _adopted(workflow: Workflow[Any], lending: StateAccess, found: Finding, blobs: Blobs) -> Adopted:
+def _adopted(workflow: Workflow[Any], access: StateAccess, found: Finding, blobs: Blobs) -> Adopted:
     """Convert the edit of a file into a change of the state."""
     data, file = found.data or b"", found.file
     artifact = artifact_named(workflow, found.work.step, file.pattern)
     assert artifact is not None, file.path
     place = artifact.place
     if artifact.many:
-        entry = artifact.typed.encode(found.value, file.path, lending.limits)
+        entry = artifact.typed.encode(found.value, file.path, access.limits)
         key = msgspec.json.encode(file.key)
-        change = lending.stored_change(place.path, "merge", b"{%b:%b}" % (key, entry), blobs)
+        change = access.stored_change(place.path, "merge", b"{%b:%b}" % (key, entry), blobs)
     else:
-        change = lending.replaced(place, found.value, blobs)
+        change = access.replaced(place, found.value, blobs)
     now = msgspec.structs.replace(file, field=place.path, sha256=digest_of(data), size=len(data))
     return Adopted(now, found.work.step, change, found.same)
 
 
-async def _uncut(past: Past, found: Finding) -> Finding:
+async def _check_truncated(past: Past, found: Finding) -> Finding:
     """Mark a file as invalid if it is a mere beginning of the recorded content: it was cut off, not edited."""
     try:
         recorded = await past.content_of(found.file, found.work.step)
     except FolderRefused:
-        return found.doubted()
+        return found.as_unsure()
     data = found.data or b""
     if not recorded.startswith(data) or not recorded[len(data) :].strip():
         return found

@@ -15,7 +15,7 @@ from pausepoint.errors import (
     UnknownSession,
     WrongOwner,
     did_you_mean,
-    said,
+    error_text,
 )
 from pausepoint.model.ids import SessionId, check_session_id
 from pausepoint.model.sessions import SessionRow
@@ -26,7 +26,7 @@ from pausepoint.runtime.waker import Waker
 from pausepoint.stores.base import Store
 
 Drives = Literal["all", "asked", "none"]
-"""Which sessions an engine drives: all of its workflows, those that its verbs start or resume, or none."""
+"""Which sessions an engine drives: all due ones of its workflows, those that its verbs start or resume, or none."""
 
 
 class Service:
@@ -60,7 +60,7 @@ class Service:
     @property
     def running(self) -> tuple[SessionId, ...]:
         """The sessions that this engine drives now, and those that it is about to drive."""
-        return tuple(map(SessionId, {**self.driver.runs, **self.driver.beginning}))
+        return tuple(map(SessionId, {**self.driver.runs, **self.driver.claims}))
 
     async def _wake(self, row: SessionRow) -> object:
         """Drive a session that is due."""
@@ -142,18 +142,18 @@ def tags_of(tags: str | Sequence[str]) -> tuple[str, ...]:
     for tag in found:
         if not isinstance(tag, str):
             raise TypeError(f"A tag must be a string, not {type(tag).__name__}: {tag!r}.")
-        texts(tag=tag)
+        check_texts(tag=tag)
     return found
 
 
-def texts(**given: object) -> None:
+def check_texts(**given: object) -> None:
     """Check that names and reasons are strings that can be stored. Raises `TypeError` or `ValueError`."""
     for name, value in given.items():
         if value is None or value == "":
             continue
         if not isinstance(value, str):
             raise TypeError(f"{name} must be a string, not {type(value).__name__}: {value!r}.")
-        if said(ValueError(value)) != value:
+        if error_text(ValueError(value)) != value:
             raise ValueError(
                 f"{name} must be a string of at most 10,000 characters that can be encoded as UTF-8: {value!r:.60}."
             )

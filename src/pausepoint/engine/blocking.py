@@ -97,7 +97,7 @@ def _blocking(verb: Callable[..., Any], owner: str) -> Callable[..., Any]:
     return _described(call, owner)
 
 
-_HERE = {
+_BLOCKING_TYPES = {
     "AsyncIterator[": "Iterator[",
     "AsyncGenerator[SessionInfo, None]": "Iterator[SessionInfo]",
     "Session[": "BlockingSession[",
@@ -109,7 +109,7 @@ def _described(call: Callable[..., Any], owner: str) -> Callable[..., Any]:
     """Make ``help()`` show the verb's docstring and signature with the blocking return type."""
     signature = inspect.signature(call)
     returns = str(signature.return_annotation)
-    for theirs, ours in _HERE.items():
+    for theirs, ours in _BLOCKING_TYPES.items():
         returns = returns.replace(theirs, ours)
     del call.__dict__["__wrapped__"]
     call.__dict__["__signature__"] = signature.replace(return_annotation=returns)

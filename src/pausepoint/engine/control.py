@@ -18,12 +18,12 @@ import msgspec
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.artifacts import Artifacts, trail_for
-from pausepoint.engine.base import check_owner, tags_of, texts
+from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.events import append_event
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
-from pausepoint.engine.time_travel import together
+from pausepoint.engine.time_travel import merged_changes
 from pausepoint.engine.transfer import Transfer
 from pausepoint.errors import (
     AlreadyRunning,
@@ -40,7 +40,7 @@ from pausepoint.errors import (
 )
 from pausepoint.log.replay import CheckpointBody, KeyBody, to_payload
 from pausepoint.log.state import Blobs, Slot, stored
-from pausepoint.log.telemetry import Watch, pause_asked, tell
+from pausepoint.log.telemetry import Watch, log_line, log_pause_request
 from pausepoint.log.trail import Trail
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
 from pausepoint.model.records import Record, first_digest, seal
@@ -115,7 +115,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         """
         self._check_open()
         self.register(workflow)
-        texts(owner=owner, reason=reason, by=by)
+        check_texts(owner=owner, reason=reason, by=by)
         given = _given(state, fields)
         known = None if session_id is None else check_session_id(session_id)
         pause = self._operator_pause(reason, by, "finish") if paused else None
@@ -136,7 +136,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
     async def _create(self, workflow: Workflow[S], new: NewSession) -> Session[S] | None:
         if new.claim:
             self._check_drives("start", new.session_id)
-        with self.driver.begins(new.session_id):
+        with self.driver.claiming(new.session_id):
             with self._driven_if_cancelled(new.session_id):
                 row = await self.store.create(new)
             if row is None:
@@ -219,7 +219,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         if new.pause is not None:  # start(paused=True) pauses an existing session instead of resuming it
             await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
             return Session(self, SessionId(row.session_id))
-        if await self._is_paused_with_all(row):
+        if await self._is_under_standing_pause(row):
             return Session(self, SessionId(row.session_id))
         budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
         return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
@@ -241,10 +241,10 @@ class Control(Artifacts, Retention, Transfer, Questions):
         - ``folder``: the folder for its artifacts, if its steps publish any.
         """
         self._check_open()
-        texts(owner=owner, reason=reason, by=by)
+        check_texts(owner=owner, reason=reason, by=by)
         known = None if session_id is None else check_session_id(session_id)
         pause = self._operator_pause(reason, by, "finish") if paused else None
-        given = together(changes, named)
+        given = merged_changes(changes, named)
         while True:
             row = await self._row(source)
             workflow = self._workflow_of(row)
@@ -278,7 +278,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         """
         self._check_open()
         self.register(workflow)
-        texts(by=by)
+        check_texts(by=by)
         return Session(self, await self._rebuilt(folder, workflow, session_id, incomplete == "accept", by, given))
 
     async def same_input(
@@ -334,7 +334,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
           be registered.
         """
         self._check_open()
-        texts(by=by, owner=owner)
+        check_texts(by=by, owner=owner)
         if here:
             self._check_drives("resume", session_id)
         elif steal or wake or code or until or edits or rerun:
@@ -343,16 +343,17 @@ class Control(Artifacts, Retention, Transfer, Questions):
             raise ValueError(f"code must be 'accept' or None, not {code!r}.")
         row = await self._row(session_id)
         check_owner(row, owner)
-        row = await self._settle_artifacts(row, edits, as_names(rerun), by)
+        if here:
+            row = await self._settle_artifacts(row, edits, as_names(rerun), by)
         session: Session[Any] = Session(self, SessionId(row.session_id))
         before = row.status
         if before is Status.COMPLETED:
             return session
         if before is Status.CANCELLED:
             raise _ended_for_good(row)
-        driven = row.live and not steal and not self.driver.strands(row)
+        driven = row.live and not steal and not self.driver.is_stranded(row)
         if driven and before is Status.RUNNING:
-            await self.driver.begun(row.session_id)  # the waker of this engine may be about to drive it
+            await self.driver.wait_for_claim(row.session_id)  # the waker of this engine may be about to drive it
             if self._woke_here(session):
                 return session
             raise self._driven(row)
@@ -389,17 +390,17 @@ class Control(Artifacts, Retention, Transfer, Questions):
         individually stay paused.
         """
         self._check_open()
-        texts(by=by)
+        check_texts(by=by)
         found = await self.store.lift(by, self.clock.now())
         self.driver.on_change()
         for row in found:
-            await self._picked_up(row)
+            await self._drive_if_due(row)
         return Listing([self._info(await self._row(row.session_id)) for row in found], found.damaged)
 
     def _woke_here(self, session: Session[Any]) -> bool:
         """Return whether this engine's waker has just picked up the session, which has the same effect as a resume."""
         drive = self.driver.drive(session.id)
-        if drive is None or not drive.taken_up or drive.resumed:
+        if drive is None or not drive.picked_up or drive.resumed:
             return False
         session._run = self.driver.runs[session.id]
         return True
@@ -446,12 +447,12 @@ class Control(Artifacts, Retention, Transfer, Questions):
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False,
         fence: int | None = None, **how: Any,
     ) -> Run:  # fmt: skip
-        seq, steal = row.seq, steal or self.driver.strands(row)
-        with self.driver.begins(row.session_id), self._driven_if_cancelled(row.session_id, **how):
+        seq, steal = row.seq, steal or self.driver.is_stranded(row)
+        with self.driver.claiming(row.session_id), self._driven_if_cancelled(row.session_id, **how):
             row = await self.store.claim(row.session_id, steal, fence)
             if not row.seq == seq == records[-1].seq:
                 records = await self.store.records(row.key, row.key_frame)
-            return self._begin(workflow, row, records, taken_up=True, **how)
+            return self._begin(workflow, row, records, picked_up=True, **how)
 
     @contextmanager
     def _driven_if_cancelled(self, session_id: str, **how: Any) -> Iterator[None]:
@@ -459,17 +460,17 @@ class Control(Artifacts, Retention, Transfer, Questions):
         try:
             yield
         except asyncio.CancelledError:
-            self.driver.later(self._drive_stranded(session_id, **how))
+            self.driver.in_background(self._drive_stranded(session_id, **how))
             raise
 
     async def _drive_stranded(self, session_id: str, **how: Any) -> None:
         try:
-            with self.driver.begins(session_id):
+            with self.driver.claiming(session_id):
                 await self._drive_if_ours(session_id, **how)
         except (UnknownSession, SessionEnded):
             pass  # there is nothing to drive
         except PausepointError as error:
-            tell(logging.WARNING, f"was claimed for a cancelled call and cannot be driven: {error}", session_id)
+            log_line(logging.WARNING, f"was claimed for a cancelled call and cannot be driven: {error}", session_id)
 
     async def _drive_if_ours(self, session_id: str, **how: Any) -> None:
         try:
@@ -479,12 +480,12 @@ class Control(Artifacts, Retention, Transfer, Questions):
                 return
             row = await self.store.claim(session_id, steal=True)
         records = await self.store.records(row.key, row.key_frame)
-        self._begin(self._workflow_of(row), row, records, taken_up=True, **how)
+        self._begin(self._workflow_of(row), row, records, picked_up=True, **how)
 
     async def _wake(self, row: SessionRow) -> Run | None:
-        if row.session_id in self.driver.beginning:
+        if row.session_id in self.driver.claims:
             return None  # the sender of a message and the waker notice it at the same time; one of them is enough
-        with self.driver.begins(row.session_id):
+        with self.driver.claiming(row.session_id):
             workflow = self._workflow_of(row)
             records = await self.store.records(row.key, row.key_frame)
             # Only with this fence: another engine may have driven the session since it was due.
@@ -492,13 +493,13 @@ class Control(Artifacts, Retention, Transfer, Questions):
 
     def _begin(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
-        taken_up: bool = False, resumed: bool = False, by: str | None = None, wake: bool = False,
+        picked_up: bool = False, resumed: bool = False, by: str | None = None, wake: bool = False,
         accept_code: bool = False,
     ) -> Run:  # fmt: skip
         drive = self.drive_class(
             self.store, workflow, row, self.clock, self.limits, _Children(self, row), self.driver.changed
         )
-        drive.taken_up, drive.resumed, drive.resumed_by, drive.wake = taken_up, resumed, by, wake
+        drive.picked_up, drive.resumed, drive.resumed_by, drive.wake = picked_up, resumed, by, wake
         drive.accept_code, drive.until = accept_code, self.driver.untils.get(row.session_id)
         drive.questions_expire = self.questions_expire
         drive.on_step = self.on_step
@@ -527,7 +528,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         damaged, its `DamagedRecord` is raised after the pause is stored.
         """
         self._check_open()
-        texts(reason=reason, by=by)
+        check_texts(reason=reason, by=by)
         if mode not in ("finish", "abort"):
             raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}.")
         named = [part for part in (session_id, workflow, tag, owner) if part is not None]
@@ -542,12 +543,12 @@ class Control(Artifacts, Retention, Transfer, Questions):
         )  # fmt: skip
         pause = msgspec.structs.replace(self._operator_pause(reason, by, mode, freeze), standing=everything)
         found = await self.store.pause(query, pause)
-        pause_asked(found, by, reason)
+        log_pause_request(found, by, reason)
         found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
         self.driver.on_change()
         await self.driver.refresh()  # the drives of this process see the pause from now on
         for damage in found.damaged:
-            tell(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
+            log_line(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
             if damage.fields["session_id"] == session_id:
                 raise damage
         return Listing(map(self._info, found), found.damaged)
@@ -559,14 +560,14 @@ class Control(Artifacts, Retention, Transfer, Questions):
         completed or was cancelled is not changed.
         """
         self._check_open()
-        texts(reason=reason, by=by)
+        check_texts(reason=reason, by=by)
         row = await self._row(session_id)
         if row.status in (Status.COMPLETED, Status.CANCELLED):
             return row.status
         tree = await self.store.cancel(row.session_id, by, reason, self.clock.now())
         self.driver.on_change()
         for damage in tree.damaged:
-            tell(logging.ERROR, f"was asked to end but is damaged: {damage}", damage.fields["session_id"])
+            log_line(logging.ERROR, f"was asked to end but is damaged: {damage}", damage.fields["session_id"])
         for each in tree:
             if not each.live:
                 await end_parked(self.store, self.clock, each.session_id)
@@ -575,17 +576,17 @@ class Control(Artifacts, Retention, Transfer, Questions):
     def _operator_pause(self, reason: str, by: str | None, mode: PauseMode, freeze: bool = False) -> Pause:
         return Pause(str(uuid4()), "operator", reason, by, self.clock.now(), mode=mode, freeze=freeze)
 
-    async def _picked_up(self, row: SessionRow) -> None:
+    async def _drive_if_due(self, row: SessionRow) -> None:
         """Drive a session that became due in this engine, if its workflow is registered here."""
-        if self.drives != "all":
+        if self.drives == "none" or self.waker.asked is not None:
             return  # the waker picks up asked sessions
         if row.due and row.status is Status.READY and row.workflow in self.workflows:
             # A received message is kept even if this fails. The waker logs why a session cannot resume here.
             with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
                 await self._wake(row)
-            await self.driver.begun(row.session_id)  # the waker may have been faster
+            await self.driver.wait_for_claim(row.session_id)  # the waker may have been faster
 
-    async def _started_for(
+    async def _start_if_missing(
         self, session_id: str, workflow: Workflow[Any], fields: dict[str, Any], by: str | None
     ) -> None:  # fmt: skip
         """Start the session that a message is for, unless it exists or another caller starts it first."""
@@ -625,7 +626,7 @@ class _Children:
 
     async def child(self, child_id: str) -> SessionRow | None:
         row = await self.control.store.get(child_id)
-        if row is not None and self.control.driver.strands(row):
+        if row is not None and self.control.driver.is_stranded(row):
             return msgspec.structs.replace(row, live=False)  # this engine holds it without driving it
         return row
 

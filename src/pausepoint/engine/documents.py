@@ -151,7 +151,7 @@ def candidates(found: Sequence[SessionInfo]) -> dict[str, Any]:
     return {"candidates": [session(each) for each in found]}
 
 
-def said(at: datetime, level: str, session_id: str, step: str, text: str) -> dict[str, Any]:
+def log_line(at: datetime, level: str, session_id: str, step: str, text: str) -> dict[str, Any]:
     """Return one line of a worker's log."""
     return {"logged_at": moment(at), "level": level, "session_id": session_id, "step": step, "text": text}
 
@@ -207,13 +207,13 @@ def damaged(error: Any) -> dict[str, Any]:
     return {"session_id": error.session_id, "error": str(error)}
 
 
-def listing(infos: Any, total: int, broken: Any, still: Pause | None = None) -> dict[str, Any]:
+def listing(infos: Any, total: int, broken: Any, standing: Pause | None = None) -> dict[str, Any]:
     """Return the result of ``ls``: sessions up to the limit, the number of all matches, and unreadable sessions.
 
-    ``still`` is the pause of everything, while it is in effect.
+    ``standing`` is the pause of everything, while it is in effect.
     """
     return {
-        "standing_pause": None if still is None else pause(still),
+        "standing_pause": None if standing is None else pause(standing),
         "sessions": [session(each) for each in infos],
         "total": total,
         "damaged": [damaged(each) for each in broken],
@@ -221,7 +221,7 @@ def listing(infos: Any, total: int, broken: Any, still: Pause | None = None) -> 
 
 
 def store_status(
-    store: str, trouble: str | None, still: Pause | None, counts: dict[str, int], found: Any, broken: Any
+    store: str, trouble: str | None, standing: Pause | None, counts: dict[str, int], found: Any, broken: Any
 ) -> dict[str, Any]:  # fmt: skip
     """Return the result of ``status``.
 
@@ -231,7 +231,7 @@ def store_status(
     return {
         "store": store,
         "trouble": trouble,
-        "standing_pause": None if still is None else pause(still),
+        "standing_pause": None if standing is None else pause(standing),
         "counts": counts,
         "sessions": [
             session(one.info)

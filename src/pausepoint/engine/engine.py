@@ -103,7 +103,7 @@ class Engine(Control):
         self._signals = signals
         self._watch: SignalWatch | None = None
         self._blocking: BlockingEngine | None = None
-        self._way = ""
+        self._opened_with = ""
         self._pid = 0
 
     def __enter__(self) -> BlockingEngine:
@@ -123,9 +123,9 @@ class Engine(Control):
             self._blocking._end(error)
 
     def _opened_by(self, way: str) -> None:
-        if self._way not in ("", way):
-            raise CallRefused(f"This Engine was opened with `{self._way}`. Create another one for `{way}`.")
-        self._way = way
+        if self._opened_with not in ("", way):
+            raise CallRefused(f"This Engine was opened with `{self._opened_with}`. Create another one for `{way}`.")
+        self._opened_with = way
 
     async def _open(self) -> None:
         await self.store.open(self.driver.on_change)

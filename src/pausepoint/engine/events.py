@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pausepoint.codec.values import encode
-from pausepoint.engine.base import Service, texts
+from pausepoint.engine.base import Service, check_texts
 from pausepoint.errors import AlreadyRunning, EventRefused, HoldLost
 from pausepoint.log.replay import EventBody, to_payload
 from pausepoint.model.events import ENGINE_EVENTS
@@ -22,9 +22,9 @@ async def append_event(
     """Commit the event through the session's drive, or directly if no process drives the session."""
     if event_type in ENGINE_EVENTS:
         raise EventRefused(f"Event type {event_type!r} is reserved for the engine. Give the event another name.")
-    texts(event_type=event_type, summary=summary, agent_name=agent_name)
+    _check_given(event_type=event_type, summary=summary, agent_name=agent_name)
     while True:
-        await engine.driver.begun(session_id)
+        await engine.driver.wait_for_claim(session_id)
         run = engine.driver.runs.get(session_id)
         drive = None if run is None else run.drive
         if drive is not None and not drive.ledger.parking:
@@ -42,6 +42,16 @@ async def append_event(
             continue  # the session has changed since it was read
         engine.driver.changed(session_id)
         return
+
+
+def _check_given(**given: object) -> None:
+    """Refuse None as well: a record with a null could not be read again."""
+    for name, value in given.items():
+        if value is None:
+            raise TypeError(f"{name} must be a string, not None. Pass an empty string, or leave it out.")
+    if not given["event_type"]:
+        raise EventRefused("The event has no type. Pass one such as 'order.paid'.")
+    check_texts(**given)
 
 
 def _commit(

@@ -27,7 +27,7 @@ from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
 from pausepoint.log.state import State
 from pausepoint.log.timeline import Timeline
-from pausepoint.log.versions import DoesNotFit, bring_up, fits, upgrade
+from pausepoint.log.versions import DoesNotFit, fits, migrate_line, upgrade
 from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
@@ -180,7 +180,7 @@ class Queries(Service):
     ) -> BaseModel:
         timeline = self._timeline(row)
         line = await timeline.line(None if at_checkpoint is None else await timeline.find(at_checkpoint))
-        await bring_up(workflow, line, self.store, self.limits)
+        await migrate_line(workflow, line, self.store, self.limits)
         return await self._built(workflow, line.state)
 
     def _timeline(self, row: SessionRow) -> Timeline:
@@ -188,16 +188,17 @@ class Queries(Service):
         return Timeline(self.store, row, {} if workflow is None else workflow.renamed)
 
     async def _built(self, workflow: Workflow[Any], state: State) -> BaseModel:
-        lending = StateAccess(workflow, state, self.store, self.limits)
-        lending.fill_new_fields()
-        await lending.prefetch()
-        return cast("BaseModel", lending.build())
+        access = StateAccess(workflow, state, self.store, self.limits)
+        access.fill_new_fields()
+        await access.prefetch()
+        return cast("BaseModel", access.build())
 
     async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
         """Wait until a session stops, and return its outcome.
 
         A session has stopped when it has ended, is paused, or waits for a message or an answer. While a timer runs or a
-        child works, this waits on. Raises the error that broke the drive, if this engine could not continue driving.
+        child works, this keeps waiting. If this engine could not continue driving, it raises the error that broke the
+        drive.
         """
         self._check_open()
         run = self.driver.runs.get(session_id, run)
@@ -241,16 +242,16 @@ class Queries(Service):
         with self.driver.listening(session_id) as news:
             while True:
                 row = await self._row(session_id)
-                if self.driver.strands(row):
+                if self.driver.is_stranded(row):
                     raise self.driver.troubles.get(session_id) or _undriven(row)
-                if not (row.live or await self._continues_alone(row)):
+                if not (row.live or await self._continues_on_its_own(row)):
                     return row
                 self._workflow_of(row)  # raise now rather than after the wait
-                await self._news_of(news)
+                await self._wait_for_change(news)
 
-    async def _continues_alone(self, row: SessionRow) -> bool:
+    async def _continues_on_its_own(self, row: SessionRow) -> bool:
         """Return whether a parked session will continue on its own, because a timer runs or a child works."""
-        if row.wakes_by_itself:
+        if row.resumes_on_its_own:
             return not self.waker.skips(row)
         if row.status is not Status.WAITING or row.awaits_timer:
             return row.status is Status.WAITING
@@ -259,9 +260,9 @@ class Queries(Service):
         tree = await self.store.find(Filter(session_id=row.session_id, tree=True, unended=True))
         if row not in tree:
             return True  # a child has ended since the row was read, and has reported to it
-        return any(each.live or each.wakes_by_itself for each in tree if each.key != row.key)
+        return any(each.live or each.resumes_on_its_own for each in tree if each.key != row.key)
 
-    async def _news_of(self, news: asyncio.Event) -> None:
+    async def _wait_for_change(self, news: asyncio.Event) -> None:
         """Wait until something may have changed, or for `LOOK_EVERY`, since a killed process sends no notice."""
         with suppress(TimeoutError):
             await asyncio.wait_for(news.wait(), LOOK_EVERY)
@@ -274,11 +275,11 @@ class Queries(Service):
         return await self.store.pauses((await self._row(session_id)).key)
 
     async def standing_pause(self) -> Pause | None:
-        """The pause of everything, while it stands: who asked, why, since when. None: sessions may run."""
+        """Return the pause of everything: who asked for it, why, and since when. None if it is not in effect."""
         self._check_open()
         return await self.store.standing_pause()
 
-    async def _is_paused_with_all(self, row: SessionRow) -> bool:
+    async def _is_under_standing_pause(self, row: SessionRow) -> bool:
         """Return whether a pause of everything holds the session. Only a resume may then continue it, not a start."""
         return row.pause_requested and any(pause.standing for pause in await self.store.pauses(row.key))
 
@@ -410,7 +411,7 @@ class Queries(Service):
         with self.driver.listening(session_id) as news:
             while True:
                 row = await self._row(session_id)
-                for event in await self._news(row, cursor):
+                for event in await self._events_since(row, cursor):
                     cursor = history.Cursor.parse(event.cursor)
                     yield event
                 if not follow or row.ended is not None:
@@ -430,7 +431,7 @@ class Queries(Service):
                         summary,
                         {"done": done, "total": total},
                     )
-                await self._news_of(news)
+                await self._wait_for_change(news)
 
     async def watch(self, session_id: str) -> AsyncGenerator[SessionInfo, None]:
         """Yield a session's facts now and whenever they may have changed, until the session has ended.
@@ -444,7 +445,7 @@ class Queries(Service):
                 yield self._info(row)
                 if row.ended is not None:
                     return
-                await self._news_of(news)
+                await self._wait_for_change(news)
 
     async def last_event(self, session_id: str, event_type: str) -> Event | None:
         """Return the last event of a type that `emit` or a step added; None if there is none."""
@@ -470,7 +471,7 @@ class Queries(Service):
         found = self._events_of(row, record, max(before, default=0))
         return next(each for each in reversed(found) if each.event_type == event.event_type)
 
-    async def _news(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
+    async def _events_since(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
         # Signals first: those that arrived after record row.seq belong to the next read.
         signals = [signal for signal in await self.store.signals(row.key, cursor.signal) if signal.after <= row.seq]
         records = await self.store.records(row.key, cursor.seq + 1, row.seq) if cursor.seq < row.seq else []

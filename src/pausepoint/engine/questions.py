@@ -13,7 +13,7 @@ from pausepoint.clock import to_datetime
 from pausepoint.codec.values import as_json, as_plain, decode, encode
 from pausepoint.codec.walk import is_model
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import texts
+from pausepoint.engine.base import check_texts
 from pausepoint.engine.queries import Queries
 from pausepoint.errors import (
     AnswerConflict,
@@ -163,7 +163,7 @@ class Questions(Queries):
         `AnswerRefused`. Refused answers are recorded in the session's history.
         """
         self._check_open()
-        texts(by=by, channel=channel)
+        check_texts(by=by, channel=channel)
         if question_id is None and session_id is None:
             raise TypeError("answer() needs a question. Pass its id, or session_id= with or without key=.")
         encoded = self._encoded(value)
@@ -174,7 +174,7 @@ class Questions(Queries):
         )  # fmt: skip
         answered = await self._answered(given)
         if answered.early is not None and answered.row is not None:
-            return _kept(answered.row, answered.early)
+            return _early_receipt(answered.row, answered.early)
         assert answered.question is not None
         taken = receipt(answered.question)
         assert taken is not None
@@ -194,14 +194,14 @@ class Questions(Queries):
         has expired, since it may be a late answer.
         """
         self._check_open()
-        texts(by=by, channel=channel)
+        check_texts(by=by, channel=channel)
         encoded = self._encoded(value)
         if workflow is None and fields:
             raise TypeError(
                 f"The fields {', '.join(fields)} are the input of a new session. Pass workflow= to start one."
             )
         if workflow is not None:
-            await self._started_for(session_id, workflow, fields, by)
+            await self._start_if_missing(session_id, workflow, fields, by)
         row = await self._row(session_id)
         given = Answer(
             value=encoded, shown=as_plain(decode(encoded)), at=self.clock.now(), by=by, channel=channel,
@@ -215,7 +215,7 @@ class Questions(Queries):
         answered = await self.store.answer(given)
         self.driver.on_change()
         if answered.row is not None:
-            await self._picked_up(answered.row)
+            await self._drive_if_due(answered.row)
         if answered.verdict not in ("taken", "same", "early", "queued"):
             raise _refusal(given, answered)
         return answered
@@ -224,11 +224,11 @@ class Questions(Queries):
         plain = value.model_dump() if is_model(type(value)) else value
         return encode(plain, "message", self.limits)
 
-    async def _picked_up(self, row: SessionRow) -> None:
+    async def _drive_if_due(self, row: SessionRow) -> None:
         """Drive a session that became due in this engine."""
         raise NotImplementedError
 
-    async def _started_for(
+    async def _start_if_missing(
         self, session_id: str, workflow: Workflow[Any], fields: dict[str, Any], by: str | None
     ) -> None:  # fmt: skip
         """Start the session that a message is for, unless it exists."""
@@ -258,17 +258,17 @@ def _unknown(question_id: str) -> UnknownQuestion:
     )  # fmt: skip
 
 
-def _kept(row: SessionRow, signal: SignalRecord) -> Receipt:
+def _early_receipt(row: SessionRow, signal: SignalRecord) -> Receipt:
     """Return the receipt of an answer that was given before its question."""
-    said = reply_of(signal.payload)
-    return Receipt(row.session_id, signal.n, to_datetime(signal.at), None, said.key, 0, signal.by, said.channel)
+    reply = reply_of(signal.payload)
+    return Receipt(row.session_id, signal.n, to_datetime(signal.at), None, reply.key, 0, signal.by, reply.channel)
 
 
 def _refusal(given: Answer, answered: Answered) -> QuestionError:
     """Return the error for an answer that was not accepted."""
     question = answered.question
     if answered.early is not None and answered.row is not None:
-        first = _kept(answered.row, answered.early)
+        first = _early_receipt(answered.row, answered.early)
         return AnswerConflict(
             f"Question {given.key!r} of session {first.session_id!r} already has a different answer, given by"
             f" {_whose(first)}. That answer counts; it is kept until the question is asked.",

@@ -13,7 +13,7 @@ import msgspec
 from pausepoint.artifacts.status import Examination
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.time_travel import STAYS, TimeTravel
+from pausepoint.engine.time_travel import LEFT_OPEN, TimeTravel
 from pausepoint.log.replay import CheckpointBody, EditBody, Line, RewindBody, body_of
 from pausepoint.log.state import Blobs, Change, stored
 from pausepoint.log.timeline import Before
@@ -44,10 +44,10 @@ class Rerun(TimeTravel):
         assert trail is not None
         later = [work for work in works if work.seq >= since and work.step not in found.redo]
         trail.reused = now.trail.reused | {work.step: await self._reused(row, now, work, blobs) for work in later}
-        await self._carry_on(row, now, line, base, later)
+        await self._carry_later_edits(row, now, line, base, later)
         trail.redo, trail.known, trail.pending = now.trail.redo | found.redo, now.trail.known, ()
         await self._check_past(row, line)
-        pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
+        pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in LEFT_OPEN]
         reason = "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000]
         body = RewindBody(visit, False, by, reason or "an edit takes effect", row.ended or "")
         again = ", ".join(found.redo) or ("nothing" if begins else now.step)
@@ -98,7 +98,9 @@ class Rerun(TimeTravel):
                 files=_edited(before.files, body, seq),
             )  # fmt: skip
 
-    async def _carry_on(self, row: SessionRow, now: Line, line: Line, base: int, reused: Sequence[Work]) -> None:
+    async def _carry_later_edits(
+        self, row: SessionRow, now: Line, line: Line, base: int, reused: Sequence[Work]
+    ) -> None:  # fmt: skip
         """Carry edits over to the new line, where steps that run again see them. The later of two edits counts."""
         assert line.trail is not None
         assert now.trail is not None
@@ -108,7 +110,7 @@ class Rerun(TimeTravel):
                 continue
             body: EditBody = body_of(record)
             earlier = [work.step for work in reused if work.seq < record.seq]
-            for change in body.changes if _stands(now, record, body) else ():
+            for change in body.changes if _in_effect(now, record, body) else ():
                 _place(line, line.trail.reused, earlier, change, record.seq)
             for each in body.adopted:
                 if not each.same and each.step not in older:
@@ -169,7 +171,7 @@ def _later_writers(trail: Trail) -> set[str]:
     return found
 
 
-def _stands(now: Line, record: Record, body: EditBody) -> bool:
+def _in_effect(now: Line, record: Record, body: EditBody) -> bool:
     """Return whether edits of the state are on the present line, or were carried over to it by an earlier rerun."""
     assert now.trail is not None
     if not any(first <= record.seq <= last for first, last in now.left_behind):

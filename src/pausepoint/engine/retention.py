@@ -16,7 +16,7 @@ import msgspec
 from pausepoint.clock import to_micros
 from pausepoint.codec.values import encode
 from pausepoint.engine import redaction
-from pausepoint.engine.base import texts
+from pausepoint.engine.base import check_texts
 from pausepoint.engine.queries import Queries
 from pausepoint.errors import (
     AlreadyRunning,
@@ -127,7 +127,7 @@ class Retention(Queries):
         sessions; pause or cancel it first. If the removal is interrupted, `gc` completes it.
         """
         self._check_open()
-        texts(by=by, reason=reason)
+        check_texts(by=by, reason=reason)
         removals = await self.store.remove(check_session_id(session_id), by, reason, self.clock.now())
         stones = [await self._complete(removal) for removal in _children_first(removals)]
         return next(stone for stone in stones if stone.session_id == session_id)
@@ -210,22 +210,22 @@ class Retention(Queries):
         self._check_open()
         report = CleanUp(apply)
         ended_for = None if keep_for is None else self._kept_for(keep_for)
-        tell = on_progress or (lambda report: None)
-        await self._complete_removals(report, tell)
+        notify = on_progress or (lambda report: None)
+        await self._complete_removals(report, notify)
         at = self.clock.now() if now is None else to_micros(now)
-        await self._remove_expired(report, at, ended_for, tell)
-        await self._forget_questions(report, at - (self._kept_for(keep_questions_for) or at), tell)
-        await self._sweep(report, tell)
-        await self._clear_strays(report, tell)
+        await self._remove_expired(report, at, ended_for, notify)
+        await self._forget_questions(report, at - (self._kept_for(keep_questions_for) or at), notify)
+        await self._sweep(report, notify)
+        await self._clear_strays(report, notify)
         report.free_bytes = (await self.store.space()).free
         while apply and (given := await self.store.compact(self._at_once(BYTES))):
             report.given_back += given
-            tell(report)
+            notify(report)
         report.folded = apply and await self.store.fold()
-        tell(report)
+        notify(report)
         return report
 
-    async def _complete_removals(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+    async def _complete_removals(self, report: CleanUp, notify: Callable[[CleanUp], None]) -> None:
         for removal in await self.store.removing():
             session_id = SessionId(removal.tombstone.session_id)
             if report.applied:
@@ -235,10 +235,10 @@ class Retention(Queries):
                     report.kept[session_id] = str(error)
                     continue
             report.completed.append(session_id)
-            tell(report)
+            notify(report)
 
     async def _remove_expired(
-        self, report: CleanUp, now: int, ended_for: int | None, tell: Callable[[CleanUp], None]
+        self, report: CleanUp, now: int, ended_for: int | None, notify: Callable[[CleanUp], None]
     ) -> None:
         after = 0
         while batch := await self.store.expired(now, after, ROWS, ended_for):
@@ -252,7 +252,7 @@ class Retention(Queries):
                     pass  # another process has removed it
                 except (DamagedRecord, StoreUnavailable, AlreadyRunning) as error:
                     report.kept[SessionId(session_id)] = str(error)
-                tell(report)
+                notify(report)
 
     async def _expires(self, session_id: str, apply: bool, now: int, ended_for: int | None) -> bool:
         if apply:
@@ -265,25 +265,25 @@ class Retention(Queries):
             raise tree.damaged[0]
         return has_expired(tree, now, ended_for)
 
-    async def _forget_questions(self, report: CleanUp, before: int, tell: Callable[[CleanUp], None]) -> None:
+    async def _forget_questions(self, report: CleanUp, before: int, notify: Callable[[CleanUp], None]) -> None:
         """Delete closed questions. A dry run does not count them."""
         while report.applied and (count := await self.store.forget_questions(before, self._at_once(ROWS))):
             report.questions += count
-            tell(report)
+            notify(report)
 
-    async def _sweep(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+    async def _sweep(self, report: CleanUp, notify: Callable[[CleanUp], None]) -> None:
         after: int | None = 0
         while after is not None:
             found = await self.store.sweep(after, self._at_once(ROWS), report.applied)
             report.values += found.count
             report.value_bytes += found.bytes
             after = found.last
-            tell(report)
+            notify(report)
 
     def _files(self, row: SessionRow) -> Files:
         return Files(self.store, self.clock, row.session_id)
 
-    async def _clear_strays(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+    async def _clear_strays(self, report: CleanUp, notify: Callable[[CleanUp], None]) -> None:
         going = {removal.tombstone.session_id for removal in await self.store.removing()}
         for session_id in await asyncio.to_thread(_with_files, self.store):
             try:
@@ -296,7 +296,7 @@ class Retention(Queries):
             else:
                 report.strays += count
                 report.stray_bytes += size
-            tell(report)
+            notify(report)
 
     # redaction
 
@@ -320,7 +320,7 @@ class Retention(Queries):
         record or signal does not exist or cannot be redacted.
         """
         self._check_open()
-        texts(by=by, reason=reason)
+        check_texts(by=by, reason=reason)
         if sum(each is not None for each in (field, seq, signal, event, file)) != 1:
             raise ValueError(
                 "redact() takes exactly one thing to redact. Pass one of field=, seq= (a record), signal=, event="
@@ -381,10 +381,10 @@ class Retention(Queries):
                 field=name,
             )
         if name in workflow.shape.fields:
-            lending = StateAccess(workflow, state.copy(), self.store, self.limits)
+            access = StateAccess(workflow, state.copy(), self.store, self.limits)
             with suppress(StateRefused):
-                harmless.append(_encoded(lending, name, _default(lending, name)))
-            work.changes = await self._replacement(lending, name, value, work)
+                harmless.append(_encoded(access, name, _default(access, name)))
+            work.changes = await self._replacement(access, name, value, work)
             harmless += [bytes(change.value.data) for change in work.changes if isinstance(change.value, Inline)]
         elif name in state.slots and work.line.version != workflow.version:
             work.changes = (await self._emptied(state, name, value),)  # a later migration still reads it
@@ -406,15 +406,15 @@ class Retention(Queries):
             state.provide(await self.store.blobs(needed))
         return Change(name, "set", Inline(msgspec.Raw(_EMPTY.get((state.read(name) or b"null")[:1], b"null"))))
 
-    async def _replacement(self, lending: StateAccess, name: str, value: Any, work: _Work) -> tuple[Change, ...]:
+    async def _replacement(self, access: StateAccess, name: str, value: Any, work: _Work) -> tuple[Change, ...]:
         """Return the validated changes that replace a field. For an older version, only the field itself is checked."""
-        place, blobs = lending.shape.fields[name], work.blobs
-        value = _default(lending, name) if value is DEFAULT else place.check(value)
-        changes: tuple[Change, ...] = (Change(name, "set", stored(_encoded(lending, name, value), blobs)),)
-        if not lending.shape.needs_whole or work.row.version != lending.workflow.version:
+        place, blobs = access.shape.fields[name], work.blobs
+        value = _default(access, name) if value is DEFAULT else place.check(value)
+        changes: tuple[Change, ...] = (Change(name, "set", stored(_encoded(access, name, value), blobs)),)
+        if not access.shape.needs_whole or work.row.version != access.workflow.version:
             return changes
-        lending.fill_new_fields()
-        return await lending.accept_whole(changes, blobs)
+        access.fill_new_fields()
+        return await access.accept_whole(changes, blobs)
 
     async def _redact_record(self, work: _Work, seq: int) -> None:
         row = work.row
@@ -520,16 +520,16 @@ class _Work:
         return seal(previous, seq, seq - 1, kind, self.line.step or "", self.line.visit, now, to_payload(body))
 
 
-def _default(lending: StateAccess, name: str) -> Any:
+def _default(access: StateAccess, name: str) -> Any:
     try:
-        others = {each: None for each in lending.shape.fields if each != name}
-        return getattr(lending.shape.build(others), name)
+        others = {each: None for each in access.shape.fields if each != name}
+        return getattr(access.shape.build(others), name)
     except StateRefused as error:
         raise StateRefused(f"Field {name!r} has no default. Pass value= to replace it.", field=name) from error
 
 
-def _encoded(lending: StateAccess, name: str, value: Any) -> bytes:
-    return lending.shape.fields[name].typed.encode(value, name, lending.limits)
+def _encoded(access: StateAccess, name: str, value: Any) -> bytes:
+    return access.shape.fields[name].typed.encode(value, name, access.limits)
 
 
 def _children_first(removals: list[Removal]) -> list[Removal]:

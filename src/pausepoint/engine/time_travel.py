@@ -19,7 +19,7 @@ import msgspec
 from pausepoint.definition.fields import Place
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import texts
+from pausepoint.engine.base import check_texts
 from pausepoint.engine.queries import Queries
 from pausepoint.errors import AlreadyRunning, DefinitionError, HoldLost, StateRefused, VerbRefused
 from pausepoint.log.access import StateAccess
@@ -41,7 +41,7 @@ from pausepoint.threads import in_thread
 if TYPE_CHECKING:
     from pausepoint.engine.plan import Plan
 
-STAYS = ("operator", "budget")
+LEFT_OPEN = ("operator", "budget")
 """The kinds of pauses that do not depend on the session's position. A rewind leaves them open."""
 
 
@@ -66,8 +66,8 @@ class TimeTravel(Queries):
         the changes.
         """
         self._check_open()
-        texts(by=by, reason=reason)
-        given = together(changes, named)
+        check_texts(by=by, reason=reason)
+        given = merged_changes(changes, named)
         if not given:
             raise TypeError("edit() needs changes. Pass them: edit(topic='squid') or edit({'plan.title': 'Squid'}).")
         while True:
@@ -81,15 +81,15 @@ class TimeTravel(Queries):
     async def _edit(self, row: SessionRow, given: dict[str, Any], by: str | None, reason: str) -> None:
         timeline = self._timeline(row)
         line = await timeline.line()
-        lending = self._editing(
+        access = self._editing(
             row, line.version, line.state, "Resume it to migrate it, pause it, then edit it; or fork it."
         )
         blobs: Blobs = []
-        changes = await changed(lending, given, blobs)
+        changes = await edit_changes(access, given, blobs)
         body = EditBody(changes, by, reason, row.ended or "", await timeline.last_step() if line.step is None else None)
         line.state.provide(dict(blobs))
         line.edit(body)
-        facts = await self._ask_guards_again(row, lending, line)
+        facts = await self._evaluate_guards_again(row, access, line)
         summary = f"edited{f' by {by}' if by else ''}: {', '.join(given)}"
         questions = await self._cancelled_questions(row)
         await self._revise(
@@ -114,16 +114,16 @@ class TimeTravel(Queries):
             raise damage
         return tuple(QuestionChange(each.facts.id, QuestionStatus.CANCELLED) for each in waiting)
 
-    async def _ask_guards_again(self, row: SessionRow, lending: StateAccess, line: Line) -> dict[str, Any]:
+    async def _evaluate_guards_again(self, row: SessionRow, access: StateAccess, line: Line) -> dict[str, Any]:
         """Evaluate the guards again. Return the guard pauses to close, and the one to open if the reason is new."""
         pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind == "guard"]
         if not pauses or line.step is None:
             return {}
         try:
-            for check in lending.workflow.guards.get(line.step, ()):
-                if lending.far(check):
-                    await lending.prefetch(check)
-            refused = refusal(lending.workflow, line.step, lending.evaluate)
+            for check in access.workflow.guards.get(line.step, ()):
+                if access.needs_prefetch(check):
+                    await access.prefetch(check)
+            refused = refusal(access.workflow, line.step, access.evaluate)
             why = refused.refused if refused is not None else ""
         except Paused as paused:
             why = paused.reason
@@ -153,8 +153,8 @@ class TimeTravel(Queries):
         Raises `UnknownCheckpoint` if there is no such visit, and `VerbRefused` if the session is driven or has changed.
         """
         self._check_open()
-        texts(by=by, reason=reason)
-        given = together(changes, named)
+        check_texts(by=by, reason=reason)
+        given = merged_changes(changes, named)
         while True:
             row = await self._parked(session_id, "rewound", based_on)
             try:
@@ -171,7 +171,7 @@ class TimeTravel(Queries):
         await self._check_past(row, line)
         blobs = line.state.seal()
         edit = EditBody(await self._edits_there(row, line, given, blobs), by, reason) if given else None
-        pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
+        pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in LEFT_OPEN]
         body = RewindBody(visit, reuse, by, reason, row.ended or "")
         summary = f"rewound{f' by {by}' if by else ''} to before {visit}"
         await self._revise(
@@ -185,7 +185,7 @@ class TimeTravel(Queries):
     ) -> tuple[Change, ...]:  # fmt: skip
         """Return the changes of the state that a rewind leads to. The line itself stays unchanged, as the key frame."""
         instead = "Fork it at that visit with the changes, which migrates the fork; or rewind it without changes."
-        return await changed(self._editing(row, line.version, line.state.copy(), instead), given, blobs)
+        return await edit_changes(self._editing(row, line.version, line.state.copy(), instead), given, blobs)
 
     async def _back(self, row: SessionRow, to: int | str, reuse: bool) -> Before:
         found = await self._timeline(row).before(to, reuse)
@@ -211,7 +211,7 @@ class TimeTravel(Queries):
         """
         self._check_open()
         row = await self._row(session_id)
-        workflow, given = self._workflow_of(row), together(changes, named)
+        workflow, given = self._workflow_of(row), merged_changes(changes, named)
         line = (await self._back(row, to, reuse)).line
         await self._check_past(row, line)
         if given:
@@ -219,7 +219,7 @@ class TimeTravel(Queries):
             body = EditBody(await self._edits_there(row, line, given, blobs))
             line.fold(seal(row.digest, row.seq + 3, row.seq + 2, "edit", "", 0, row.updated_at, to_payload(body)), body)
             line.state.provide(dict(blobs))
-        pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind in STAYS]
+        pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind in LEFT_OPEN]
         return await self._planned(workflow, _restarted(row, line, len(pauses)), line, pauses, as_names(rerun))
 
     async def plan_fork(
@@ -234,7 +234,7 @@ class TimeTravel(Queries):
         row = await self._row(source)
         workflow = self._workflow_of(row)
         new = await self._forked(
-            workflow, row, SessionId(row.session_id), at_step, together(changes, named), reuse, None, "."
+            workflow, row, SessionId(row.session_id), at_step, merged_changes(changes, named), reuse, None, "."
         )
         line = fold(new.records)
         row = msgspec.structs.replace(row, seq=1, live=False, pause_requested=False)
@@ -301,8 +301,8 @@ class TimeTravel(Queries):
         blobs = await self._upgraded(workflow, line, row)
         changes: tuple[Change, ...] = ()
         if given:
-            lending = StateAccess(workflow, line.state, self.store, self.limits)
-            changes = await changed(lending, given, blobs, frozen=False)
+            access = StateAccess(workflow, line.state, self.store, self.limits)
+            changes = await edit_changes(access, given, blobs, frozen=False)
             line.edit(EditBody(changes))
         line.opened, line.left_behind = 1, ()
         line.trail = self._new_trail(workflow, session_id, folder) if line.trail is not None else None
@@ -361,7 +361,7 @@ def _restarted(row: SessionRow, line: Line, open_pauses: int = 0) -> SessionRow:
     )  # fmt: skip
 
 
-def together(fields: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
+def merged_changes(fields: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
     """Merge changes given as a mapping and as keywords. Raises `TypeError` if a field is given twice."""
     if fields is not None and not isinstance(fields, Mapping):
         raise TypeError(f"Changes must be a mapping or keywords, not {type(fields).__name__}.")
@@ -371,23 +371,23 @@ def together(fields: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[st
     return {**(fields or {}), **named}
 
 
-async def changed(
-    lending: StateAccess, given: dict[str, Any], blobs: Blobs, *, frozen: bool = True
+async def edit_changes(
+    access: StateAccess, given: dict[str, Any], blobs: Blobs, *, frozen: bool = True
 ) -> tuple[Change, ...]:  # fmt: skip
     """Return the changes of an edit, validated field by field and, if the model requires it, as a whole."""
-    lending.fill_new_fields()
+    access.fill_new_fields()
     for path in given:
         around = next((other for other in given if path.startswith(f"{other}.")), None)
         if around is not None:
             raise StateRefused(f"{path!r} is part of {around!r}, which is changed too. Pass only one.", field=path)
-    places = [(_place(lending, path, frozen), value) for path, value in given.items()]
-    changes = tuple([lending.replaced(place, value, blobs) for place, value in places])
-    return await lending.accept_whole(changes, blobs) if lending.shape.needs_whole else changes
+    places = [(_place(access, path, frozen), value) for path, value in given.items()]
+    changes = tuple([access.replaced(place, value, blobs) for place, value in places])
+    return await access.accept_whole(changes, blobs) if access.shape.needs_whole else changes
 
 
-def _place(lending: StateAccess, path: str, frozen: bool) -> Place:
+def _place(access: StateAccess, path: str, frozen: bool) -> Place:
     try:
-        place = lending.shape.place(path)
+        place = access.shape.place(path)
     except DefinitionError as error:
         raise StateRefused(error.message, field=path) from None
     if place.frozen and frozen:

@@ -27,6 +27,8 @@ VALUES = 16
 LOOKS = 3
 SECOND = 1_000_000
 
+_BACKUP = "Restore the database from a backup."
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -68,11 +70,11 @@ class Verification:
 
 
 class Inspector:
-    """One check of a store. ``tell`` is called with the report whenever it has grown."""
+    """One check of a store. ``notify`` is called with the report whenever it has grown."""
 
-    def __init__(self, store: Store, tell: Callable[[Verification], None]) -> None:
+    def __init__(self, store: Store, notify: Callable[[Verification], None]) -> None:
         self.store = store
-        self.tell = tell
+        self.notify = notify
         self.report = Verification()
 
     async def everything(self) -> Verification:
@@ -93,7 +95,7 @@ class Inspector:
             self._problem("store", str(exc))
         for line in await self.store.check():
             self._problem("store", line)
-        self.tell(self.report)
+        self.notify(self.report)
         return self.report
 
     async def session(self, session_id: str) -> Verification:
@@ -112,7 +114,7 @@ class Inspector:
                 f"This store has no session {session_id!r}. List its sessions with engine.sessions().",
                 session_id=session_id,
             )
-        self.tell(self.report)
+        self.notify(self.report)
         return self.report
 
     def _problem(self, what: str, text: str, session_id: str | None = None, seq: int | None = None) -> None:
@@ -135,7 +137,7 @@ class Inspector:
         self.report.signals += walk.signals
         self.report.files += walk.files
         self.report.problems += walk.problems()
-        self.tell(self.report)
+        self.notify(self.report)
 
     async def _walked(self, row: SessionRow) -> _Walk:
         walk = _Walk(row, await self.store.names(row.key))
@@ -205,7 +207,7 @@ class Inspector:
             else:
                 walk.look(records)
                 self.report.records += len(records)
-            self.tell(self.report)
+            self.notify(self.report)
             until = since - 1
 
     async def _signals(self, walk: _Walk) -> None:
@@ -230,7 +232,10 @@ class Inspector:
     def _time(self, walk: _Walk) -> None:
         """Check that the session's time of update is that of its last commit, whose records are close in time."""
         if not walk.blind and not walk.latest - SECOND <= walk.row.updated_at <= walk.latest:
-            walk.problem("facts", f"its row says updated_at = {walk.row.updated_at}, but its log says {walk.latest}.")
+            walk.problem(
+                "facts",
+                f"its row says updated_at = {walk.row.updated_at}, but its log says {walk.latest}. {_BACKUP}",
+            )
 
     async def _money(self, walk: _Walk) -> None:
         """Check that the money spent is the sum of the session's own records and of its children."""
@@ -248,7 +253,7 @@ class Inspector:
             walk.problem(
                 "facts",
                 f"its row says that {walk.row.spent_usd} micro-dollars and {walk.row.spent_tokens} tokens are spent,"
-                f" but its records say {usd} and {tokens}.",
+                f" but its records say {usd} and {tokens}. {_BACKUP}",
             )
 
     async def _values(self) -> None:
@@ -259,7 +264,7 @@ class Inspector:
             for hash_ in found.damaged:
                 text = f"Large value {hash_} does not match its hash. Restore the database from a backup."
                 self._problem("value", text)
-            self.tell(self.report)
+            self.notify(self.report)
 
     async def _values_of(self, row: SessionRow) -> None:
         for hash_, there in (await self.store.names(row.key)).items():
@@ -327,10 +332,10 @@ class _Walk:
         if record.redacted:
             self.redacted += 1
             if not named and not self.blind:
-                self._bad(record.seq, self._says(record, "is empty, but no redaction lists it"))
+                self._bad(record.seq, self._about_record(record, "is empty, but no redaction lists it"))
             return
         if named:
-            self._bad(record.seq, self._says(record, "was redacted, but still has its content"))
+            self._bad(record.seq, self._about_record(record, "was redacted, but still has its content"))
         body = body_of(record)
         if (taken := taken_by(body)) is not None:
             self.taken.append(taken)
@@ -343,9 +348,10 @@ class _Walk:
             self.tokens += effect.tokens
         for hash_ in named_by(body):
             if hash_ not in self.names:
-                self._bad(record.seq, self._says(record, f"needs large value {hash_.hex()}, which gc would delete"))
+                what = f"needs large value {hash_.hex()}, which gc would delete"
+                self._bad(record.seq, self._about_record(record, what))
 
-    def _says(self, record: Record, what: str) -> str:
+    def _about_record(self, record: Record, what: str) -> str:
         return f"Session {self.row.session_id!r}: record {record.seq} {what}. Restore the database from a backup."
 
     def _compare(self, line: Line, key_frame: int) -> None:
@@ -354,7 +360,9 @@ class _Walk:
         expected = {"step": line.step, "visit": line.visit, "held_by_guard": line.held_by_guard, "key_frame": key_frame}
         for name, value in expected.items():
             if getattr(row, name) != value:
-                self.problem("facts", f"its row says {name} = {getattr(row, name)!r}, but its log says {value!r}.")
+                text = f"its row says {name} = {getattr(row, name)!r}, but its log says {value!r}. {_BACKUP}"
+                self.problem("facts", text)
         at_its_end = line.step is None and not line.held_by_guard
         if at_its_end != (row.ended == "completed") and row.ended != "cancelled":
-            self.problem("facts", f"its row says ended = {row.ended!r}, but its log says step = {line.step!r}.")
+            text = f"its row says ended = {row.ended!r}, but its log says step = {line.step!r}. {_BACKUP}"
+            self.problem("facts", text)

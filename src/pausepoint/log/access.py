@@ -91,7 +91,7 @@ class StateAccess:
             return self._read_inline(place, slot)
         data = self._stored(place, recent)
         if data is None:
-            return self._younger(place, recent)
+            return self._default_of_new_field(place, recent)
         if data == b"null" and place.under_optional:
             return None  # the model that contains it is None
         return place.typed.decode(data, place.path)
@@ -105,7 +105,7 @@ class StateAccess:
         assert data is not None, place.path
         return data
 
-    def _younger(self, place: Place, recent: int | None) -> Any:
+    def _default_of_new_field(self, place: Place, recent: int | None) -> Any:
         """Return the default of a nested field that is missing in the stored value."""
         if len(place.parts) == 1:
             raise StateRefused(
@@ -126,7 +126,7 @@ class StateAccess:
         """Return the whole state as an instance of its model."""
         return self.shape.build({name: self.read(place) for name, place in self.shape.fields.items()})
 
-    def far(self, reader: BoundStep | Check) -> bool:
+    def needs_prefetch(self, reader: BoundStep | Check) -> bool:
         """Return whether `prefetch` may be needed before this step or check."""
         return not self.state.deep.isdisjoint(reader.fields)
 
@@ -169,14 +169,14 @@ class StateAccess:
                     self._check_one(step, place, getattr(lent.whole, place.path))
 
     def _check_one(self, step: BoundStep, place: Place, value: object, recent: int | None = None) -> None:
-        if not self._is_as_it_was(place, value, recent):
+        if not self._is_unchanged(place, value, recent):
             raise LentValueChanged(
                 f"Step {step.name!r} changed {place.path!r} in place, but does not write it."
                 " Add it to writes=, or work on a copy.",
                 field=place.path,
             )
 
-    def _is_as_it_was(self, place: Place, value: object, recent: int | None) -> bool:
+    def _is_unchanged(self, place: Place, value: object, recent: int | None) -> bool:
         before = self._stored(place, recent)
         if before is not None and place.typed.is_stored_as(value, before, self.limits):
             return True

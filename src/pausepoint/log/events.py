@@ -131,17 +131,17 @@ def _of_signal(signal: SignalRecord) -> Parts:
     return signal.at, signal.by or "", _SIGNALS[signal.kind], f"{who} asked to {signal.kind}{reason}", data
 
 
-def _of_answer(signal: SignalRecord, said: Reply) -> Parts:
+def _of_answer(signal: SignalRecord, reply: Reply) -> Parts:
     who = signal.by or "someone"
-    data: dict[str, Any] = {"n": signal.n, "by": signal.by, "channel": said.channel}
+    data: dict[str, Any] = {"n": signal.n, "by": signal.by, "channel": reply.channel}
     if signal.kind == "early":
-        data["key"] = said.key
-        return signal.at, who, "answer.kept", f"{who} answered {said.key!r} before it was asked", data
-    data |= {"question_id": said.question, "round": said.version}
-    if not said.why:
+        data["key"] = reply.key
+        return signal.at, who, "answer.kept", f"{who} answered {reply.key!r} before it was asked", data
+    data |= {"question_id": reply.question, "round": reply.version}
+    if not reply.why:
         return signal.at, who, "question.answered", f"{who} answered", data
-    data |= {"why": said.why} | ({"reason": said.reason} if said.reason else {"refused": said.count})
-    return signal.at, who, "answer.refused", f"an answer from {who} was refused: {said.reason or said.why}", data
+    data |= {"why": reply.why} | ({"reason": reply.reason} if reply.reason else {"refused": reply.count})
+    return signal.at, who, "answer.refused", f"an answer from {who} was refused: {reply.reason or reply.why}", data
 
 
 def _of_file(file: FileFacts) -> tuple[str, dict[str, Any]]:

@@ -331,7 +331,7 @@ class Line:
             fold_part(self.chunked, body.part, 0)
         for tally in self.chunked.values():
             if body.attempts is not None or body.type == "session.resumed":
-                tally.begin_anew()
+                tally.reset_attempts()
             if body.wake:
                 tally.wake()
         for id in body.forgets:

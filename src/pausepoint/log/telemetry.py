@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from pausepoint.errors import HoldLost, said
+from pausepoint.errors import HoldLost, error_text
 from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody
 from pausepoint.model.sessions import Commit, SessionRow
 from pausepoint.name import NAME
@@ -240,7 +240,7 @@ class Watch:
 
     def started(self, step: str | None, paused: bool) -> None:
         """Report that the session was stored."""
-        self._tell(logging.INFO, "started, paused" if paused else "started", step or "", 1)
+        self._log(logging.INFO, "started, paused" if paused else "started", step or "", 1)
         self._add("sessions.started", 1)
 
     async def timed(self, commit: Awaitable[T], kind: str) -> T:
@@ -255,11 +255,11 @@ class Watch:
         """Report a record that is committed."""
         paused = _pause(commit, body)
         if commit.release:
-            self.status = _rests(commit, paused)
+            self.status = _status_after(commit, paused)
             self.failure = commit.failure.type if commit.failure is not None else ""
         if isinstance(body, EventBody) or commit.release:
             level, text = _line(commit, body, paused, self.status)
-            self._tell(level, text, commit.records[0].step, commit.records[0].visit)
+            self._log(level, text, commit.records[0].step, commit.records[0].visit)
         if self.meters is not None:
             _guarded(self._count, self.meters, commit, body, paused)
 
@@ -284,8 +284,8 @@ class Watch:
         """Report that this process can no longer write to the session."""
         lost = isinstance(error, HoldLost)
         self.status, self.trouble = "lost" if lost else "broken", error
-        text = f"{type(error).__name__}: {said(error)}"
-        self._tell(logging.WARNING if lost else logging.ERROR, text, self.place[1], self.place[2])
+        text = f"{type(error).__name__}: {error_text(error)}"
+        self._log(logging.WARNING if lost else logging.ERROR, text, self.place[1], self.place[2])
         if self.meters is not None:
             _guarded(self.meters.add, "store.errors", 1, {_ERROR: type(error).__name__})
 
@@ -293,32 +293,32 @@ class Watch:
         if self.meters is not None:
             _guarded(self.meters.add, name, amount, {_WORKFLOW: self.workflow})
 
-    def _tell(self, level: int, text: str, step: str, visit: int) -> None:
-        tell(level, text, self.session_id, step, visit)
+    def _log(self, level: int, text: str, step: str, visit: int) -> None:
+        log_line(level, text, self.session_id, step, visit)
 
 
-def tell(level: int, text: str, session_id: str, step: str = "", visit: int = 0) -> None:
+def log_line(level: int, text: str, session_id: str, step: str = "", visit: int = 0) -> None:
     """Write one log line about a session."""
     if logger.isEnabledFor(level):
-        _guarded(_tell, level, text, session_id, step, visit)
+        _guarded(_write_line, level, text, session_id, step, visit)
 
 
-def _tell(level: int, text: str, session_id: str, step: str, visit: int) -> None:
+def _write_line(level: int, text: str, session_id: str, step: str, visit: int) -> None:
     # ``extra=`` is not used, because it raises if the program's own record factory sets one of these names too.
     record = logger.makeRecord(logger.name, level, __file__, 0, "session %s: %s", (session_id, text), None)
     record.__dict__.update(session_id=session_id, step=step or "-", visit=visit)
     logger.handle(record)
 
 
-def pause_asked(rows: Iterable[SessionRow], by: str | None, reason: str) -> None:
+def log_pause_request(rows: Iterable[SessionRow], by: str | None, reason: str) -> None:
     """Log a pause request for these sessions. A running session logs another line when it is paused."""
     text = "pause requested" + (f" by {by}" if by else "") + (f": {reason}" if reason else "")
     for row in rows:
         if row.ended not in ("completed", "cancelled"):
-            tell(logging.INFO, text, row.session_id, row.step or "", row.visit)
+            log_line(logging.INFO, text, row.session_id, row.step or "", row.visit)
 
 
-def alone() -> None:
+def detach_task() -> None:
     """Detach the calling task from the session and the span that it was started in."""
     _here.set(None)
     if "opentelemetry.trace" in sys.modules:
@@ -338,7 +338,7 @@ def _pause(commit: Commit, body: object) -> str:
     return commit.open_pauses[0].kind if commit.open_pauses and commit.release else ""
 
 
-def _rests(commit: Commit, paused: str) -> str:
+def _status_after(commit: Commit, paused: str) -> str:
     """Return the status of a session after a commit that releases it."""
     if commit.ended or paused:
         return commit.ended or "paused"

@@ -17,7 +17,7 @@ from pausepoint.codec.values import Limits, decode, encode
 from pausepoint.definition.fields import Place
 from pausepoint.definition.steps import Migration
 from pausepoint.definition.workflow import Workflow
-from pausepoint.errors import StateRefused, ValueRefused, did_you_mean, said
+from pausepoint.errors import StateRefused, ValueRefused, did_you_mean, error_text
 from pausepoint.log.replay import DefinitionBody, Line
 from pausepoint.log.state import INLINE_BYTES, UNLIMITED, Blob, Blobs, Inline, State, stored
 from pausepoint.stores.base import Store
@@ -27,7 +27,8 @@ class DoesNotFit(Exception):
     """The session cannot run with this definition. ``reasons`` say why, ``ways`` what to do about it."""
 
     def __init__(self, reasons: Sequence[str], ways: Sequence[str], field: str = "") -> None:
-        super().__init__(f"{'; '.join(reasons).rstrip('.')}. What to do: {'; or '.join(ways)}.")
+        why = "; ".join(reason.rstrip(".") for reason in reasons)
+        super().__init__(f"{why}. What to do: {'; or '.join(ways)}.")
         self.reasons = tuple(reasons)
         self.ways = tuple(ways)
         self.field = field
@@ -67,7 +68,7 @@ async def upgrade(
     return _record(workflow, line, passed, found, carried, by), carried.blobs
 
 
-async def bring_up(workflow: Workflow[Any], line: Line, store: Store, limits: Limits) -> Blobs:
+async def migrate_line(workflow: Workflow[Any], line: Line, store: Store, limits: Limits) -> Blobs:
     """Migrate the state of a line in memory, and return its new blobs. Raises `StateRefused` if that fails.
 
     This is for reading or forking a session without driving it. The steps are not compared.
@@ -346,7 +347,7 @@ class _Carrying:
         try:
             values = migration(self.values)
         except Exception as error:
-            raise self._wrong(f"{_name(migration)} raised {type(error).__name__}: {said(error)}") from error
+            raise self._wrong(f"{_name(migration)} raised {type(error).__name__}: {error_text(error)}") from error
         if type(values) is not dict or not all(type(name) is str for name in values):
             raise self._wrong(
                 f"{_name(migration)} returned {type(values).__name__}, not the state as a dict of its fields"
@@ -399,7 +400,7 @@ class _Carrying:
             value = place.check(self.values[name])
             self._write(place, value, carried)
         except (StateRefused, ValueRefused) as error:
-            raise self._refused(name, said(error)) from error
+            raise self._refused(name, error_text(error)) from error
         return value
 
     def _source(self, name: str, dropped: Iterable[str], carried: Carried) -> str | None:
@@ -432,7 +433,7 @@ class _Carrying:
                     self._write(place, admitted[name], carried)
         except (StateRefused, ValueRefused) as error:
             field = getattr(error, "field", "")
-            raise self._refused(field, f"{said(error)} Or set it in a migration.") from error
+            raise self._refused(field, f"{error_text(error)} Or set it in a migration.") from error
 
     def _check_whole(self, admitted: dict[str, Any], carried: Carried) -> None:
         try:
@@ -444,7 +445,7 @@ class _Carrying:
                     carried.moved.pop(name, None)
                     carried.fields[name] = stored(data, carried.blobs)
         except (StateRefused, ValueRefused) as error:
-            raise self._refused(getattr(error, "field", ""), said(error)) from error
+            raise self._refused(getattr(error, "field", ""), error_text(error)) from error
 
     def _refused(self, field: str, why: str) -> DoesNotFit:
         at_fault = self.touched.get(field) or (self.ran[-1] if self.ran and not field else None)

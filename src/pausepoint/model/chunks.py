@@ -67,7 +67,7 @@ class Tally(msgspec.Struct, omit_defaults=True):
         else:
             self.processed += 1
 
-    def begin_anew(self) -> None:
+    def reset_attempts(self) -> None:
         """Give failed chunks their full number of attempts again. Their retry times stay the same."""
         self.failed = {index: each._replace(attempt=0) for index, each in self.failed.items()}
 

@@ -6,7 +6,7 @@ from pausepoint.model.sessions import PauseKind
 
 
 class Paused(Exception):
-    """The session must pause, for ``reason``. A problem pauses a session instead of failing it."""
+    """Raised to pause the session, for ``reason``. Problems that a person can solve pause a session, not fail it."""
 
     def __init__(self, kind: PauseKind, reason: str) -> None:
         super().__init__(reason)

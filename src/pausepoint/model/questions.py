@@ -241,8 +241,8 @@ def about(kind: str, payload: bytes) -> str | None:
         return None
     if kind == "child":
         return _child(payload).child
-    said = reply_of(payload)
-    return said.question or said.key
+    carried = reply_of(payload)
+    return carried.question or carried.key
 
 
 NOTED = 16
@@ -456,7 +456,8 @@ _RECORD = Question.__struct_fields__[: Question.__struct_fields__.index("kind")]
 
 
 def _camel(name: str) -> str:
-    """
+    """Return a snake_case name in camelCase.
+
     >>> _camel("tool_call_state_json")
     'toolCallStateJson'
     """

@@ -178,7 +178,7 @@ class SessionRow(msgspec.Struct, frozen=True):
         return self.wakes_at is None and "answer" in (self.waiting or "").split(",")
 
     @property
-    def wakes_by_itself(self) -> bool:
+    def resumes_on_its_own(self) -> bool:
         """Return whether a parked session resumes on its own: what it waits for has arrived, or a timer is running."""
         status = self.status
         return status is Status.SLEEPING or (status is Status.READY and self.due)
@@ -205,7 +205,7 @@ def derive_status(row: SessionRow) -> Status:
     return Status.CREATED if row.seq <= 1 else Status.READY
 
 
-def would_go_on(row: SessionRow) -> bool:
+def needs_driving(row: SessionRow) -> bool:
     """Return whether a parked session that is no longer paused needs an engine to drive it.
 
     Either it waits for nothing, or its wake-up time must be computed again because its timers were frozen.

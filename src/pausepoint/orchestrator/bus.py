@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
-from pausepoint.errors import said
+from pausepoint.errors import error_text
 from pausepoint.name import NAME
 
 logger = logging.getLogger(f"{NAME}.orchestrator")
@@ -185,7 +185,8 @@ class _Subscription:
             self._complain(event, error)
 
     def _complain(self, event: BusEvent, error: BaseException) -> None:
-        logger.error("A listener to %s raised %s: %s", event.type, type(error).__name__, said(error), exc_info=error)
+        name, text = type(error).__name__, error_text(error)
+        logger.error("A listener to %s raised %s: %s", event.type, name, text, exc_info=error)
 
 
 class EventBus:

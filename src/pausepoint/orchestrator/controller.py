@@ -98,7 +98,7 @@ class PauseResumeController:
             self.stopped_in = self._clock.monotonic() - began + (signalled or 0.0)
             heard = None if said is None else await said()
             now = self._clock.now() // 1000 if heard is None else heard.timestamp
-            if heard is None or not await self._is_kept(now):
+            if heard is None or not await self._reuse(now):
                 await self.snapshot_store.save_snapshot(await self._snapshot(now))
             self._phase = Phase.PAUSED
             if heard is None:
@@ -106,7 +106,7 @@ class PauseResumeController:
             else:
                 self.event_bus.tell(heard)
 
-    async def _is_kept(self, at: int) -> bool:
+    async def _reuse(self, at: int) -> bool:
         """Return whether the snapshot of a pause is in the snapshot store."""
         with suppress(DamagedSnapshot):
             snapshot = await self.snapshot_store.load_snapshot()

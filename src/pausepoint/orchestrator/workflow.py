@@ -16,7 +16,7 @@ import msgspec
 from pydantic import BaseModel
 
 from pausepoint.codec.values import encode
-from pausepoint.errors import ContextClosed, TasksFailed, said
+from pausepoint.errors import ContextClosed, TasksFailed, error_text
 from pausepoint.orchestrator.bus import TaskCompleted, TaskFailed, TaskStarted
 from pausepoint.orchestrator.graph import Board, Task
 from pausepoint.orchestrator.snapshot import ToolCall, readable
@@ -231,7 +231,7 @@ class Performance:
         except Exception as error:
             if host.ledger.broken is not None:
                 raise
-            ended = Ended(error=f"{type(error).__name__}: {said(error)}")
+            ended = Ended(error=f"{type(error).__name__}: {error_text(error)}")
         event = _event(agent, attempt, ended)
         agent.ctx.emit(event.in_history(), f"{task}: {ended.error}" if ended.error else task, **event.data)
         return ended

@@ -23,29 +23,29 @@ from pausepoint.threads import in_thread
 class StepArtifact:
     """One artifact of the session, named by a file's path or by the pattern a step declares: ``"sections/*.md"``."""
 
-    __slots__ = ("_ctx", "_desk", "_path")
+    __slots__ = ("_ctx", "_path", "_publisher")
 
     def __init__(self, ctx: Runner, path: str) -> None:
         ctx._visit.check_open()
-        desk = ctx._visit.host.desk
-        if desk is None:
+        publisher = ctx._visit.host.publisher
+        if publisher is None:
             raise StepError(
                 f"Step {ctx._visit.step.name!r} used ctx.artifact, but no step of this workflow publishes artifacts."
                 " Declare one with @step(publishes=Artifact(...))."
             )
-        self._ctx, self._desk, self._path = ctx, desk, path
+        self._ctx, self._publisher, self._path = ctx, publisher, path
 
     @property
     def path(self) -> Path:
         """The file's path in the session's folder, whether or not the file exists yet."""
-        return self._desk.shelf.path / check_inside(self._path)
+        return self._publisher.folder.path / check_inside(self._path)
 
     async def read(self) -> bytes:
         """Return the bytes of a published file.
 
         Raises `FolderRefused` if no step has published the file, or if it was changed or deleted since.
         """
-        return await self._ctx._visit.busily(in_thread(_recorded, self._desk, check_inside(self._path)))
+        return await self._ctx._visit.uninterrupted(in_thread(_recorded, self._publisher, check_inside(self._path)))
 
     async def spared(self) -> dict[str, Any]:
         """Return the entries that are still intact when this step runs again because some of its files are missing.
@@ -57,28 +57,28 @@ class StepArtifact:
         artifact = artifact_of(step, self._path)
         operation = Operation(f"{self._ctx._frame.scope}/artifact.spared[{self._path}]", "artifact.spared", "", True)
         found: dict[str, str] = await self._ctx._once(
-            operation, callee(_spared), _spared, (self._desk, step.name, self._path), {}
+            operation, callee(_spared), _spared, (self._publisher, step.name, self._path), {}
         )
         return {key: artifact.decoded(text.encode()) for key, text in found.items()}
 
 
-def _spared(desk: Publisher, step: str, path: str) -> dict[str, str]:
-    return desk.spared(step, path)
+def _spared(publisher: Publisher, step: str, path: str) -> dict[str, str]:
+    return publisher.spared(step, path)
 
 
-def _recorded(desk: Publisher, path: str) -> bytes:
-    found = desk.trail.files().get(path)
+def _recorded(publisher: Publisher, path: str) -> bytes:
+    found = publisher.trail.files().get(path)
     if found is None:
         raise FolderRefused(
-            f"No step of session {desk.held.session_id!r} has published {path!r} yet. Read it in a later step.",
-            session_id=desk.held.session_id, path=path,
+            f"No step of session {publisher.held.session_id!r} has published {path!r} yet. Read it in a later step.",
+            session_id=publisher.held.session_id, path=path,
         )  # fmt: skip
-    data = desk.shelf.read(path)
+    data = publisher.folder.read(path)
     if data is None or digest_of(data) != found[0].sha256:
         raise FolderRefused(
             f"File {path!r} was changed or deleted since step {found[1].step!r} published it. Pause the session and"
             " resume it: the resume checks all its files.",
-            session_id=desk.held.session_id, path=path,
+            session_id=publisher.held.session_id, path=path,
         )  # fmt: skip
     return data
 

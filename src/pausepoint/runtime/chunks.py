@@ -18,7 +18,7 @@ from pausepoint.clock import to_datetime
 from pausepoint.codec.values import encode, fingerprint
 from pausepoint.definition.functions import callee
 from pausepoint.definition.retry import Retry, retry_after
-from pausepoint.errors import ContextClosed, FileRefused, StepError, said
+from pausepoint.errors import ContextClosed, FileRefused, StepError, error_text
 from pausepoint.model.chunks import GIVEN_UP, Chunk, Chunked, Failed, Part, Tally, state_of
 from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, FanOut, Runner
 from pausepoint.runtime.files import Files, Given, Source
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 OnError = Literal["collect", "raise"]
-PATIENTLY = Retry(attempts=5)
+DEFAULT_RETRY = Retry(attempts=5)
 
 
 class StepFiles:
@@ -60,19 +60,19 @@ class StepFiles:
 
     async def get(self, file_id: str) -> File:
         """Return one file. Raises `UnknownFile` if the session has no file with this id."""
-        return await self._ctx._visit.busily(self._files.get(file_id))
+        return await self._ctx._visit.uninterrupted(self._files.get(file_id))
 
     async def list(self) -> list[File]:
         """Return all files in the order they were added, including those added while the step runs."""
-        return await self._ctx._visit.busily(self._files.list())
+        return await self._ctx._visit.uninterrupted(self._files.list())
 
     async def open(self, file_id: str, mode: str = "rb") -> BinaryIO:
         """Open a file for reading; see `Files.open`."""
-        return await self._ctx._visit.busily(self._files.open(file_id, mode))
+        return await self._ctx._visit.uninterrupted(self._files.open(file_id, mode))
 
     async def progress(self, file_id: str) -> ChunkState:
         """Return how many of a file's chunks are done and which of them failed."""
-        return await self._ctx._visit.busily(self._files.progress(file_id))
+        return await self._ctx._visit.uninterrupted(self._files.progress(file_id))
 
     @property
     def outputs(self) -> Path:
@@ -83,17 +83,17 @@ class StepFiles:
     @overload
     async def chunks(
         self, file: File | str, work: Callable[..., Coroutine[Any, Any, R]], total: int, *,
-        concurrency: int = DEFAULT_CONCURRENCY, retry: Retry | int = PATIENTLY, on_error: OnError = "collect",
+        concurrency: int = DEFAULT_CONCURRENCY, retry: Retry | int = DEFAULT_RETRY, on_error: OnError = "collect",
         **params: Any,
     ) -> Chunked[R]: ...  # fmt: skip
     @overload
     async def chunks(
         self, file: File | str, work: Callable[..., R], total: int, *, concurrency: int = DEFAULT_CONCURRENCY,
-        retry: Retry | int = PATIENTLY, on_error: OnError = "collect", **params: Any,
+        retry: Retry | int = DEFAULT_RETRY, on_error: OnError = "collect", **params: Any,
     ) -> Chunked[R]: ...  # fmt: skip
     async def chunks(
         self, file: File | str, work: Callable[..., Any], total: int, *, concurrency: int = DEFAULT_CONCURRENCY,
-        retry: Retry | int = PATIENTLY, on_error: OnError = "collect", **params: Any,
+        retry: Retry | int = DEFAULT_RETRY, on_error: OnError = "collect", **params: Any,
     ) -> Chunked[Any]:  # fmt: skip
         """Process a file in chunks: call ``work(chunk)`` for each of ``total`` chunks, ``concurrency`` at a time.
 
@@ -199,8 +199,8 @@ class ChunkWork(FanOut):
         visit, frame = self.visit, self.ctx._frame
         while self.clock.now() < max(until, self.quiet_until):
             await visit.wait(frame, Wait("timer", max(until, self.quiet_until)))
-        while visit.host.wanted:
-            await visit.stand_still(frame)
+        while visit.host.must_stop:
+            await visit.halt(frame)
 
     async def _again(self, index: int, attempt: int, error: Exception) -> bool:
         """Record that a chunk failed. Return whether it will be retried."""
@@ -219,7 +219,7 @@ class ChunkWork(FanOut):
         data = {"file_id": self.file_id, "chunk": index, "attempt": attempt, "error": part.error, "again_in": delay}
         self.visit.check_open()
         noted = self.visit.host.note("chunk.failed", summary, data, agent=self.visit.step.agent, part=part)
-        await self.visit.busily(noted)
+        await self.visit.uninterrupted(noted)
         return delay is not None
 
     def _note_failure(self, index: int, error: Exception) -> None:
@@ -227,7 +227,7 @@ class ChunkWork(FanOut):
 
 
 def _error(error: Exception) -> str:
-    return said(error) or type(error).__name__
+    return error_text(error) or type(error).__name__
 
 
 class BlockingStepFiles:
@@ -273,7 +273,7 @@ class BlockingStepFiles:
 
     def chunks(
         self, file: File | str, work: Callable[..., R], total: int, *, concurrency: int = DEFAULT_CONCURRENCY,
-        retry: Retry | int = PATIENTLY, on_error: OnError = "collect", **params: Any,
+        retry: Retry | int = DEFAULT_RETRY, on_error: OnError = "collect", **params: Any,
     ) -> Chunked[R]:  # fmt: skip
         """See `StepFiles.chunks`. Each chunk runs in its own thread."""
         options: dict[str, Any] = {"concurrency": concurrency, "retry": retry, "on_error": on_error}

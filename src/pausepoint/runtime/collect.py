@@ -22,7 +22,7 @@ from pausepoint.codec.values import as_plain, decode, typed
 from pausepoint.errors import Declined, RoundsExhausted, did_you_mean
 from pausepoint.model.questions import Asked
 from pausepoint.runtime.context import BlockingContext, Context
-from pausepoint.runtime.questions import Again, Options, Wish, ask
+from pausepoint.runtime.questions import AskAgain, Options, QuestionSpec, ask
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R")
@@ -128,13 +128,13 @@ class _Collection:
 
     async def run(self, ctx: Context) -> Collected[Any]:
         """Ask for missing parameters, then run the tool."""
-        said: dict[str, Any] = {"parameters": self.given}
+        found: dict[str, Any] = {"parameters": self.given}
         if self.lacking:
             try:
-                said = cast("dict[str, Any]", await ask(ctx._visit, ctx._frame, self._wish()))
+                found = cast("dict[str, Any]", await ask(ctx._visit, ctx._frame, self._spec()))
             except (RoundsExhausted, Declined) as error:
-                return self._left_undone(error)
-        parameters, exchanged = said["parameters"], (said.get("question", ""), said.get("answer"))
+                return self._not_run(error)
+        parameters, exchanged = found["parameters"], (found.get("question", ""), found.get("answer"))
         _, missing = self._checked(parameters)
         if missing:
             why = _reasons(missing) or f"still missing: {', '.join(missing)}"
@@ -143,7 +143,7 @@ class _Collection:
         result = await ctx.do(self.tool.run, model, key=self.options.get("key"))
         return Collected("done", parameters, result, "", *exchanged)
 
-    def _left_undone(self, error: RoundsExhausted | Declined) -> Collected[Any]:
+    def _not_run(self, error: RoundsExhausted | Declined) -> Collected[Any]:
         collected = msgspec.json.decode(error.collected) if error.collected else self.given
         answer = msgspec.json.decode(error.answer) if error.answer else None
         outcome: Literal["declined", "handed_over", "skipped"]
@@ -156,10 +156,10 @@ class _Collection:
         said = ": ".join(filter(None, (f"{self.tool.name} did not run, {then}", error.reason)))
         return Collected(outcome, collected, None, said, error.question, answer)
 
-    def _wish(self) -> Wish:
+    def _spec(self) -> QuestionSpec:
         names, tool = list(self.lacking), self.tool
         text = self.phrase(names, _reasons(self.lacking))
-        return Wish(
+        return QuestionSpec(
             text, "collect", _ANSWERED, self._read, lambda: self._schema(), tool.name,
             tool=(tool.id or tool.name, tool.name), collected=as_plain(self.given),
             round=1 if self.round is None else self.round, **self.options,
@@ -183,19 +183,19 @@ class _Collection:
         merged, missing = self._checked(understood)
         if missing and (self.round is None or asked.round >= asked.rounds):
             reason = _reasons(missing) or "some parameters are still missing"
-            raise Again(reason, self.phrase(list(missing), _reasons(missing)), as_plain(merged))
+            raise AskAgain(reason, self.phrase(list(missing), _reasons(missing)), as_plain(merged))
         # With round= invalid values are kept too: they are reported with the reason, and the next round asks for them.
         parameters = as_plain(understood if missing else merged)
         return {"parameters": parameters, "question": asked.text, "answer": as_plain(answer)}
 
-    async def _understood(self, said: Any, names: list[str]) -> dict[str, Any]:
+    async def _understood(self, answer: Any, names: list[str]) -> dict[str, Any]:
         """Turn an answer into parameters. Empty values are dropped."""
-        if isinstance(said, str):
-            said = self._from_text(said, names)
-            said = await said if isawaitable(said) else said
-        if not isinstance(said, Mapping):
-            said = {names[0]: said} if len(names) == 1 else {}
-        return {name: value for name, value in said.items() if not _is_missing(value)}
+        if isinstance(answer, str):
+            answer = self._from_text(answer, names)
+            answer = await answer if isawaitable(answer) else answer
+        if not isinstance(answer, Mapping):
+            answer = {names[0]: answer} if len(names) == 1 else {}
+        return {name: value for name, value in answer.items() if not _is_missing(value)}
 
     def _from_text(self, text: str, names: list[str]) -> Any:
         if text.lstrip().startswith("{"):

@@ -271,8 +271,8 @@ class Context:
         ``key`` names the question, so that an answer can arrive before it is asked. ``history`` is the state field
         that contains the conversation.
         """
-        wish = asking.question(question, kind, choices, default=default, **options)
-        return await asking.ask(self._visit, self._frame, wish)
+        spec = asking.question(question, kind, choices, default=default, **options)
+        return await asking.ask(self._visit, self._frame, spec)
 
     async def confirm(
         self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,
@@ -285,9 +285,9 @@ class Context:
         ``understand`` turns free text into True, False, or None if it is neither. The other options are those of `ask`.
         """
         name = act if isinstance(act, str) else callee(act).name
-        wish = asking.confirmation(what, name, understand, **options)
+        spec = asking.confirmation(what, name, understand, **options)
         try:
-            await asking.ask(self._visit, self._frame, wish)
+            await asking.ask(self._visit, self._frame, spec)
         except Declined as declined:
             if name:
                 self._visit.barred[name] = declined
@@ -311,8 +311,8 @@ class Context:
         """Let a pause take effect here, inside a long step."""
         self._visit.check_open()
         await asyncio.sleep(0)
-        if self._visit.host.wanted:
-            await self._visit.stand_still(self._frame)
+        if self._visit.host.must_stop:
+            await self._visit.halt(self._frame)
 
     def progress(self, done: int, total: int) -> None:
         """Report the step's progress: ``done`` of ``total``."""
@@ -474,8 +474,8 @@ class BlockingContext:
         **options: Unpack[Options],
     ) -> Any:  # fmt: skip
         """See `Context.ask`."""
-        wish = asking.question(question, kind, choices, default=default, **options)
-        return self._wait(asking.ask(self._context._visit, self._context._frame, wish))
+        spec = asking.question(question, kind, choices, default=default, **options)
+        return self._wait(asking.ask(self._context._visit, self._context._frame, spec))
 
     def confirm(
         self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,

@@ -29,11 +29,11 @@ from pausepoint.errors import (
     StoreError,
     Unanswered,
     WriteRefused,
-    said,
+    error_text,
 )
 from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody, Settled, WaitBody, settle
 from pausepoint.log.state import Blob, Blobs, Change, Inline
-from pausepoint.log.telemetry import tell
+from pausepoint.log.telemetry import log_line
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
@@ -56,8 +56,8 @@ class Drive(Holding):
     """One session while this engine holds it. It is also the `Host` of its visits."""
 
     __slots__ = (
-        "cancels", "changed", "demand", "desk", "events", "family", "in_code", "in_step", "interrupt", "nudge", "task",
-        "visit",
+        "cancels", "changed", "demand", "events", "family", "in_code", "in_step", "interrupt", "nudge", "publisher",
+        "task", "visit",
     )  # fmt: skip
 
     visits = Visit  # the testing package replaces this class
@@ -77,7 +77,7 @@ class Drive(Holding):
         self.changed = changed
         self.events = workflow.events
         self.demand: Paused | None = None
-        self.desk: Publisher | None = None  # only if the workflow publishes artifacts
+        self.publisher: Publisher | None = None  # only if the workflow publishes artifacts
         self.visit: Visit | None = None
         self.interrupt: Interrupt | None = None
         self.cancels = 0
@@ -89,7 +89,7 @@ class Drive(Holding):
     # requests from outside
 
     @property
-    def wanted(self) -> bool:
+    def must_stop(self) -> bool:
         """Whether the session must stop at its next safe point: for a pause, a cancel or a shutdown."""
         return bool(self.flags.pause_requested or self.flags.cancel_requested or self.stop_reason)
 
@@ -106,16 +106,16 @@ class Drive(Holding):
             self.ledger.breaks(_overtaken(self.session_id))
             self._interrupt("abort")
             return
-        self._take(flags)
+        self._apply_flags(flags)
 
     def _committed(self, flags: Flags) -> None:
         if flags is not self.flags or flags.mail:
-            self._take(flags)
+            self._apply_flags(flags)
         self.changed(self.session_id)
 
-    def _take(self, flags: Flags) -> None:
+    def _apply_flags(self, flags: Flags) -> None:
         if flags.mail and self.visit is not None:
-            self.visit.look_again()
+            self.visit.recheck_waits()
         if flags == self.flags:
             self.flags = flags  # the store returns the same object again, so later comparisons are by identity
             return
@@ -176,10 +176,10 @@ class Drive(Holding):
         except (StoreError, HoldLost) as error:
             self.ledger.breaks(error)
         except asyncio.CancelledError:
-            await self._let_go("the event loop ended")
+            await self._release_after_error("the event loop ended")
             raise
         except BaseException as error:
-            await self._let_go(f"{type(error).__name__}: {said(error)}")
+            await self._release_after_error(f"{type(error).__name__}: {error_text(error)}")
             self.ledger.breaks(error)
             if not isinstance(error, Exception):
                 raise
@@ -187,13 +187,13 @@ class Drive(Holding):
             self.changed(self.session_id)
 
     async def _run(self) -> None:
-        if self.taken_up:
+        if self.picked_up:
             await self._begin_resumed()
         else:
-            await self._look()
+            await self._read_requests()
         if self.line.trail is not None:
-            self.desk = Publisher(self, self.line.trail, self.ledger)
-            await self.desk.take_up()
+            self.publisher = Publisher(self, self.line.trail, self.ledger)
+            await self.publisher.repair()
         while self._may_continue() or not await self._parked():
             if self.line.held_by_guard:
                 await self._settle_again()
@@ -207,7 +207,7 @@ class Drive(Holding):
         try:
             await on_step(SessionId(self.session_id), step.name, self.line.visit)
         except Exception as error:  # a failing callback must not fail the session
-            tell(logging.ERROR, f"on_step failed: {said(error)}", self.session_id)
+            log_line(logging.ERROR, f"on_step failed: {error_text(error)}", self.session_id)
 
     async def _run_visit(self, step: BoundStep) -> None:
         attempt = self.line.attempts + 1
@@ -215,7 +215,7 @@ class Drive(Holding):
         while True:
             self.in_code = False
             try:
-                if self.desk is not None and await self._is_kept(step, self.desk):
+                if self.publisher is not None and await self._reuse(step, self.publisher):
                     return
                 if step.when is not None and not await self._holds(step.when):
                     await self._skip(step, f"{step.when.name} is false")
@@ -229,8 +229,8 @@ class Drive(Holding):
                 running = self._attempt(step, attempt, blobs)
                 known = len(self.line.operations)
                 changes = await (running if watch.tracer is None else watch.visit(running, known, (Exited, Paused)))
-                if self.desk is not None:
-                    await self.desk.stage(step, changes, blobs)
+                if self.publisher is not None:
+                    await self.publisher.stage(step, changes, blobs)
             except Exited:
                 return
             except Paused as paused:
@@ -250,16 +250,16 @@ class Drive(Holding):
             return
 
     async def _skip(self, step: BoundStep, why: str) -> None:
-        if self.desk is not None:
-            self.desk.skips(step)
+        if self.publisher is not None:
+            self.publisher.skips(step)
         await self._checkpoint(step, (), [], skipped=why)
 
-    async def _is_kept(self, step: BoundStep, desk: Publisher) -> bool:
+    async def _reuse(self, step: BoundStep, publisher: Publisher) -> bool:
         """Write the step's checkpoint again if it ran before and its inputs are unchanged. Return whether it did."""
-        reused = desk.reused(step.name)
+        reused = publisher.reused(step.name)
         if reused is None:
             return False
-        desk.reuses(step, reused)
+        publisher.reuses(step, reused)
         await self._checkpoint(
             step, reused.changes, [], skipped="reused: its inputs are unchanged", took=reused.published.took
         )
@@ -270,10 +270,10 @@ class Drive(Holding):
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
         if self.budgeted is not False and (reason := await self.over_budget()):
             raise Paused("budget", reason)
-        if self.lending.far(step):
-            await self.lending.prefetch(step)
+        if self.access.needs_prefetch(step):
+            await self.access.prefetch(step)
         try:
-            lent = self.lending.lend(step)
+            lent = self.access.lend(step)
         except StateRefused as error:
             raise Paused("definition", f"step {step.name!r} cannot read the stored state: {error}") from error
         values = lent.values
@@ -284,10 +284,10 @@ class Drive(Holding):
         else:
             value = await self._call_with_context(step, attempt, values, step.context)
         if lent.mutable or lent.whole is not None:
-            self.lending.check_unchanged(step, lent)
+            self.access.check_unchanged(step, lent)
         try:
-            changes = self.lending.accept(step, value, blobs)
-            return await self.lending.accept_whole(changes, blobs) if self.workflow.shape.needs_whole else changes
+            changes = self.access.accept(step, value, blobs)
+            return await self.access.accept_whole(changes, blobs) if self.workflow.shape.needs_whole else changes
         except OversizedValue as error:
             raise Paused("oversized", f"step {step.name!r}: {error}") from error
         except WriteRefused as error:
@@ -296,9 +296,9 @@ class Drive(Holding):
             raise
 
     async def _holds(self, when: Check) -> bool:
-        if self.lending.far(when):
-            await self.lending.prefetch(when)
-        return bool(self.lending.evaluate(when))
+        if self.access.needs_prefetch(when):
+            await self.access.prefetch(when)
+        return bool(self.access.evaluate(when))
 
     async def _call_with_context(self, step: BoundStep, attempt: int, values: dict[str, Any], parameter: str) -> Any:
         self.visit = visit = self.visits(self, step, self.line.visit, attempt)
@@ -372,7 +372,7 @@ class Drive(Holding):
         if not all(isinstance(each, Unanswered) for each in found):
             return False
         forgets = tuple(id for id, each in self.line.operations.items() if each.outcome in ("expired", "rounds"))
-        await self.ledger.park(Paused("question", said(found[0])), forgets=forgets)
+        await self.ledger.park(Paused("question", error_text(found[0])), forgets=forgets)
         return True
 
     async def _retry(self, step: BoundStep, attempt: int, error: Exception) -> bool:
@@ -382,18 +382,18 @@ class Drive(Holding):
         if delay is None or isinstance(error, WriteRefused | LentValueChanged):
             await self.ledger.fail(_failure(step.name, error, attempt))
             return False
-        text = said(error)
+        text = error_text(error)
         summary = f"{step.name}: attempt {attempt} failed, {type(error).__name__}: {text}; retry in {delay:.1f} s"
         data = {"attempt": attempt, "delay": delay, "error": text}
         await self.ledger.note("step.retried", summary, data, agent=step.agent, attempts=attempt)
         await self._rest(delay)
-        return not self.wanted
+        return not self.must_stop
 
     async def _rest(self, seconds: float) -> None:
         """Wait, but return early if the session must stop."""
         sleep = asyncio.ensure_future(self.clock.sleep(seconds))
         try:
-            while not self.wanted and not sleep.done():
+            while not self.must_stop and not sleep.done():
                 self.nudge.clear()
                 nudged = asyncio.ensure_future(self.nudge.wait())
                 await asyncio.wait([sleep, nudged], return_when=asyncio.FIRST_COMPLETED)
@@ -426,8 +426,8 @@ class Drive(Holding):
         await self.ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
         if self.line.state.loaded:
             self.line.state.forget()
-        if self.desk is not None:
-            await self.desk.publish(step.name)
+        if self.publisher is not None:
+            await self.publisher.publish(step.name)
         if step.name == self.until and self._may_continue():
             await self._pause_after(step.name)
 
@@ -447,9 +447,9 @@ class Drive(Holding):
     async def _settle(self, step: str, attempts: int = 1) -> tuple[Settled, Failure | None]:
         try:
             for check in self.workflow.checks(step) if self.line.state.deep else ():
-                if self.lending.far(check):
-                    await self.lending.prefetch(check)
-            return settle(self.workflow, step, self.lending.evaluate), None
+                if self.access.needs_prefetch(check):
+                    await self.access.prefetch(check)
+            return settle(self.workflow, step, self.access.evaluate), None
         except StoreError:
             raise
         except Paused as paused:
@@ -537,4 +537,4 @@ def _failure(step: str, error: Exception, attempts: int) -> Failure:
         trace = "".join(traceback.format_exception(error))[-8_000:].encode("utf-8", "backslashreplace").decode()
     except Exception:  # the error's own __str__ may raise
         trace = ""
-    return Failure(step, type(error).__name__, said(error) or type(error).__name__, attempts, trace)
+    return Failure(step, type(error).__name__, error_text(error) or type(error).__name__, attempts, trace)

@@ -55,12 +55,12 @@ class LocalDriver:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.runs: dict[str, Run] = {}
-        self.beginning: dict[str, asyncio.Event] = {}  # sessions that are being claimed and are not driven yet
+        self.claims: dict[str, asyncio.Event] = {}  # sessions that are being claimed and are not driven yet
         self.untils: dict[str, str] = {}  # the step after which a session must pause, even if it parks earlier
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without releasing the hold
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None
-        self.errands: set[asyncio.Task[None]] = set()
+        self.background: set[asyncio.Task[None]] = set()
         self.ending = ""
         self.on_news: Callable[[], None] = lambda: None  # called when the store changed or a drive ended
 
@@ -94,30 +94,30 @@ class LocalDriver:
             self._notify_all()  # callers that wait for a parent also wait for this session
         above = self.drive(drive.row.parent_id) if drive.row.parent_id is not None else None
         if above is not None and above.visit is not None:
-            above.visit.look_again(drive.session_id)  # the parent may be busy and miss the listeners' event
+            above.visit.recheck_waits(drive.session_id)  # the parent may be busy and miss the listeners' event
         self.on_news()
 
-    def strands(self, row: SessionRow) -> bool:
+    def is_stranded(self, row: SessionRow) -> bool:
         """Return whether this engine holds the session without driving it, because the store failed to release it."""
         ours = row.holder is not None and row.holder == self.store.number
-        return ours and row.session_id not in self.runs and row.session_id not in self.beginning
+        return ours and row.session_id not in self.runs and row.session_id not in self.claims
 
     @contextmanager
-    def begins(self, session_id: str) -> Iterator[None]:
+    def claiming(self, session_id: str) -> Iterator[None]:
         """Mark a session as being claimed inside this block, so that no second claim starts meanwhile."""
-        if session_id in self.beginning:
+        if session_id in self.claims:
             yield
             return
-        begun = self.beginning[session_id] = asyncio.Event()
+        begun = self.claims[session_id] = asyncio.Event()
         try:
             yield
         finally:
-            del self.beginning[session_id]
+            del self.claims[session_id]
             begun.set()
 
-    async def begun(self, session_id: str) -> None:
+    async def wait_for_claim(self, session_id: str) -> None:
         """Wait until a session that is being claimed is driven, or the claim has failed."""
-        if (begun := self.beginning.get(session_id)) is not None:
+        if (begun := self.claims.get(session_id)) is not None:
             await begun.wait()
 
     def drive(self, session_id: str) -> Drive | None:
@@ -130,9 +130,9 @@ class LocalDriver:
         while tasks := [run.task for id, run in self.runs.items() if not session_ids or id in session_ids]:
             await asyncio.wait(tasks)
             await asyncio.sleep(0)  # let the tasks' done callbacks run first
-        for session_id in tuple(self.beginning):
+        for session_id in tuple(self.claims):
             if not session_ids or session_id in session_ids:
-                await self.begun(session_id)
+                await self.wait_for_claim(session_id)
                 await self.idle(session_ids)
                 return
 
@@ -140,8 +140,8 @@ class LocalDriver:
         """Stop every drive after its current operation."""
         self.ending = reason
         self._notify_all()
-        if self.errands:
-            await asyncio.wait(self.errands)
+        if self.background:
+            await asyncio.wait(self.background)
         for run in list(self.runs.values()):
             if run.drive is not None:
                 run.drive.stop(reason)
@@ -155,11 +155,11 @@ class LocalDriver:
             if run.drive is not None:
                 run.drive.stop(reason, now=True)
 
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the background; `stop` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
-        self.errands.add(task)
-        task.add_done_callback(self.errands.discard)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
 
     # notifications
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pausepoint.codec.values import encode, fingerprint
 from pausepoint.definition.functions import Callee, callee
-from pausepoint.errors import ContextClosed, MapFailed, StepError, said
+from pausepoint.errors import ContextClosed, MapFailed, StepError, error_text
 from pausepoint.log.replay import OperationBody
 from pausepoint.log.state import Blobs, stored
 from pausepoint.runtime.visit import Frame, Operation, Visit
@@ -88,7 +88,7 @@ class FanOut:
         while self.queue:
             await self.ctx._gather([self._work() for _ in range(min(concurrency, len(self.queue)))])
             if self.queue:
-                await self.visit.stand_still(self.ctx._frame)
+                await self.visit.halt(self.ctx._frame)
 
     async def _expect(self) -> None:
         """Record the set of items once, before the first item starts."""
@@ -122,7 +122,7 @@ class FanOut:
         while self.queue:
             index = self.queue[0]
             operation = self.operations[index]
-            if operation.id not in self.visit.host.line.operations and self.visit.host.wanted:
+            if operation.id not in self.visit.host.line.operations and self.visit.host.must_stop:
                 return
             self.queue.popleft()
             try:
@@ -139,7 +139,7 @@ class FanOut:
 
     def _note_failure(self, index: int, error: Exception) -> None:
         visit, operation = self.visit, self.operations[index]
-        summary = f"{operation.name}, item {index}: {type(error).__name__}: {said(error)}"
+        summary = f"{operation.name}, item {index}: {type(error).__name__}: {error_text(error)}"
         data, run = {"id": operation.id}, visit.run
         visit.host.ledger.effect(f"failed:{operation.id}:{run}", "item.failed", summary, data, visit.step.agent)
 
@@ -147,10 +147,10 @@ class FanOut:
         """Return all failures as one error."""
         errors = {self.operations[index].id: self.failed[index] for index in sorted(self.failed)}
         first = next(iter(errors.values()))
-        failed = {name: f"{type(error).__name__}: {said(error)}" for name, error in errors.items()}
+        failed = {name: f"{type(error).__name__}: {error_text(error)}" for name, error in errors.items()}
         error = MapFailed(
             f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed. The other results are kept;"
-            f" resume the session to retry the failed items. First error: {type(first).__name__}: {said(first)}",
+            f" resume the session to retry the failed items. First error: {type(first).__name__}: {error_text(first)}",
             failed=failed,
         )
         error.errors = tuple(errors.values())

@@ -31,13 +31,14 @@ from pausepoint.errors import (
     UnknownFile,
     UnknownSession,
     did_you_mean,
-    said,
+    error_text,
 )
 from pausepoint.log.replay import fold
 from pausepoint.model.chunks import state_of
 from pausepoint.model.files import FileFacts, cleaned, ending_of, file_facts, file_id, is_content_type
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import SessionRow
+from pausepoint.name import DEFAULT_STORE
 from pausepoint.stores.base import Store
 from pausepoint.stores.disk import PIECE, Folder, Upload
 from pausepoint.threads import in_thread
@@ -45,13 +46,13 @@ from pausepoint.threads import in_thread
 if TYPE_CHECKING:
     from pausepoint.model.schemas import ChunkState, File
 
-TELL_EVERY = 8 * 2**20
+REPORT_EVERY = 8 * 2**20
 """The number of bytes between two reports of progress."""
 
 REMEMBERED = 10_000
 """The number of checked files, and of cleaned folders, that a process remembers."""
 
-_proved: dict[tuple[object, ...], None] = {}
+_verified: dict[tuple[object, ...], None] = {}
 _cleared: dict[Path, None] = {}  # folders in which this process has deleted the remains of interrupted uploads
 
 
@@ -129,7 +130,7 @@ class Files:
         metadata. Raises `FileRefused` if an argument is wrong or the source cannot be read.
         """
         self._check()
-        if by is not None and said(ValueError(_text(self._session_id, "by", by))) != by:
+        if by is not None and error_text(ValueError(_text(self._session_id, "by", by))) != by:
             raise FileRefused(
                 f"by={by!r:.60} cannot be stored. Pass a string that can be encoded as UTF-8.",
                 session_id=self._session_id,
@@ -210,20 +211,20 @@ class Files:
             _remember(_cleared, folder.path)
 
     async def _pour(self, upload: Upload, given: Given, on_progress: OnProgress | None) -> None:
-        tell = _throttled(lambda size: on_progress(self._uploading(given, size)) if on_progress else None)
+        report_size = _throttled(lambda size: on_progress(self._uploading(given, size)) if on_progress else None)
         if isinstance(given.source, AsyncIterable):
             async for piece in given.source:
                 await in_thread(upload.busily, partial(self._write, upload, piece))
-                tell(upload.size)
+                report_size(upload.size)
             await in_thread(upload.busily, partial(self._finish, upload))
         else:
-            await in_thread(upload.busily, partial(self._read, upload, given.source, tell))
+            await in_thread(upload.busily, partial(self._read, upload, given.source, report_size))
 
-    def _read(self, upload: Upload, source: Any, tell: Callable[[int], None]) -> None:
+    def _read(self, upload: Upload, source: Any, report_size: Callable[[int], None]) -> None:
         with _stream(self._session_id, source) as stream:
             while (piece := stream.read(PIECE)) and not upload.abandoned:
                 self._write(upload, piece)
-                tell(upload.size)
+                report_size(upload.size)
         if not upload.abandoned:
             self._finish(upload)
 
@@ -306,8 +307,7 @@ class Files:
         found = self._store.folder(self._session_id)
         if found is None:
             raise FileRefused(
-                "This store has no folder for files. Use a store on disk:"
-                " Engine('sqlite:///.pausepoint/pausepoint.db').",
+                f"This store has no folder for files. Use a store on disk: Engine('sqlite:///{DEFAULT_STORE}').",
                 session_id=self._session_id,
             )
         return Folder(found / "files")
@@ -367,11 +367,11 @@ class Files:
             raise damaged(self._session_id, facts, folder.damage(name, facts.sha256, facts.size)) from None
         seen = os.fstat(file.fileno())
         key = facts.sha256, seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
-        if key not in _proved:
+        if key not in _verified:
             if wrong := folder.damage(name, facts.sha256, facts.size):
                 file.close()
                 raise damaged(self._session_id, facts, wrong)
-            _remember(_proved, key)
+            _remember(_verified, key)
         return file
 
     @contextmanager
@@ -413,16 +413,16 @@ def _facts_of(given: Given, upload: Upload, name: str, origin: str) -> FileFacts
 
 
 def _throttled(report: Callable[[int], None]) -> Callable[[int], None]:
-    """Return a function, callable in any thread, that reports the size on the event loop every `TELL_EVERY` bytes."""
+    """Return a function, callable in any thread, that reports the size on the event loop every `REPORT_EVERY` bytes."""
     loop, reported = asyncio.get_running_loop(), 0
 
-    def tell(size: int) -> None:
+    def report_size(size: int) -> None:
         nonlocal reported
-        if size - reported >= TELL_EVERY:
+        if size - reported >= REPORT_EVERY:
             reported = size
             loop.call_soon_threadsafe(report, size)
 
-    return tell
+    return report_size
 
 
 def _inspected(session_id: str, source: Any) -> tuple[str, int | None, str]:

@@ -50,9 +50,9 @@ class Holding:
 
     # An instance with more than thirty attributes gets its own dictionary, and each access is a lookup in it.
     __slots__ = (
-        "accept_code", "asked", "awaited", "budgeted", "clock", "fence", "flags", "ledger", "lending", "limits",
-        "line", "on_step", "parks", "questions_expire", "resumed", "resumed_by", "row", "saved", "session_id",
-        "stop_reason", "store", "taken_up", "until", "wake", "workflow",
+        "accept_code", "access", "asked", "awaited", "budgeted", "clock", "fence", "flags", "ledger", "limits", "line",
+        "on_step", "parks", "picked_up", "questions_expire", "resumed", "resumed_by", "row", "saved", "session_id",
+        "stop_reason", "store", "until", "wake", "workflow",
     )  # fmt: skip
 
     def __init__(self, store: Store, workflow: Workflow[Any], row: SessionRow, clock: Clock, limits: Limits) -> None:
@@ -66,8 +66,8 @@ class Holding:
         self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
         self.ledger = Ledger(store, row, clock, self._committed)
         self.line: Line = self.ledger.line
-        self.lending = StateAccess(workflow, self.line.state, store, limits)
-        self.taken_up = False
+        self.access = StateAccess(workflow, self.line.state, store, limits)
+        self.picked_up = False
         self.resumed = False
         self.resumed_by: str | None = None
         self.accept_code = False  # whether to accept changed steps before the position
@@ -88,7 +88,7 @@ class Holding:
         self.ledger.load(records)
         self.line = self.ledger.line
         self.saved = (sum(self.line.visits.values()), self.line.took, self.line.usd)
-        self.lending = StateAccess(self.workflow, self.line.state, self.store, self.limits)
+        self.access = StateAccess(self.workflow, self.line.state, self.store, self.limits)
 
     @property
     def broken(self) -> BaseException | None:
@@ -104,7 +104,7 @@ class Holding:
     def _committed(self, flags: Flags) -> None:
         raise NotImplementedError
 
-    def _take(self, flags: Flags) -> None:
+    def _apply_flags(self, flags: Flags) -> None:
         raise NotImplementedError
 
     def _pause_withdrawn(self) -> None:
@@ -112,7 +112,7 @@ class Holding:
         self.budgeted = None
         self.ledger.thaws = True
 
-    async def _look(self) -> None:
+    async def _read_requests(self) -> None:
         """Read the requests that arrived since the session was claimed. A pause then takes effect before any step."""
         for fence, flags in (await self.store.flags([self.row.key])).values():
             self.notice(fence, flags)
@@ -200,7 +200,7 @@ class Holding:
             "session.paused", summary, data, release=True, only_if_paused=True, **self._wait_facts()
         )
         if not parked:  # the pause was withdrawn in the meantime
-            self._take(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
+            self._apply_flags(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
         return parked
 
     async def _pause_after(self, step: str) -> None:
@@ -208,9 +208,9 @@ class Holding:
         now, by = self.clock.now(), self.resumed_by
         pause = Pause(str(uuid4()), "operator", f"ran until {step} as requested", by, now, self.line.step or "")
         await self.store.pause(Filter(session_id=self.session_id), pause)
-        await self._look()
+        await self._read_requests()
 
-    async def _let_go(self, reason: str) -> None:
+    async def _release_after_error(self, reason: str) -> None:
         """Release the hold after an unexpected error, so that the session is not held without being driven."""
         if self.ledger.parked or self.broken is not None:
             return
@@ -228,7 +228,7 @@ class Holding:
             await self.ledger.park(obstacle, pauses)
             return
         if not (self.resumed or self.wake or self.row.frozen):
-            await self._look()  # it wakes on its own; nobody resumed it
+            await self._read_requests()  # it wakes on its own; nobody resumed it
             return
         visits, took, usd = self.saved
         data = {
@@ -263,9 +263,9 @@ class Holding:
         if reason := await self.over_budget():
             return Paused("budget", reason)
         try:
-            self.lending.fill_new_fields()
+            self.access.fill_new_fields()
         except StateRefused as error:
-            return Paused("definition", f"{str(error).rstrip('.')}; give the field a default, then resume")
+            return Paused("definition", f"{error} Then resume the session.")
         return None
 
     def _crash_report(self) -> str:

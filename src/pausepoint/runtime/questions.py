@@ -45,7 +45,7 @@ _WORDS = typed(dict[str, str])
 _ERRORS = {"expired": QuestionExpired, "rounds": RoundsExhausted, "declined": Declined}
 
 
-class Again(Exception):
+class AskAgain(Exception):
     """Raised if an answer, or part of it, does not fit. ``text`` is the next question, if it is worded differently."""
 
     def __init__(self, reason: str, text: str = "", collected: dict[str, Any] | None = None) -> None:
@@ -55,10 +55,10 @@ class Again(Exception):
 
 
 @dataclass(frozen=True)
-class Wish:
+class QuestionSpec:
     """A question that a step wants to ask, with all its options.
 
-    ``read`` turns a stored answer into a value or raises `Again`. It may be async. If it returns a `Declined`, the
+    ``read`` turns a stored answer into a value or raises `AskAgain`. It may be async. If it returns a `Declined`, the
     person has declined. ``expires`` and ``default`` are ``...`` if the step did not pass them. ``like`` and ``text``
     identify the question when the step runs to this point again.
     """
@@ -107,33 +107,33 @@ class Wish:
 # the wait
 
 
-async def ask(visit: Visit, frame: Frame, wish: Wish) -> Any:
+async def ask(visit: Visit, frame: Frame, spec: QuestionSpec) -> Any:
     """Ask a person and wait for the answer."""
-    wish.check(visit)
-    operation = _identify(visit, frame, wish)
+    spec.check(visit)
+    operation = _identify(visit, frame, spec)
     found = visit.remembered(operation)
     await visit.admit(operation, frame, found)
     if found is not None:
-        return await _recall(visit, found, wish)
-    asking = _Asking(visit, frame, operation, wish)
+        return await _recall(visit, found, spec)
+    asking = _Asking(visit, frame, operation, spec)
     while (done := await asking.look()) is None:
         pass
     return done[0]
 
 
-def _identify(visit: Visit, frame: Frame, wish: Wish) -> Operation:
-    if wish.key is not None:
-        return Operation(f"{frame.scope}/{wish.kind}[{key_text(wish.key)}]", wish.kind, "", True)
-    return Operation(visit.nth(f"{frame.scope}/{wish.kind}~{_print(wish)}"), wish.kind, "", False)
+def _identify(visit: Visit, frame: Frame, spec: QuestionSpec) -> Operation:
+    if spec.key is not None:
+        return Operation(f"{frame.scope}/{spec.kind}[{key_text(spec.key)}]", spec.kind, "", True)
+    return Operation(visit.nth(f"{frame.scope}/{spec.kind}~{_print(spec)}"), spec.kind, "", False)
 
 
-def _print(wish: Wish) -> str:
-    return fingerprint(wish.text, wish.like).hex()[:24]
+def _print(spec: QuestionSpec) -> str:
+    return fingerprint(spec.text, spec.like).hex()[:24]
 
 
-async def _recall(visit: Visit, found: OperationBody, wish: Wish) -> Any:
+async def _recall(visit: Visit, found: OperationBody, spec: QuestionSpec) -> Any:
     if not found.outcome:
-        return await visit.recall(found, wish.result)
+        return await visit.recall(found, spec.result)
     words: dict[str, str] = await visit.recall(found, _WORDS)
     raise _error(found.outcome, words)
 
@@ -146,19 +146,19 @@ def _error(outcome: str, words: dict[str, str]) -> Exception:
 class _Asking:
     """One question of one visit, until it is answered or given up."""
 
-    def __init__(self, visit: Visit, frame: Frame, operation: Operation, wish: Wish) -> None:
+    def __init__(self, visit: Visit, frame: Frame, operation: Operation, spec: QuestionSpec) -> None:
         self.visit = visit
         self.host = visit.host
         self.frame = frame
         self.operation = operation
-        self.wish = wish
+        self.spec = spec
 
     async def look(self) -> tuple[Any] | None:
         """Return the answer if there is one. Otherwise do what is due, or wait, and return None."""
         if (found := self.visit.remembered(self.operation)) is not None:
-            return (await _recall(self.visit, found, self.wish),)  # another branch asked with the same key
+            return (await _recall(self.visit, found, self.spec),)  # another branch asked with the same key
         asked, expires_at = await self._current()
-        row = await self.visit.busily(self.host.question(asked.id))
+        row = await self.visit.uninterrupted(self.host.question(asked.id))
         now = self.host.clock.now()
         if row is None or row.facts.status in (QuestionStatus.CANCELLED, QuestionStatus.COMPLETED):
             await self._open()  # an edit, or an import into another store, has cancelled it
@@ -168,8 +168,8 @@ class _Asking:
         if signal is not None and signal.n in self.visit.taken:
             await self._let_twin_finish()
             return None
-        if (signal is not None or expired) and self.host.wanted:
-            await self.visit.stand_still(self.frame)
+        if (signal is not None or expired) and self.host.must_stop:
+            await self.visit.halt(self.frame)
             return None
         if signal is not None:
             return await self._take(asked, signal)
@@ -193,7 +193,7 @@ class _Asking:
         wait = waits.get(self.operation.id)
         if wait is None or wait.ask is None:
             await self._open()
-        elif wait.input != _print(self.wish):
+        elif wait.input != _print(self.spec):
             await self._open(questions=(QuestionChange(wait.ask.id, QuestionStatus.CANCELLED),))
         # The wait is still there even if other tasks ran meanwhile: a question opened just now cannot be answered yet.
         wait = waits[self.operation.id]
@@ -201,24 +201,24 @@ class _Asking:
         return wait.ask, wait.due
 
     async def _open(self, instead_of: str = "", **facts: Any) -> None:
-        wish = self.wish
+        spec = self.spec
         lasts = self._lasts()
-        if wish.default is not ...:
-            wish.result.encode(wish.default, "default", self.host.limits)  # fail now rather than at the expiry
+        if spec.default is not ...:
+            spec.result.encode(spec.default, "default", self.host.limits)  # fail now rather than at the expiry
         asked = Asked(
-            str(uuid4()), wish.text, wish.kind, wish.round, wish.rounds, wish.schema(),
-            default=() if wish.default is ... else (as_plain(wish.default),), on_expiry=wish.on_expiry,
+            str(uuid4()), spec.text, spec.kind, spec.round, spec.rounds, spec.schema(),
+            default=() if spec.default is ... else (as_plain(spec.default),), on_expiry=spec.on_expiry,
             lasts=None if lasts is None else lasts // timedelta(microseconds=1),
-            reminds=None if wish.remind is None else wish.remind // timedelta(microseconds=1), tool=wish.tool,
-            collected=wish.collected, history=wish.history,
-            key="" if wish.key is None else str(wish.key), instead_of=instead_of,
+            reminds=None if spec.remind is None else spec.remind // timedelta(microseconds=1), tool=spec.tool,
+            collected=spec.collected, history=spec.history,
+            key="" if spec.key is None else str(spec.key), instead_of=instead_of,
         )  # fmt: skip
         await self._ask(asked, **facts)
 
     def _lasts(self) -> timedelta | None:
         """Return how long the question waits: as the call says, or the workflow, or the engine."""
-        said = (self.wish.expires, self.host.workflow.questions_expire, self.host.questions_expire)
-        return next(each for each in said if not isinstance(each, EllipsisType))
+        given = (self.spec.expires, self.host.workflow.questions_expire, self.host.questions_expire)
+        return next(each for each in given if not isinstance(each, EllipsisType))
 
     async def _ask(self, asked: Asked, **facts: Any) -> None:
         now = self.host.clock.now()
@@ -227,7 +227,7 @@ class _Asking:
             asked.id, asked.key, 0, QuestionStatus.WAITING, asked.round, digest(asked), now, now, due
         )
         body = WaitBody(
-            self.operation.id, self.operation.name, due, agent=self.visit.agent, at=now, input=_print(self.wish),
+            self.operation.id, self.operation.name, due, agent=self.visit.agent, at=now, input=_print(self.spec),
             ask=asked,
         )  # fmt: skip
         await self.visit.open_wait(body, asks=(question,), **facts)
@@ -252,21 +252,21 @@ class _Asking:
 
     async def _early(self) -> SignalRecord | None:
         """Return an answer that was given to this key before the question was asked."""
-        if self.wish.key is None:
+        if self.spec.key is None:
             return None
-        return next(iter(await self.visit.mail(1, "early", str(self.wish.key))), None)
+        return next(iter(await self.visit.mail(1, "early", str(self.spec.key))), None)
 
     async def _take(self, asked: Asked, signal: SignalRecord) -> tuple[Any] | None:
         self.visit.taken.add(signal.n)  # another branch may get here while this one commits
         try:
             if signal.redacted:
-                raise Again("the answer was redacted before it was read")
-            said = reply_of(signal.payload)
-            if said.reason:
-                raise Again(said.reason)
-            value = self.wish.read(bytes(said.value), asked)
+                raise AskAgain("the answer was redacted before it was read")
+            reply = reply_of(signal.payload)
+            if reply.reason:
+                raise AskAgain(reply.reason)
+            value = self.spec.read(bytes(reply.value), asked)
             value = await value if isawaitable(value) else value
-        except Again as again:
+        except AskAgain as again:
             await self._next_round(asked, again, signal)
             return None
         facts: dict[str, Any] = {"consume": (signal.n,)}
@@ -276,9 +276,9 @@ class _Asking:
             if asked.kind == "collect":  # the person did not answer the question but declined the tool
                 facts["questions"] = (QuestionChange(asked.id, QuestionStatus.CANCELLED),)
             await self._give_up("declined", asked, str(value), value.reason, signal, **facts)
-        return (await conclude(self.visit, self.operation, self.wish.result, value, self.frame, **facts),)
+        return (await conclude(self.visit, self.operation, self.spec.result, value, self.frame, **facts),)
 
-    async def _next_round(self, asked: Asked, again: Again, signal: SignalRecord) -> None:
+    async def _next_round(self, asked: Asked, again: AskAgain, signal: SignalRecord) -> None:
         """Ask again with the reason. The question waits as long as in the first round."""
         if asked.round >= asked.rounds:
             text = (
@@ -312,9 +312,9 @@ class _Asking:
     async def _expire(self, asked: Asked, row: QuestionRow) -> tuple[Any] | None:
         if row.facts.status is QuestionStatus.WAITING and not await self._note_expiry(asked, row.facts.answer):
             return None  # an answer arrived at the last moment
-        if self.wish.on_expiry == "default":
-            return (await conclude(self.visit, self.operation, self.wish.result, self.wish.default, self.frame),)
-        if self.wish.on_expiry == "escalate" and not asked.instead_of:
+        if self.spec.on_expiry == "default":
+            return (await conclude(self.visit, self.operation, self.spec.result, self.spec.default, self.frame),)
+        if self.spec.on_expiry == "escalate" and not asked.instead_of:
             await self._open(instead_of=asked.id)
             return None
         text = f"nobody answered {asked.text!r} in time. Resume the session to ask again."
@@ -323,13 +323,13 @@ class _Asking:
     async def _note_expiry(self, asked: Asked, wrong: int | None) -> bool:
         """Record that the question expired. ``wrong`` is an answer of the wrong form, which is consumed with it."""
         self.visit.check_open()
-        data = {"question_id": asked.id, "then": self.wish.on_expiry}
+        data = {"question_id": asked.id, "then": self.spec.on_expiry}
         change = QuestionChange(asked.id, QuestionStatus.EXPIRED)
         noting = self.host.note(
             "question.expired", f"nobody answered {asked.text!r} in time", data, only_if_waiting=asked.id,
             questions=(change,), consume=() if wrong is None else (wrong,),
         )  # fmt: skip
-        return await self.visit.busily(noting)
+        return await self.visit.uninterrupted(noting)
 
 
 # kinds of questions
@@ -337,19 +337,19 @@ class _Asking:
 
 def question(
     text: str, kind: Any = str, choices: Sequence[Any] | None = None, default: Any = ..., **options: Unpack[Options]
-) -> Wish:
+) -> QuestionSpec:
     """Return a question whose answer is a value of a type, or one of some choices."""
     if choices is not None:
         return _chosen(text, list(choices), default, options)
     result = typed(kind)
 
     def read(raw: bytes, asked: Asked) -> Any:
-        return taken(result, raw)
+        return parsed(result, raw)
 
-    return Wish(text, "ask", result, read, lambda: schema_of(result), repr(result), default=default, **options)
+    return QuestionSpec(text, "ask", result, read, lambda: schema_of(result), repr(result), default=default, **options)
 
 
-def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> Wish:
+def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> QuestionSpec:
     if not choices or not all(isinstance(each, str | int | float) for each in choices):
         raise ValueError(f"choices must be strings, numbers or booleans, at least one: {choices!r:.200}.")
     names = ", ".join(repr(each) for each in choices)
@@ -357,12 +357,12 @@ def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> Wi
     def read(raw: bytes, asked: Asked) -> Any:
         value = decode(raw)
         exact = [each for each in choices if each == value and isinstance(each, bool) == isinstance(value, bool)]
-        said = str(value).strip().casefold()
-        for each in exact or [each for each in choices if str(each).strip().casefold() == said]:
+        plain = str(value).strip().casefold()
+        for each in exact or [each for each in choices if str(each).strip().casefold() == plain]:
             return each
-        raise Again(f"{value!r:.100} is not one of {names}")
+        raise AskAgain(f"{value!r:.100} is not one of {names}")
 
-    return Wish(text, "ask", typed(Any), read, lambda: {"enum": choices}, names, default=default, **options)
+    return QuestionSpec(text, "ask", typed(Any), read, lambda: {"enum": choices}, names, default=default, **options)
 
 
 _YES = typed(bool)
@@ -373,21 +373,21 @@ Judge = Callable[[str], Verdict | Awaitable[Verdict]]
 """Turns a person's own words into True or False, or ``{"approved": …, "reason": …}``, or None if they are neither."""
 
 
-def confirmation(what: str, act: str = "", understand: Judge | None = None, **options: Unpack[Options]) -> Wish:
+def confirmation(what: str, act: str = "", understand: Judge | None = None, **options: Unpack[Options]) -> QuestionSpec:
     """Return a question that is answered with yes or no. A no gives a `Declined` instead of a value."""
     from pausepoint.model.schemas import Decision  # imported here so that reading sessions does not load Pydantic
 
     wanted = typed(Decision)
 
     async def read(raw: bytes, asked: Asked) -> bool | Declined:
-        said = decode(raw)
-        if understand is not None and isinstance(said, str):
-            found = understand(said)
-            said = await found if isawaitable(found) else found
-            if said is None:
-                raise Again("the answer is neither a yes nor a no")
-            raw = as_json(said)
-        decision: Decision = taken(wanted, raw)
+        answer = decode(raw)
+        if understand is not None and isinstance(answer, str):
+            found = understand(answer)
+            answer = await found if isawaitable(found) else found
+            if answer is None:
+                raise AskAgain("the answer is neither a yes nor a no")
+            raw = as_json(answer)
+        decision: Decision = parsed(wanted, raw)
         if decision.approved:
             return True
         why = f": {decision.reason.rstrip('.')}" if decision.reason else ""
@@ -395,10 +395,10 @@ def confirmation(what: str, act: str = "", understand: Judge | None = None, **op
         return Declined(text, question_id=asked.id, reason=decision.reason)
 
     tool = (act, act) if act else None
-    return Wish(what, "confirm", _YES, read, lambda: schema_of(wanted), act, tool=tool, **options)
+    return QuestionSpec(what, "confirm", _YES, read, lambda: schema_of(wanted), act, tool=tool, **options)
 
 
-def taken(result: Typed, raw: bytes) -> Any:
+def parsed(result: Typed, raw: bytes) -> Any:
     """Return an answer as a value of the type. A string may contain JSON, as people type other values."""
     try:
         return _read(result, raw)
@@ -409,7 +409,7 @@ def taken(result: Typed, raw: bytes) -> Any:
                 return _read(result, as_json(msgspec.json.decode(text)))
             except (StateRefused, msgspec.MsgspecError):
                 pass
-        raise Again(_reason(error)) from error
+        raise AskAgain(_reason(error)) from error
 
 
 def _read(result: Typed, raw: bytes) -> Any:

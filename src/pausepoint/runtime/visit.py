@@ -89,7 +89,7 @@ class Host(Protocol):
     ledger: Ledger
     events: frozenset[str]
     fence: int
-    desk: Publisher | None
+    publisher: Publisher | None
     family: Family
     resumed: bool
     budgeted: bool | None
@@ -97,7 +97,7 @@ class Host(Protocol):
     questions_expire: timedelta | None
 
     @property
-    def wanted(self) -> bool:
+    def must_stop(self) -> bool:
         """Whether the session must stop at its next safe point."""
 
     @property
@@ -153,12 +153,12 @@ class Operation(msgspec.Struct, frozen=True):
 class Frame:
     """A piece of a visit in flight: an operation, or a map item that contains operations."""
 
-    __slots__ = ("parent", "scope", "still")
+    __slots__ = ("halted", "parent", "scope")
 
     def __init__(self, scope: str, parent: Frame | None) -> None:
         self.scope = scope
         self.parent = parent
-        self.still = 0
+        self.halted = 0  # how many branches inside are halted or wait
 
 
 class Visit:
@@ -248,8 +248,8 @@ class Visit:
                 await self.refuse(frame, "mismatch", mismatch(self.step.name, operation))
             return
         if self.host.stopping:
-            await self.stand_still(frame)
-        if self.host.budgeted is not False and (reason := await self.busily(self.host.over_budget())):
+            await self.halt(frame)
+        if self.host.budgeted is not False and (reason := await self.uninterrupted(self.host.over_budget())):
             await self.refuse(frame, "budget", reason)
         if (why := self.barred.get(operation.name)) is not None:
             raise why
@@ -299,30 +299,30 @@ class Visit:
         self.check_open()
         effects = self.host.ledger.take_effects()
         body = msgspec.structs.replace(body, effects=effects) if effects else body
-        await self.busily(self.host.remember(body, [], **facts))
+        await self.uninterrupted(self.host.remember(body, [], **facts))
 
     async def wait(self, frame: Frame, wait: Wait) -> None:
         """Wait until the awaited thing may have arrived. The caller then checks and may wait again."""
         self.check_open()
         news: asyncio.Future[None] = self.loop.create_future()
         self.waits[news] = wait
-        self._stand(frame, 1)
+        self._count_halted(frame, 1)
         self._set_alarm()
         self.settle()
         try:
             await news
         finally:
             self.waits.pop(news, None)
-            self._stand(frame, -1)
+            self._count_halted(frame, -1)
             if self.waits and self.alarm is None and not self.exited:
                 self._set_alarm()
 
-    def look_again(self, child: str = "") -> None:
+    def recheck_waits(self, child: str = "") -> None:
         """Wake all waiting branches, or those that wait for ``child``, to check whether their wait is over.
 
         Do nothing if the session must stop: a pause takes effect at the wait, and signals that arrived are kept.
         """
-        if self.host.wanted:
+        if self.host.must_stop:
             return
         for news in [news for news, wait in self.waits.items() if child in ("", wait.child)]:
             del self.waits[news]  # it counts as running from now on, although its task has not woken up yet
@@ -361,22 +361,22 @@ class Visit:
                 break
             await self.host.clock.sleep(min(left, LONGEST_NAP))
         self.alarm = None
-        self.look_again()
+        self.recheck_waits()
 
     async def mail(
         self, limit: int | None = None, kind: str | None = None, about: str | None = None
     ) -> list[SignalRecord]:
         """Return the signals that are not consumed yet; see `Store.mail`."""
-        return await self.busily(self.host.mail(limit, kind, about))
+        return await self.uninterrupted(self.host.mail(limit, kind, about))
 
     async def recall(self, found: OperationBody, result: Typed) -> Any:
         """Return the result of a remembered operation."""
-        return result.decode(await self.busily(self.host.fetch(found.value)), found.name)
+        return result.decode(await self.uninterrupted(self.host.fetch(found.value)), found.name)
 
     async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str = "") -> None:
         """Consume a signal without an operation and record an event that says why."""
         self.check_open()
-        await self.busily(self.host.take_mail(signal, type, summary, noticed))
+        await self.uninterrupted(self.host.take_mail(signal, type, summary, noticed))
 
     async def refuse_mail(self, signal: SignalRecord, reason: str) -> None:
         """Consume a message that cannot be read, and record that; the wait continues."""
@@ -441,7 +441,7 @@ class Visit:
         self.running.pop(frame.scope).set()
         self.settle()
 
-    async def busily(self, work: Awaitable[T]) -> T:
+    async def uninterrupted(self, work: Awaitable[T]) -> T:
         """Await work of the engine's own. The step does not exit meanwhile, although no operation is in flight."""
         self.active += 1
         self.moves += 1
@@ -456,28 +456,28 @@ class Visit:
         """Pause the session as soon as nothing is in flight."""
         self.refused = True
         self.host.demand_pause(kind, reason)
-        await self.stand_still(frame)
+        await self.halt(frame)
 
-    async def stand_still(self, frame: Frame) -> None:
+    async def halt(self, frame: Frame) -> None:
         """Wait here until the step exits, or until the request to stop is withdrawn."""
         self.check_open()
-        still: asyncio.Future[None] = self.loop.create_future()
-        self.halted.add(still)
-        self._stand(frame, 1)
+        released: asyncio.Future[None] = self.loop.create_future()
+        self.halted.add(released)
+        self._count_halted(frame, 1)
         self.settle()
         try:
-            await still
+            await released
         finally:
-            self.halted.discard(still)
-            self._stand(frame, -1)
+            self.halted.discard(released)
+            self._count_halted(frame, -1)
 
-    def _stand(self, frame: Frame, change: int) -> None:
+    def _count_halted(self, frame: Frame, change: int) -> None:
         """Update which frames are in flight: those with nothing halted inside. The step's own body never counts."""
         inner: Frame | None = frame
         while inner is not None and inner.parent is not None:
-            was = inner.still > 0
-            inner.still += change
-            self.active += was - (inner.still > 0)
+            was = inner.halted > 0
+            inner.halted += change
+            self.active += was - (inner.halted > 0)
             inner = inner.parent
 
     def settle(self) -> None:
@@ -488,7 +488,7 @@ class Visit:
         """
         if self.exited or self.active:
             return
-        if self.waits and not self.halted and (self.host.stopping or not self.host.wanted):
+        if self.waits and not self.halted and (self.host.stopping or not self.host.must_stop):
             if not self.lingering:
                 self.lingering = True
                 self.loop.call_soon(self._linger, LINGER, self.moves)
@@ -508,14 +508,14 @@ class Visit:
 
     def reconsider(self) -> None:
         """React to changed requests: exit if the session must stop, otherwise continue halted operations."""
-        if self.host.wanted or self.refused:
+        if self.host.must_stop or self.refused:
             self.settle()
             return
-        for still in self.halted:
-            if not still.done():
-                still.set_result(None)
+        for released in self.halted:
+            if not released.done():
+                released.set_result(None)
         self.halted.clear()  # they count as running from now on, although their tasks have not woken up yet
-        self.look_again()  # child sessions that were paused as well must be resumed
+        self.recheck_waits()  # child sessions that were paused as well must be resumed
 
 
 def is_count(value: object) -> bool:

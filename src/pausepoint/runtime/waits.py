@@ -79,8 +79,8 @@ async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int) -> 
         await visit.open_wait(WaitBody(operation.id, operation.name, due=due, agent=visit.agent, at=now))
     while (wait := waits.get(operation.id)) is not None and wait.due and wait.due > clock.now():
         await visit.wait(frame, Wait("timer", wait.due))
-    while visit.host.wanted:
-        await visit.stand_still(frame)
+    while visit.host.must_stop:
+        await visit.halt(frame)
     await conclude(visit, operation, _NOTHING, None, frame)
 
 
@@ -124,8 +124,8 @@ async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
         if message is None:
             await visit.wait(frame, Wait("message"))
             continue
-        if visit.host.wanted:
-            await visit.stand_still(frame)
+        if visit.host.must_stop:
+            await visit.halt(frame)
             continue
         visit.taken.add(message.n)  # another branch may get here while this one commits
         try:
@@ -174,12 +174,12 @@ async def call(
         return known
     child = await _child_of(visit, frame, operation)
     while True:
-        row = await visit.busily(visit.host.family.child(child))
-        if row is not None and row.ended is not None and visit.host.wanted:
-            await visit.stand_still(frame)
+        row = await visit.uninterrupted(visit.host.family.child(child))
+        if row is not None and row.ended is not None and visit.host.must_stop:
+            await visit.halt(frame)
             continue
         if row is not None and row.ended == "completed":
-            state = await visit.busily(visit.host.family.child_state(workflow, row))
+            state = await visit.uninterrupted(visit.host.family.child_state(workflow, row))
             reports = tuple(report.n for report in await _reports(visit, child))
             done: S = await conclude(visit, operation, result, state, frame, consume=reports)
             return done
@@ -262,11 +262,11 @@ async def _start_or_resume(
     visit: Visit, workflow: Workflow[Any], row: SessionRow | None, child: str, given: BaseModel | Mapping[str, Any]
 ) -> None:
     if row is None:
-        await visit.busily(visit.host.family.begin_child(workflow, SessionId(child), given))
+        await visit.uninterrupted(visit.host.family.begin_child(workflow, SessionId(child), given))
     elif row.status in (Status.CREATED, Status.READY, Status.FAILED) or (
         _is_resumed_with_us(row) and _is_first_look(visit, row)
     ):
-        await visit.busily(visit.host.family.resume_child(workflow, row))
+        await visit.uninterrupted(visit.host.family.resume_child(workflow, row))
 
 
 def _is_resumed_with_us(row: SessionRow) -> bool:

@@ -20,9 +20,9 @@ from pausepoint.errors import (
     SessionEnded,
     StoreError,
     UnknownSession,
-    said,
+    error_text,
 )
-from pausepoint.log.telemetry import alone, logger, tell
+from pausepoint.log.telemetry import detach_task, log_line, logger
 from pausepoint.model.sessions import SessionRow
 from pausepoint.name import NAME
 from pausepoint.stores.base import Store
@@ -30,10 +30,10 @@ from pausepoint.stores.base import Store
 AT_ONCE = 64
 """The number of sessions picked up before other tasks get a turn."""
 
-MANY = 64
+MOST_ASKED = 64
 """The number of asked sessions that are remembered before ended ones are forgotten."""
 
-CROWD = 500
+MOST_RUNNING = 500
 """The most sessions this process drives at a time. Others that are due wait, or are picked up by other processes."""
 
 
@@ -54,7 +54,7 @@ class Waker:
         self.take = take
         self.running = running
         self.asked: set[str] | None = None  # the sessions to pick up, with their children; None: all sessions
-        self._room = MANY  # the number of asked sessions at which ended ones are forgotten
+        self._room = MOST_ASKED  # the number of asked sessions at which ended ones are forgotten
         self.refused: dict[int, int] = {}  # sessions that cannot be picked up here, and their seq at that time
         self.news = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -86,22 +86,22 @@ class Waker:
         return self.refused.get(row.key) == row.seq
 
     async def _run(self) -> None:
-        alone()
+        detach_task()
         while not self.stopping:
             self.news.clear()
             now = self.clock.now()  # one time for both queries, so that nothing becomes due in between
             try:
-                if await self._look(now):
+                if await self._pick_up_due(now):
                     continue
                 wakes_at = await self._next_wake(now)
             except StoreError as error:
-                logger.warning("cannot check for due sessions, retrying in 1 s: %s", said(error))
+                logger.warning("cannot check for due sessions, retrying in 1 s: %s", error_text(error))
                 wakes_at = now + 1_000_000
             await self._rest(wakes_at)
 
-    async def _look(self, now: int) -> bool:
+    async def _pick_up_due(self, now: int) -> bool:
         """Pick up due sessions. Return whether there may be more."""
-        room = min(AT_ONCE, CROWD - self.running())
+        room = min(AT_ONCE, MOST_RUNNING - self.running())
         if room <= 0:
             return False  # the next drive that ends calls poke()
         rows = [row for row in await self._due(now, room + len(self.refused)) if not self.skips(row)]
@@ -135,7 +135,7 @@ class Waker:
             row = await self.store.get(session_id)
             if row is None or row.ended is not None:
                 asked.discard(session_id)
-        self._room = max(MANY, 2 * len(asked))
+        self._room = max(MOST_ASKED, 2 * len(asked))
 
     async def _pick_up(self, row: SessionRow) -> None:
         try:
@@ -151,7 +151,7 @@ class Waker:
 
     def _refuse(self, row: SessionRow, error: PausepointError) -> None:
         self.refused[row.key] = row.seq
-        tell(logging.WARNING, f"is due but cannot resume here: {said(error)}", row.session_id)
+        log_line(logging.WARNING, f"is due but cannot resume here: {error_text(error)}", row.session_id)
 
     async def _rest(self, wakes_at: int | None) -> None:
         if wakes_at is None:

@@ -233,7 +233,7 @@ class Store(Protocol):
 
         Return the sessions that were part of it, as they are afterwards. A session that also has a pause of its own
         stays paused. A session that nothing else holds back becomes due if it needs an engine to drive it
-        (`pausepoint.model.sessions.would_go_on`). Damaged sessions stay unchanged.
+        (`pausepoint.model.sessions.needs_driving`). Damaged sessions stay unchanged.
         """
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:

@@ -20,7 +20,7 @@ from pausepoint.definition.workflow import BoundStep, Workflow
 from pausepoint.engine import bundle
 from pausepoint.engine.bundle import Bundle
 from pausepoint.engine.session import Session
-from pausepoint.errors import DefinitionError, StepError, StoreClosed, said
+from pausepoint.errors import DefinitionError, StepError, StoreClosed, error_text
 from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import CheckpointBody, Line, OperationBody, body_of
 from pausepoint.log.state import Blobs, Change, Inline
@@ -118,10 +118,10 @@ class _Rehearsal:
 
     async def state(self) -> BaseModel:
         """Return the state after the records folded so far."""
-        lending = StateAccess(self.workflow, self.line.state, self.store, DEFAULT_LIMITS)
-        lending.fill_new_fields()
-        await lending.prefetch()
-        return cast(BaseModel, lending.build())
+        access = StateAccess(self.workflow, self.line.state, self.store, DEFAULT_LIMITS)
+        access.fill_new_fields()
+        await access.prefetch()
+        return cast(BaseModel, access.build())
 
     async def differences(self) -> list[Difference]:
         """Rehearse every finished visit and return the differences."""
@@ -151,7 +151,7 @@ class _RehearsedVisit(ReplayingVisit):
             raise StepError(f"{operation.name} failed when the session was recorded.")
         if found is None:
             self.fresh.append(operation.id)
-            await self.stand_still(frame)
+            await self.halt(frame)
         elif found.input != operation.input:
             self.fresh.append(f"{operation.id} with other input")
 
@@ -166,8 +166,8 @@ class _RehearsedDrive(Drive):
     def take_in(self, line: Line) -> None:
         """Continue from the folded log. The rehearsal works on a copy of its state."""
         self.line = self.ledger.line = line
-        self.lending = StateAccess(self.workflow, line.state.copy(), self.store, self.limits)
-        self.lending.fill_new_fields()
+        self.access = StateAccess(self.workflow, line.state.copy(), self.store, self.limits)
+        self.access.fill_new_fields()
         self.flags = msgspec.structs.replace(self.flags, pause_requested=False, cancel_requested=False)
         self.task = asyncio.current_task()
 
@@ -194,7 +194,7 @@ class _RehearsedDrive(Drive):
             except Paused as paused:
                 return [f"it would pause: {paused.reason}"]
             except Exception as error:
-                return [*self._strange(), f"it raises {type(error).__name__}: {said(error)}"]
+                return [*self._strange(), f"it raises {type(error).__name__}: {error_text(error)}"]
         differs = [*self._strange(), *_changed(body.changes, changes)]
         return differs or await self._elsewhere(step, body, changes, blobs)
 
@@ -226,9 +226,9 @@ class _RehearsedDrive(Drive):
         self, step: BoundStep, body: CheckpointBody, changes: tuple[Change, ...], blobs: Blobs
     ) -> list[str]:
         """Return how the session would continue differently after this step."""
-        self.lending.state.provide(dict(blobs))
+        self.access.state.provide(dict(blobs))
         for change in changes:
-            self.lending.state.apply(change)
+            self.access.state.apply(change)
         settled, failure = await self._settle(step.name)
         if (failure is None) != (body.failure is None):
             return [f"its route fails: {failure.message}" if failure else "its route no longer fails"]

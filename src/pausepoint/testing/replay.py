@@ -58,7 +58,7 @@ class ReplayingVisit(Visit):
             self.host.kept_ids.add(operation.id)
         # Exit only after this run has claimed everything the previous run remembered. Otherwise branches that race
         # would never record their results. Do not exit while the session stops: a stop has its own safe points.
-        if isinstance(self.host, ReplayingDrive) and not self.host.wanted and not self.host.missing(self):
+        if isinstance(self.host, ReplayingDrive) and not self.host.must_stop and not self.host.missing(self):
             await self._leave_from(frame, self.host)
         return data
 
@@ -67,7 +67,7 @@ class ReplayingVisit(Visit):
         drive.again = True
         release = self.loop.call_later(PATIENCE, self.reconsider)
         try:
-            await self.stand_still(frame)
+            await self.halt(frame)
             drive.again = False
         finally:
             release.cancel()
@@ -89,7 +89,7 @@ class ReplayingDrive(Drive):
             try:
                 return await super()._attempt(step, attempt, blobs)
             except Exited:
-                if not self.again or self.wanted or self.broken is not None:
+                if not self.again or self.must_stop or self.broken is not None:
                     raise
             blobs.clear()
             await self._read_again()
@@ -115,8 +115,8 @@ class ReplayingDrive(Drive):
         self.ledger.pending.clear()
         self.ledger.load(await self.store.records(self.row.key, self.ledger.key_frame))
         self.line = self.ledger.line
-        self.lending = StateAccess(self.workflow, self.line.state, self.store, self.limits)
-        self.lending.fill_new_fields()
+        self.access = StateAccess(self.workflow, self.line.state, self.store, self.limits)
+        self.access.fill_new_fields()
 
     def missing(self, visit: ReplayingVisit) -> list[str]:
         """Return the operations that the previous run remembered and this run has not asked for."""

@@ -18,7 +18,7 @@ from pausepoint.model.sessions import (
     Filter,
     Pause,
     SessionRow,
-    would_go_on,
+    needs_driving,
 )
 from pausepoint.stores.base import Found
 from tests.support.dictstore.base import Base
@@ -89,7 +89,7 @@ class Requests(Base):
         if not any(map(is_open_request, kept.pauses)):
             self._signal(kept, "resume", by, at, b"{}")
             self._set(kept, pause_requested=False, pause_mode="finish")
-        if would_go_on(self._seen(kept)):
+        if needs_driving(self._seen(kept)):
             self._set(kept, wakes_at=0)
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:

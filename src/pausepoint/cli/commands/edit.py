@@ -245,7 +245,8 @@ def _again(error: Exception) -> bool:
 
 
 def _refused(why: str, path: Path, code: int) -> Refused:
-    return Refused(f"{why.rstrip('.')}. Nothing was changed; your text is in {path}", code)
+    end = "" if why.endswith((".", "?")) else "."
+    return Refused(f"{why}{end} Nothing was changed; your text is in {path}", code)
 
 
 # rewind

@@ -71,8 +71,7 @@ def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[Sessio
     if left:
         many = counted(len(left), "session is ready, but its code is", "sessions are ready, but their code is")
         cli.out.note(
-            f"{many} not named here. A process that has the code continues, or run `{command_line('worker')}` with"
-            " --target."
+            f"{many} not named here. Run `{command_line('worker')}` with --target, unless another process has the code."
         )
 
 

@@ -372,7 +372,7 @@ async def _is_known(cli: Cli, engine: Engine, session: str, workflow: Workflow[A
         return False
     if info.workflow != workflow.name:
         raise Refused(
-            f"Session {session!r} is a session of workflow {info.workflow!r}, not of {workflow.name!r}. Name another"
+            f"Session {session!r} belongs to workflow {info.workflow!r}, not to {workflow.name!r}. Name another"
             " session, or its own workflow.",
             CONFLICT,
         )

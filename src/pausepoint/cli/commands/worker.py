@@ -188,7 +188,8 @@ class Handler(logging.Handler):
         if self.out.as_lines:
             from pausepoint.engine import documents
 
-            self.out.record(documents.said(at, record.levelname.lower(), session_id, getattr(record, "step", ""), text))
+            step = getattr(record, "step", "")
+            self.out.record(documents.log_line(at, record.levelname.lower(), session_id, step, text))
             return
         who = f"{session_id}  " if session_id else ""
         self.out.line(f"{at.astimezone():%H:%M:%S}  {who}{one_line(text)}")

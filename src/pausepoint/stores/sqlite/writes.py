@@ -21,7 +21,7 @@ from pausepoint.errors import AlreadyRunning, DamagedRecord, FileRefused, HoldLo
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.questions import about
 from pausepoint.model.records import SignalRecord, first_digest, seal_signal
-from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow, would_go_on
+from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow, needs_driving
 from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import questions as asking
@@ -344,7 +344,7 @@ class Writes:
         else:
             self._close_standing(connection, row, by, at)
         row = self._again(connection, row)
-        if would_go_on(row):
+        if needs_driving(row):
             connection.execute(QUERIES["wake"], (row.key,))
         return self._again(connection, row)
 
