@@ -342,7 +342,7 @@ async def test_a_person_or_another_request_instead_of_a_yes_pays_nothing(tmp_pat
         await chat.says("refund B-2001, it is damaged, and change the address of A-1002")
         shown = await chat.says("I want to talk to a human")
         assert shown.splitlines()[:2] == [
-            "The refund: a person goes on with it.", "The new address: a person goes on with it.",
+            "The refund: a person will take over.", "The new address: a person will take over.",
         ]  # fmt: skip
         [(about,)] = rows(chat.shop, "SELECT about FROM tickets")
         assert [each["parameters"] for each in json.loads(about)["results"]] == [

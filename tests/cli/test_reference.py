@@ -192,3 +192,10 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("zoo")
     fill(folder, student="lunch", long=LONG)
     return folder
+
+
+def test_without_a_command_the_help_is_printed_as_it_is(tmp_path: Path) -> None:
+    done = run(cwd=tmp_path)
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith("Usage: pausepoint [OPTIONS] COMMAND")
+    assert done.stderr.rstrip().endswith("Print the completion script for a shell.")

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
 
-from pausepoint.cli.host import TARGET
+from pausepoint.cli.host import TARGET, started_by
 from pausepoint.errors import PausepointError, did_you_mean
 from pausepoint.name import NAME
 
@@ -68,7 +69,10 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except click.ClickException as error:
-        _print_error(error, name)
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+            error.show()  # the help itself
+        else:
+            _print_error(error, name)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
@@ -79,7 +83,8 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
         if type(error).__module__ != PausepointError.__module__:
             raise
         code = code_of(error)
-        _print_error(Refused(str(error), code), name)
+        listing = shlex.join([*started_by()[0], "ls"])  # the engine names a Python verb, people need a command
+        _print_error(Refused(str(error).replace("engine.sessions()", f"`{listing}`"), code), name)
         sys.exit(code)
 
 

@@ -122,7 +122,7 @@ class BoundArtifact:
         pattern = named(self.path, {name: state[name] for name in self.named})
         entries = {"": value} if not self.many else value
         if problem := self.lacks(value, state):
-            raise StepError(f"Artifact {pattern!r} is incomplete: {problem}. Make the step return what is missing.")
+            raise StepError(f"Artifact {pattern!r} is incomplete: {problem.rstrip('.')}. Return what is missing.")
         found: dict[str, tuple[str, bytes]] = {}
         for key, entry in entries.items():
             if self.many and (_SAFE.fullmatch(key) is None or key.startswith(".")):

@@ -514,7 +514,8 @@ def refusal(path: str, value: object, exc: Exception, name: Callable[[str], str]
         )
     if not isinstance(exc, ValidationError):
         return StateRefused(
-            f"A validator of {where} raised {type(exc).__name__}: {exc}. Raise ValueError to refuse a value.",
+            f"A validator of {where} raised {type(exc).__name__}: {str(exc).rstrip('.')}. Raise ValueError to refuse a"
+            " value.",
             field=path,
         )
     errors = exc.errors(include_url=False, include_context=False)

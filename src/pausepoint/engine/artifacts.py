@@ -244,8 +244,9 @@ class Artifacts(Rerun):
         accept = "edits='accept' to accept the edits, or "
         ways = f"Pass {'' if broken else accept}edits='discard' to restore the recorded content."
         repair = f" Or fix {broken[0].file.path}, or pass rerun=[{broken[0].work.step!r}]." if broken else ""
+        problems = "; ".join(each.rstrip(".") for each in found.problems())
         raise UndecidedEdits(
-            f"Session {row.session_id!r} has changed artifacts: {'; '.join(found.problems()).rstrip('.')}.{stale}"
+            f"Session {row.session_id!r} has changed artifacts: {problems}.{stale}"
             f" {ways}{repair}",
             session_id=row.session_id, paths=[each.file.path for each in found.undecided],
             stale=[each.step for each in costs],

@@ -245,7 +245,7 @@ def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
 def _conflict(bundle: Bundle) -> InputConflict:
     return InputConflict(
         f"Session {bundle.session_id!r}, or one of its children, already exists in this store. Import it under another"
-        " id with session_id= (on the command line: --session-id).",
+        " id with session_id=.",
         session_id=bundle.session_id,
     )
 

@@ -17,7 +17,7 @@ from pausepoint.errors import DefinitionError, did_you_mean
 class Task(BaseModel):
     """One piece of work. It begins when all tasks in ``needs`` are done; the highest priority begins first.
 
-    ``data`` is for whoever does it: plain values.
+    ``data`` is passed to the work function: plain values.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

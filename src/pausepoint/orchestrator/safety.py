@@ -27,7 +27,7 @@ class Safety:
 
 
 class SafetyWatch:
-    """Counts failures and spending since the last start or resume, because whoever resumes has seen the reason."""
+    """Counts failures and spending since the last start or resume: the person who resumes knows what came before."""
 
     def __init__(self, safety: Safety) -> None:
         self.safety = safety

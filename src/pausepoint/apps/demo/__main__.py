@@ -51,7 +51,7 @@ def _show(folder: Path, options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 130
     kept = options.keep or options.store is not None
-    what = "It is kept." if kept else "It has been removed. Pass --keep to keep it."
+    what = "It is kept." if kept else "It has been removed. To keep it, run `pausepoint demo --keep`."
     screen.say(f"\nThe store was {folder / 'pausepoint.db'}.\n{what}")
     return 0
 

@@ -92,7 +92,7 @@ SAYINGS: dict[str, tuple[str, str]] = {
                 "{what}：没有及时收到您的回答，没有任何更改。您可以重新提出。"),
     "handed_over": ("{what}: I could not make it work in {rounds} questions, so a person takes over.",
                     "{what}：问了{rounds}次仍未能办理，将由人工处理。"),
-    "passed_on": ("{what}: a person goes on with it.", "{what}：将由人工继续处理。"),
+    "passed_on": ("{what}: a person will take over.", "{what}：将由人工继续处理。"),
     "has_shipped": ("Order {number} has left already; its address cannot be changed.",
                     "订单{number}已发货，无法修改地址。"),
     "has_delivered": ("Order {number} was delivered already; its address cannot be changed.",

@@ -13,6 +13,7 @@ from pausepoint.cli.options import SESSIONS, common
 from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import counted, size
 from pausepoint.engine import documents
+from pausepoint.errors import InputConflict
 from pausepoint.name import NAME
 
 SUFFIX = f".{NAME}.jsonl"
@@ -67,14 +68,21 @@ def import_command(cli: Cli, file: Path, session_id: str | None) -> None:
     """Read a session from a FILE that `export` wrote.
 
     Everything in it is checked first; a changed or incomplete file is refused. The session then has the status that it
-    had when it was exported, but does not run: resume it to continue. An id that already exists is a conflict (5).
+    had when it was exported, but does not run: resume it to continue. If the id exists, the command exits with 5.
     """
     run_async(_import(cli, file, session_id))
 
 
 async def _import(cli: Cli, file: Path, session_id: str | None) -> None:
     async with cli.engine(create=True) as engine:
-        info = await engine.import_session(file, session_id=session_id)
+        try:
+            info = await engine.import_session(file, session_id=session_id)
+        except InputConflict as error:
+            raise Refused(
+                f"Session {error.session_id!r}, or one of its children, already exists in this store. Import it under"
+                " another id with --session-id.",
+                CONFLICT,
+            ) from error
     if cli.out.as_json:
         cli.out.document(documents.imported(info, str(file)))
     cli.out.line(f"Imported {info.session_id}: {cli.out.status(info.status.value)}, workflow {info.workflow}")
