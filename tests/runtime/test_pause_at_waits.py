@@ -97,7 +97,7 @@ class Stage:
         return self.engine.driver.drive(self.session.id)
 
     async def heard(self, wanted: bool) -> None:
-        while self.drive.wanted is not wanted:
+        while self.drive.must_stop is not wanted:
             await asyncio.sleep(0.001)
 
     async def came_to(self, what: str) -> None:
@@ -314,7 +314,7 @@ async def test_a_session_that_is_left_beside_a_timer_goes_on_with_its_other_bran
         await gate.reached.wait()
         if how == "paused":
             await session.pause()
-            while not engine.driver.drive("one").wanted:  # type: ignore[union-attr]  # it runs
+            while not engine.driver.drive("one").must_stop:  # type: ignore[union-attr]  # it runs
                 await asyncio.sleep(0.001)
             gate.opened.set()
             await settled(session, Status.PAUSED)
