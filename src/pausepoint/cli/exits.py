@@ -83,9 +83,14 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
         if type(error).__module__ != PausepointError.__module__:
             raise
         code = code_of(error)
-        listing = shlex.join([*started_by()[0], "ls"])  # the engine names a Python verb, people need a command
-        _print_error(Refused(str(error).replace("engine.sessions()", f"`{listing}`"), code), name)
+        _print_error(Refused(_with_command(str(error)), code), name)
         sys.exit(code)
+
+
+def _with_command(message: str) -> str:
+    """Replace the Python verb in an engine's message by the command that does the same."""
+    verb = "engine.sessions()"
+    return message.replace(verb, f"`{shlex.join([*started_by()[0], 'ls'])}`") if verb in message else message
 
 
 def wants_json() -> bool:

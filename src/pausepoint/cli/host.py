@@ -104,7 +104,7 @@ def command_line(*words: str) -> str:
 def started_by() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the command that started this process, and the command that starts another one, both without arguments."""
     given = len(sys.argv) - 1
-    words = tuple(sys.orig_argv[: len(sys.orig_argv) - given])
+    words = tuple(sys.orig_argv[: max(len(sys.orig_argv) - given, 0)]) or (NAME,)  # argv may have been replaced
     launch = (sys.executable, *words[1:])
     script = sys.argv[0]
     if words[-1] != script or script.endswith(".py") or not os.access(script, os.X_OK):
