@@ -190,7 +190,8 @@ async def test_a_file_that_is_not_right_is_refused_with_what_is_wrong(tmp_path: 
     lines = path.read_text().splitlines()
     messages = {
         "is cut off or was changed": "\n".join(lines[:-2] + lines[-1:]),
-        "is not a JSON object": "hello\n",
+        "is not an exported Pausepoint session. Check": "hello\n",
+        "is not a JSON object": "\n".join([lines[0], "hello", *lines[1:]]),
         "has format 9": sealed(['{"pausepoint":"session","format":9}', *lines[1:-1]]),
         "is not an exported Pausepoint session": sealed(['{"something":"else"}', *lines[1:-1]]),
         "unknown kind of line 'surprise'": sealed([*lines[:-1], '{"surprise":1}']),

@@ -394,6 +394,8 @@ def _proved(path: str | Path) -> list[dict[str, Any]]:
                 place += len(line)
         end = msgspec.json.decode(last, type=dict[str, Any]).get("end")
     except msgspec.MsgspecError as error:
+        if not lines:
+            raise _damaged(path, "is not an exported Pausepoint session. Check the path.") from error
         raise _damaged(path, f"is damaged: a line is not a JSON object: {error}") from error
     if not lines or end != {"lines": len(lines), "sha256": digest.hexdigest()}:
         raise _damaged(path, "is cut off or was changed: its last line does not match the rest. Export it again.")
