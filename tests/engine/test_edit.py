@@ -193,7 +193,7 @@ async def test_what_a_step_missed_is_given_by_an_edit() -> None:
         assert (await again(session)).state.done is True
 
 
-@pytest.mark.no_always_replay("a miss is told at the end of the run that met it, and that run is left")
+@pytest.mark.no_always_replay("a mismatch is reported at the end of the run, and this run is exited")
 @on_loop
 async def test_an_edit_in_the_middle_of_a_visit_keeps_what_it_remembers() -> None:
     async with Engine(":memory:") as engine:

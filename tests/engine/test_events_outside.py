@@ -124,7 +124,7 @@ async def test_a_session_and_all_that_it_called_are_found_by_its_tree() -> None:
 
 
 @on_loop
-async def test_whoever_follows_the_steps_is_called_before_each_and_cannot_fail_them(
+async def test_on_step_is_called_before_each_step_and_cannot_fail_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     order: list[str] = []

@@ -144,7 +144,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
             is_held = row.holder is not None  # not while a pause of everything is in effect
             Watch(row.session_id, row.workflow).started(row.step, paused=not is_held)
             run = self._begin(workflow, row, new.records) if is_held else None
-            self.waker.ask(row.session_id)
+            if new.parent is None:  # a child is picked up with its parent
+                self.waker.ask(row.session_id)
             return Session(self, SessionId(row.session_id), run)
 
     def _new_session(

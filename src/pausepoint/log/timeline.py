@@ -48,7 +48,7 @@ class Timeline:
         self._frames: dict[int, KeyBody] = {}
 
     async def line(self, seq: int | None = None) -> Line:
-        """Return the fold of the log up to record ``seq``; by default up to its end."""
+        """Return the fold of the log up to record ``seq``; by default the whole log."""
         return fold(await self._stretch(self.row.seq if seq is None else seq))
 
     async def _stretch(self, seq: int) -> list[Record]:
