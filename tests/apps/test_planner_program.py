@@ -215,7 +215,8 @@ def test_the_stages_their_transitions_and_their_guards_are_documented() -> None:
 
 @pytest.mark.covers("S3.100")
 def test_who_reads_and_writes_what_is_documented() -> None:
-    documented = {row[0]: (code(row[1]), code(row[2])) for row in rows(section(README, "What each agent reads and writes"))}
+    table = rows(section(README, "What each agent reads and writes"))
+    documented = {row[0]: (code(row[1]), code(row[2])) for row in table}
     scopes = (coordinator, intake, ingestion_agent, estimation_agent, planning_agent)
     assert documented == {scope.name: (list(scope.reads), list(scope.writes)) for scope in scopes}
 
