@@ -236,6 +236,29 @@ def test_two_processes_can_create_one_store_at_once(path: Path) -> None:
     assert outside(path, "PRAGMA user_version") == [[schema.VERSION]]
 
 
+@pytest.mark.parametrize("statement", range(1, 5))
+def test_a_schema_that_appears_while_a_process_looks_is_not_taken_for_another_program(
+    path: Path, statement: int
+) -> None:
+    """The four processes above meet in this way once in some thousand runs."""
+    creator = apsw.Connection(str(path))
+    creator.pragma("journal_mode", "wal")
+    looker = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    seen: list[str] = []
+
+    def meanwhile(_: object, text: str, __: object) -> bool:
+        seen.append(text)
+        if len(seen) == statement:
+            schema.create(creator)
+        return True
+
+    looker.exec_trace = meanwhile
+    assert schema._version_of_ours(looker, path) in (0, schema.VERSION)
+    assert len(seen) >= statement
+    looker.close()
+    creator.close()
+
+
 def test_every_named_query_can_be_prepared() -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)

@@ -194,10 +194,11 @@ def _creation_was_cut_off(path: Path) -> bool:
 
 
 def _version_of_ours(connection: apsw.Connection, path: Path) -> int:
+    # In one transaction: another process may create the schema between two of these statements.
+    connection.execute("BEGIN")
     mark, version = connection.pragma("application_id"), _user_version(connection)
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if mark != APPLICATION_ID:
-        if tables or mark or version:
+        if mark or version or connection.execute("SELECT count(*) FROM sqlite_schema").get:
             raise StoreUnavailable(f"{path} is a database of another program. Name another file for the store.")
         return 0
     if version > VERSION:
