@@ -2,7 +2,7 @@
 
 PausepointError
 ├── DefinitionError        a workflow definition is wrong; raised when it is created
-├── SessionError           a call does not fit the session
+├── SessionError           a call is not possible for the session that it names
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
 │   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
 │   ├── UnknownFile · FileRefused · FolderRefused
@@ -29,8 +29,8 @@ PausepointError
     ├── StoreUnavailable
     │   └── StoreReadOnly  the disk is full or failing; reading still works
 
-Signals derive from BaseException, not from PausepointError. They end a step early, so an ``except Exception`` in user
-code must not catch them.
+Signals derive from BaseException, not from PausepointError. They end a step early, and an ``except Exception`` in user
+code does not catch them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class DefinitionError(PausepointError):
 
 
 class SessionError(PausepointError):
-    """A call does not fit the session it names."""
+    """A call is not possible for the session that it names."""
 
     session_id: str
 
@@ -245,7 +245,7 @@ class OrchestratorError(PausepointError):
 
 
 class AgentsStuck(OrchestratorError):
-    """Some agents did not reach a boundary in time. The pause stays requested."""
+    """Some agents did not finish their current step in time. The pause stays requested."""
 
     agent_ids: list[str]
 
@@ -297,7 +297,7 @@ class WriteRefused(StepError):
 
 
 class LentValueChanged(StepError):
-    """A step changed in place a field that it only reads."""
+    """A step changed a field's value in place, but does not declare that it writes the field."""
 
     field: str
 
@@ -345,8 +345,8 @@ class TasksFailed(StepError):
 class Declined(StepError):
     """A person declined an action, so its operation cannot run in this visit; ``reason`` is the person's reason.
 
-    ``question`` is the question's text, ``answer`` the answer as JSON. The ``understand`` function of `collect` may
-    raise it to report that the person no longer wants the action.
+    ``question`` is the question's text. ``answer`` and ``collected`` (the parameters collected so far, if any) are JSON
+    text. The ``understand`` function of `collect` may raise it to report that the person no longer wants the action.
     """
 
     retryable = False

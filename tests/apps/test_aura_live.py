@@ -72,7 +72,7 @@ def test_the_live_api_gives_what_the_export_gives_page_by_page(server: Classroom
 
 
 def test_an_unknown_student_is_refused_by_the_live_api_too(server: Classroom, place: str) -> None:
-    with pytest.raises(BadInput, match=r"^student_id: 'student-9' has no course in classroom:.*school\.json\.$"):
+    with pytest.raises(BadInput, match=r"^student_id: 'student-9' has no course in classroom:.*school\.json\. Check"):
         starting("student-9", data=[place])
     assert server.asked == ["/v1/userProfiles/student-9"]
 

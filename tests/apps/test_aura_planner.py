@@ -144,7 +144,7 @@ def test_a_day_that_ends_before_it_begins_is_refused() -> None:
 def test_what_is_due_first_comes_first_and_of_one_day_what_is_needed_more() -> None:
     found = planned(work(1, 3), work(2, 1), work(3, 3.1, "Weak"), work(4, None), limit=600)
     assert list(dict.fromkeys(item.assignment_id for item in found.items)) == ["2", "3", "1", "4"]
-    assert found.items[0].why == "due Tue 5 Mar 2030, 08:00; need 14%"
+    assert found.items[0].why == "due Tue 5 Mar 2030, 08:00; need for attention: 14%"
     assert found.items[-1].why.startswith("no due date")
 
 
@@ -215,7 +215,7 @@ def test_how_long_work_takes_follows_from_its_kind_and_the_need() -> None:
 def test_advice_follows_from_the_plan() -> None:
     found = planned(work(1, 0.5, minutes=120), work(2, 0.5, minutes=300), work(3, -30))
     assert advice(found, NOW, ZoneInfo("UTC")) == [
-        "Start with Work 1 (Strong) on Mon 4 Mar 2030, 15:00: due Mon 4 Mar 2030, 20:00; need 14%.",
+        "Start with Work 1 (Strong) on Mon 4 Mar 2030, 15:00: due Mon 4 Mar 2030, 20:00; need for attention: 14%.",
         "1 piece of work cannot be finished in time with these working hours.",
         "Ask the teachers about the overdue work that is not planned (1 piece).",
         "Fully booked: Mon 4 Mar 2030.",

@@ -68,7 +68,7 @@ def test_the_report_lies_beside_the_store_or_where_it_is_wanted(
     [
         (["--student", "nobody"], "student_id: 'nobody' has no course in"),
         (["--data", "broken"], "courseWork.json, line 1, column 1: This is not valid JSON"),
-        (["--data", "wrong.csv"], "wrong.csv, line 1: There is no column 'tittle'. Did you mean 'title'?"),
+        (["--data", "wrong.csv"], "wrong.csv, line 1: Column 'tittle' is unknown. Did you mean 'title'?"),
         (["--time-zone", "Mars"], "time_zone: There is no time zone 'Mars'"),
         (["--calendar", "wrong.csv"], "calendar: "),
         (["--day-start", "25:00"], "--day-start"),

@@ -70,7 +70,7 @@ def test_an_answer_with_an_invented_number_is_asked_for_again(server: ModelServe
     server.will(Says('{"sentences": ["You have 99 things to do at 18:45."]}'), says("advice"), says("summary"))
     done = run_aura_orchestrator(STUDENT, store=store)
     assert done.advice == WORDS["advice"]
-    assert "not among the findings: 18:45, 99" in server.requests[1]["messages"][-1]["content"]
+    assert "these numbers are not among the findings: 18:45, 99" in server.requests[1]["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize("fault", [Status(429, {"retry-after": "0"}), Cuts()], ids=["429", "cut"])

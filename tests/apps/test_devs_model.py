@@ -114,5 +114,5 @@ def test_without_a_model_such_a_plan_is_refused_before_anything_starts(tmp_path:
     write_plan(tmp_path, [NOTES])
     refused = call("run", "plan.json")
     assert refused.code == 2
-    assert "Task notes needs a model, but none is configured. Set PAUSEPOINT_MODEL" in refused.err
+    assert "No model is configured, but these tasks need one: notes. Set PAUSEPOINT_MODEL" in refused.err
     assert not (tmp_path / ".pausepoint").exists()

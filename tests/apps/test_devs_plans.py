@@ -134,8 +134,8 @@ def test_the_same_mistakes_have_their_lines_in_json(tmp_path: Path) -> None:
     [
         ("p.toml", "tasks = [", "is not valid TOML: "),
         ("p.toml", "", "there are no tasks"),
-        ("p.toml", "tasks = 3", "tasks: not a list"),
-        ("p.json", "[]", "A plan must be an object with tasks"),
+        ("p.toml", "tasks = 3", "tasks must be a list"),
+        ("p.json", "[]", "A plan must be a JSON object with the key tasks"),
         ("p.json", '{"tasks": [}', "is not valid JSON: Expecting value: line 1 column 12"),
         ("p.json", '{"tasks": [{"id": "a", "id": "b"}]}', "the key 'id' occurs twice"),
         ("p.toml", 'workspace = "nowhere"\n[[tasks]]\nid = "a"\nrun = "true"', "line 1: workspace: "),
@@ -145,12 +145,12 @@ def test_the_same_mistakes_have_their_lines_in_json(tmp_path: Path) -> None:
         (
             "p.toml",
             '[[tasks]]\nid = "a"\nrun = "echo \\u0000"',
-            "line 3: task 'a': run: it contains characters that are not valid text",
+            "line 3: task 'a': run: it contains NUL or surrogate characters",
         ),
         (
             "p.json",
             '{"tasks": [{"id": "a", "run": ["\\ud800"]}]}',
-            "task 'a': run: it contains characters that are not",
+            "task 'a': run: it contains NUL or surrogate characters",
         ),
         (
             "p.toml",

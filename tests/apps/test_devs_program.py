@@ -180,7 +180,7 @@ async def test_without_its_warden_no_command_is_run(here: Path) -> None:
         assert commands._warden is not None
         commands._warden.kill()
         await commands._warden.wait()
-        with pytest.raises(BadInput, match=r"The warden of .* was killed"):
+        with pytest.raises(BadInput, match=r"\(warden\.py\) was killed"):
             await commands.run("touch unguarded", here, here / "log", None, {})
     assert not (here / "unguarded").exists()
 
@@ -356,7 +356,7 @@ def test_a_plan_that_was_moved_with_its_workspace_goes_on(devs: Devs, here: Path
     write_plan(here / "old", [task("a"), task("b", ["a"], run="test -e luck")])
     devs("run", "old/plan.json", code=1)
     (here / "old").rename(here / "new")
-    assert "If it was moved, name its file" in devs("resume", "plan", code=2).err
+    assert "If you moved it, pass its new path" in devs("resume", "plan", code=2).err
     assert devs("status", "new/plan.json", "--json").document["workspace"] == str(here / "new" / "work")
     (here / "new" / "work" / "luck").touch()
     devs("resume", "new/plan.json", code=6)  # also what the files were has moved with them
@@ -414,7 +414,7 @@ def test_a_damaged_snapshot_is_told_and_can_be_deleted(devs: Devs, here: Path) -
     devs("run", "plan.json", code=3)
     devs("pause", "plan.json")
     (here / "work" / ".devs" / "state_snapshot.json").write_text("{")
-    assert "Or delete it: the store contains the same data" in devs("resume", "plan.json", code=2).err
+    assert "You can also delete the file: the store contains the same data" in devs("resume", "plan.json", code=2).err
     (here / "work" / ".devs" / "state_snapshot.json").unlink()
     devs("resume", "plan.json", code=3)
 

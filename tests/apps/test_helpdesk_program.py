@@ -146,7 +146,8 @@ def test_a_session_that_is_no_chat_is_refused(tmp_path: Path, desk: Forked) -> N
     done = desk("--session-id", errand, "--say", "hi")
     assert (done.code, done.stderr) == (
         2,
-        f"helpdesk: --session-id: {errand!r} is not a chat but a session of workflow errand.\n",
+        f"helpdesk: --session-id: {errand!r} is not a chat but a session of workflow errand. Name a chat, or a new"
+        " id.\n",
     )
 
 

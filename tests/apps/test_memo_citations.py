@@ -85,7 +85,7 @@ MUTATED = [
     ("Acme failed to raise $12 million.", "the claim denies something that the passage does not deny"),
     ("Acme has no plant in Porto.", "the claim denies something that the passage does not deny"),
     ("Revenue fell in 2029.", "the passage denies the claim"),
-    ("Gross margin fell to 44 percent.", "the passage says the opposite: one rises, the other falls"),
+    ("Gross margin fell to 44 percent.", "something rises in the claim and falls in the passage, or the reverse"),
     ("Acme is insolvent and a fraud.", "the passage is about something else"),
 ]
 

@@ -38,7 +38,7 @@ def test_a_call_that_waits_for_a_decision_or_is_refused_has_changed_nothing(
         for more in ([], ["--until", "validate"]):
             program("Fernstone", *options, *more, code=6)
             same = " ".join(["Fernstone --resume --version v0.0.1 --from fact_check", *more])
-            assert re.search(rf"^Nothing was changed\. Decide with .* {same}$", program.err, re.MULTILINE)
+            assert re.search(rf"^Nothing was changed\. .* the command with .* {same}$", program.err, re.MULTILINE)
     program("Fernstone", "--resume", *options, "--until", "deck_analyst", code=2)
     assert everything(here / ONE) == edited
     header.write_text(written)
@@ -142,7 +142,7 @@ def test_an_edit_that_others_have_read_needs_a_decision_and_shows_what_it_costs(
     path.write_text(path.read_text().replace("Investment", "Confidential"))
     program("Fernstone", "--resume", code=6)
     assert "header.md is edited: its content differs from the record\n  cite (0." in program.err
-    assert "Decide with --edits accept or --edits discard" in program.err
+    assert "Repeat the command with --edits accept or --edits discard" in program.err
     program("Fernstone", "--resume", "--edits", "accept", "--by", "ada")
     assert program.ran() == [*AGENTS[8:]]
     broken = here / ONE / "1-research.json"

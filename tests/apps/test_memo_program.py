@@ -125,7 +125,10 @@ def test_a_memo_goes_on_is_complete_and_says_so_in_the_words_of_the_specificatio
 @pytest.mark.covers("S4.55", "S4.59")
 def test_nothing_to_resume_is_told_apart_from_nothing_done_yet(here: Path, program: Program) -> None:
     program("Fernstone", "--resume", code=4)
-    assert program.err == "No artifacts found for Fernstone in output\n"
+    none, start = program.err.splitlines()
+    assert none == "No artifacts found for Fernstone in output"
+    assert start.startswith("Start a memo: ")
+    assert start.endswith(" Fernstone")
     (here / ONE).mkdir(parents=True)
     said = program("Fernstone", "--resume")
     assert said.startswith("⚠️  No checkpoints found, starting from scratch...\n")
@@ -421,7 +424,7 @@ BAD: list[tuple[list[str], str]] = [
     (["Fernstone", "--documents", "nowhere"], "nowhere: There is no such folder"),
     (["Fernstone", "--documents", "empty"], "empty: The folder contains no documents"),
     (["Fernstone", "--outline", "nowhere.toml"], "nowhere.toml: No such file or directory"),
-    (["Fernstone", "--outline", "broken.toml"], "broken.toml: Expected "),
+    (["Fernstone", "--outline", "broken.toml"], "broken.toml: The outline is not valid TOML: Expected "),
     (["Fernstone", "--outline", "twice.toml"], "twice.toml: section.name: 'a' occurs twice"),
     (["Fernstone", "--outline", "path.toml"], "path.toml: section.0.name: String should match pattern"),
     (["Fernstone", "--data", "broken.json"], "broken.json: Invalid JSON: "),
@@ -433,7 +436,7 @@ BAD: list[tuple[list[str], str]] = [
     (["Fernstone", "--from", "cite", "--until", "draft"], "--until: draft comes before cite"),
     (["🚀 / …"], "COMPANY: The name must contain a letter or a digit"),
     (["Fernstone", "--deck", "folder.pdf"], "folder.pdf: This is a folder. Name a PDF file"),
-    (["Fernstone", "--deck", "scan.pdf"], "scan.pdf: The file contains no text. Run text recognition"),
+    (["Fernstone", "--deck", "scan.pdf"], "scan.pdf: The file contains no text. If it is a scan, run text recognition"),
     (["Fernstone", "--deck", "nothing.pdf"], "nothing.pdf: The file is empty"),
     (["Fernstone", "--outline", "none.toml"], "none.toml: section: List should have at least 1 item"),
     (["Fernstone", "--outline", "blank.toml"], "blank.toml: section: Field required. An outline is a list of"),

@@ -294,7 +294,7 @@ def test_what_a_content_filter_stops_is_a_refusal(server: ModelServer) -> None:
     [
         pytest.param(Status(401, body="wrong key"), "status 401: wrong key. Check PAUSEPOINT_MODEL", id="key"),
         pytest.param(Status(404, body="no model tiny"), "no model tiny", id="model"),
-        pytest.param(Status(429, body='{"code": "insufficient_quota"}'), "The account's quota is used up", id="quota"),
+        pytest.param(Status(429, body='{"code": "insufficient_quota"}'), "The account's quota for model", id="quota"),
     ],
 )
 def test_what_does_not_pass_is_not_tried_again(server: ModelServer, status: Status, said: str) -> None:

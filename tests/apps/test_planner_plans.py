@@ -385,6 +385,6 @@ def test_a_changed_date_or_limit_is_seen_and_planned_from_the_first_strategy() -
 def test_a_refusal_of_the_last_strategy_is_an_error_and_not_a_loop() -> None:
     stuck = GOOD.model_copy(update={"strategy": "without_review", "review": judged(without("B"))})
     with pytest.raises(
-        RuntimeError, match=r"^Plan 1 was refused, and there is no other strategy\. Reasons: Alpha, B: 0 of"
+        RuntimeError, match=r"^Plan 1 was refused, and there is no other strategy\. .* Reasons: Alpha, B: 0 of"
     ):
         plan(payload(GIVEN, TOPICS, stuck))

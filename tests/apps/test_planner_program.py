@@ -40,7 +40,7 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
     assert (done.code, done.stderr) == (0, "")
     for step in planner.steps:
         assert f"Finished step: {step.name}" in done.stdout
-    assert "Plan 1, approved_plan: " in done.stdout
+    assert "Plan 1, approved: " in done.stdout
     (plan,) = (tmp_path / ".pausepoint" / "pausepoint.db.sessions").glob("*/outputs/study_plan.md")
     assert f"Plan: {plan}" in done.stdout
     for topic in ("Integration by Parts", "Longitude", "Grazers and Keystone Predators"):
@@ -86,18 +86,18 @@ def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(her
     assert call("document", "spring").document["status"] == "created"
     assert call("course", "spring", "calc2", "Calculus II").code == 0
     added = call("file", "spring", SAMPLE / "calculus.md", "--course", "calc2")
-    assert (added.code, "(calculus.md) is added." in added.out) == (0, True)
+    assert (added.code, "(calculus.md) was added." in added.out) == (0, True)
     assert "resume spring" in added.out
     again = call("file", "spring", SAMPLE / "calculus.md", "--course", "calc2")
-    assert "was there already" in again.out
+    assert "is already in the session" in again.out
     held = call("resume", "spring")
     assert held.code == 3
     assert "course calc2 (Calculus II) has no midterm date yet" in held.err
     done = call("course", "spr", "calc2", "--midterm", "2030-02-12", "--run")
-    assert (done.code, "Plan 1, approved_plan: " in done.out) == (0, True)
+    assert (done.code, "Plan 1, approved: " in done.out) == (0, True)
     moved = call("replan", "spring", "--midterm", "calc2=2030-02-14", "--rest-day", "sunday")
-    assert (moved.code, "Plan 2, approved_plan: " in moved.out) == (0, True)
-    assert len(re.findall(r"^Plan \d, approved_plan", call("plans", "spring").out, re.MULTILINE)) == 2
+    assert (moved.code, "Plan 2, approved: " in moved.out) == (0, True)
+    assert len(re.findall(r"^Plan \d, approved", call("plans", "spring").out, re.MULTILINE)) == 2
     saved = call("save", "spring", here / "first", "--version", "1")
     assert saved.code == 0
     assert "Version 1, 2030-02-04 to 2030-02-12" in (here / "first" / "study_plan.md").read_text()

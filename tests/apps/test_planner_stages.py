@@ -92,7 +92,7 @@ def test_collecting_is_not_left_without_courses_or_dates(engine: BlockingEngine)
     assert held_by(engine) == "there is no course yet; add one"
     sessions.add_course(engine, "s1", {"course_id": "hist", "course_name": "History"})
     assert go_on(engine).status == "collecting_inputs"
-    assert held_by(engine) == "course hist (History) has no midterm date yet"
+    assert held_by(engine) == "course hist (History) has no midterm date yet; set it with `course`"
     sessions.add_course(engine, "s1", {"course_id": "hist", "midterm_date": "2030-02-07"})
     assert go_on(engine).status == "collecting_inputs"
     assert "its midterm on 2030-02-07 is before the first day, 2030-02-08" in held_by(engine)

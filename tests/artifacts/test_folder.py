@@ -183,7 +183,9 @@ async def test_a_file_that_cannot_be_read_is_put_aside_and_said_to_be_that(
 
     with monkeypatch.context() as patch:
         patch.setattr("pausepoint.artifacts.folder.os.open", guarded)
-        with pytest.raises(UndecidedEdits, match=r"header.md cannot be used \(Permission denied\). Correct that"):
+        with pytest.raises(
+            UndecidedEdits, match=r"header.md cannot be used \(Permission denied\). Check the permissions"
+        ):
             await desk.resume()
         await desk.resume(edits="discard")
     assert desk.file("header.md").read_text() == "# Fern, call 1\n"

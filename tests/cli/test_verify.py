@@ -198,7 +198,7 @@ def test_doctor_fits_a_terminal_and_prints_whole_lines_to_a_pipe(tmp_path: Path)
     long = [line for line in plain(told.stdout).splitlines() if len(line) > 80 and " " in line.strip()[16:]]
     assert not long, long
     assert "warn  fit" in told.stdout
-    assert "whose code is not named" in plain(told.stdout).replace("\n" + " " * 16, " ")
+    assert "but the code is not named here" in plain(told.stdout).replace("\n" + " " * 16, " ")
 
 
 def test_doctor_says_who_holds_a_session_and_who_died_with_one(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_doctor_finds_sessions_that_no_longer_fit_the_code(tmp_path: Path) -> No
     assert done.code == 1
     assert "bad   fit" in done.stdout
     assert "ada does not fit the code" in done.stdout
-    assert "1 bad, 0 warnings" in done.stdout
+    assert "1 problem, 0 warnings" in done.stdout
     project(tmp_path, "import nothing_of_that_name")
     broken = json.loads((named := run("doctor", "--json", cwd=tmp_path)).stdout)
     assert (named.code, broken["ok"]) == (1, False)

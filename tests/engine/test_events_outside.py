@@ -149,7 +149,7 @@ async def test_on_step_is_called_before_each_step_and_cannot_fail_it(
         session = await engine.start(pair, session_id="s")
         assert (await session.outcome()).status is Status.COMPLETED
     assert order == ["s one#1", "one runs", "s two#1", "two runs"]
-    assert "on_step failed: nobody reads this" in caplog.text
+    assert "the on_step callback failed: nobody reads this" in caplog.text
 
 
 @on_loop

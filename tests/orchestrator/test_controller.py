@@ -408,7 +408,7 @@ async def test_with_a_damaged_snapshot_a_resume_says_so_and_stays_paused(tmp_pat
     await crew.controller.pause()
     crew.store.path.unlink()
     crew.store.path.write_bytes(damage.encode("utf-8", "surrogateescape"))
-    with pytest.raises(DamagedSnapshot, match=r"state_snapshot\.json is not a snapshot"):
+    with pytest.raises(DamagedSnapshot, match=r"state_snapshot\.json cannot be read"):
         await crew.controller.resume()
     assert (crew.controller.get_state(), crew.agents["a"].idle, len(crew.events)) == (PAUSED, True, 1)
     await crew.end()

@@ -298,7 +298,7 @@ async def test_a_failing_task_ends_nothing_but_what_needs_it_waits() -> None:
         report = await shop.run.run(CHAIN)
         assert (report.status, report.counts) == (Status.FAILED, {"failed": 1, "pending": 2, "done": 2})
         assert report.failed == {"a": "ValueError: no disk"}
-        assert "1 of 5 tasks failed, 2 wait for what they need: a (ValueError: no disk)" in report.reason
+        assert "1 of 5 tasks failed: a (ValueError: no disk). Number of tasks that wait for them: 2." in report.reason
         await shop.run.start()
         again = await shop.run.outcome()
         assert (again.counts, shop.calls["a/first"]) == (report.counts, 1), "nothing is tried again by itself"
@@ -377,7 +377,7 @@ async def test_what_is_said_about_tasks_must_name_one_that_is_there_and_find_the
         await shop.reached("a/first")
         with pytest.raises(DefinitionError, match="Run 'run' has no task 'z'"):
             await shop.run.skip("z")
-        with pytest.raises(VerbRefused, match="'a' has not failed"):
+        with pytest.raises(VerbRefused, match="'a' is not one of the failed tasks"):
             await shop.run.retry("a")
         with pytest.raises(VerbRefused, match="Pause it and wait"):
             await shop.run.skip("a")

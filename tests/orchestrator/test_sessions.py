@@ -92,7 +92,7 @@ async def test_a_session_that_is_started_while_all_are_asked_to_stop_stops_too(t
         assert [await session.status() for session in (first, late)] == [Status.PAUSED, Status.PAUSED]
         assert agents.active_ids() == ("first", "late")
         [pause] = await late.pauses()
-        assert pause.reason == "it was started while all were asked to stop"
+        assert pause.reason == "it was started while all sessions were being paused"
         await agents.signal_resume()
         assert [(await session.outcome()).status for session in (first, late)] == [Status.COMPLETED] * 2
 

@@ -146,26 +146,26 @@ class StandsBeforeItStops(DictStore):
 
 
 TWINS: dict[type[DictStore], str] = {
-    ForgetsTheFence: "test_a_claim_raises_the_fence_and_the_older_fence_is_told",
+    ForgetsTheFence: "test_a_claim_raises_the_fence_and_the_older_fence_is_refused",
     ForgetsWhereItStood: "test_of_two_simultaneous_commits_one_takes_effect",
     LosesARelease: "test_after_a_release_the_old_fence_writes_nothing",
     ListsPausesUnordered: "test_pauses_are_listed_oldest_first",
     NeverHearsOfAPause: "test_a_commit_does_not_erase_a_pause_that_came_meanwhile",
-    KeepsTheFenceOnAClaim: "test_a_claim_raises_the_fence_and_the_older_fence_is_told",
+    KeepsTheFenceOnAClaim: "test_a_claim_raises_the_fence_and_the_older_fence_is_refused",
     TakesWhatIsHeld: "test_a_session_is_held_by_one_engine_at_a_time",
-    LosesMail: "test_mail_is_taken_in_by_the_commit_that_says_so_and_by_no_other",
-    ListsTheOldestFirst: "test_find_combines_what_is_given_and_lists_the_newest_first",
-    ProvesNothing: "test_a_damaged_record_is_named_and_never_handed_out",
+    LosesMail: "test_only_a_commit_that_consumes_mail_removes_it",
+    ListsTheOldestFirst: "test_find_combines_its_filters_and_lists_the_newest_first",
+    ProvesNothing: "test_a_damaged_record_is_named_and_never_returned",
     DoublesSignals: "test_a_second_pause_changes_nothing",
     TurnsTimeBack: "test_updated_at_rises_with_writes_and_never_falls",
     OverwritesATakenId: "test_a_taken_id_creates_nothing",
-    WakesThePaused: "test_only_sessions_that_could_go_on_are_due",
-    KeepsItsHoldsWhenItCloses: "test_closing_gives_all_holds_back_and_counts_no_crash",
+    WakesThePaused: "test_only_sessions_that_can_resume_are_due",
+    KeepsItsHoldsWhenItCloses: "test_closing_releases_all_holds_and_counts_no_crash",
     WorksOnWhenClosed: "test_a_store_that_is_not_open_says_so",
-    HandsOutSignalsTwice: "test_signals_are_read_from_a_number_on",
-    StartsWhileEverythingStandsStill: "test_what_is_created_meanwhile_stands_still_and_nobody_holds_it",
-    LiftsEveryPause: "test_lifting_it_closes_what_was_part_of_it_and_nothing_else",
-    StandsBeforeItStops: "test_who_is_created_at_that_moment_is_stopped_or_created_paused",
+    HandsOutSignalsTwice: "test_signals_are_read_after_a_number",
+    StartsWhileEverythingStandsStill: "test_a_session_created_meanwhile_is_paused_and_not_held",
+    LiftsEveryPause: "test_lifting_it_closes_its_own_pauses_and_no_others",
+    StandsBeforeItStops: "test_a_session_created_at_that_moment_is_stopped_or_created_paused",
 }
 
 

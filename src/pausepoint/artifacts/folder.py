@@ -188,7 +188,7 @@ class ArtifactFolder:
     def _refused(self, path: str, error: OSError) -> FolderRefused:
         linked = error.errno in (errno.ELOOP, errno.ENOTDIR)
         why = "cannot be reached without following a link" if linked else "cannot be used"
-        what = "Put a regular file or folder there" if linked else "Correct that and try again"
+        what = "Put a regular file or folder there" if linked else "Check the permissions and the disk, then try again"
         return FolderRefused(f"{self.path / path} {why} ({error.strerror}). {what}.", path=path)
 
     # the engine's notes

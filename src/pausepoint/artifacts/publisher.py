@@ -256,8 +256,8 @@ class Publisher:
         others = [path for path, (_, work) in self.trail.files().items() if work.step != step]
         if pair := clash([*others, *paths]):
             raise StepError(
-                f"Artifacts {pair[0]!r} and {pair[1]!r} of step {step!r} cannot both be files: one is a folder of the"
-                " other, or they differ only in upper and lower case. Give them different paths."
+                f"Artifacts {pair[0]!r} and {pair[1]!r} of step {step!r} cannot both be files: one is a folder in the"
+                " path of the other, or they differ only in upper and lower case. Give them different paths."
             )
 
     def _stage(self, file: PublishedFile, data: bytes) -> PublishedFile:
@@ -314,7 +314,8 @@ class Publisher:
     async def _publish(self, file: PublishedFile, step: str) -> None:
         moved = await in_thread(self.folder.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
         if moved:
-            log_line(logging.WARNING, f"{step}: moved the existing {file.path} to {moved}", self.held.session_id)
+            text = f"{step}: the existing {file.path} was not written by this session; moved it to {moved}"
+            log_line(logging.WARNING, text, self.held.session_id)
 
     async def _restore(self, past: Past, file: PublishedFile, step: str) -> None:
         data = await past.content_of(file, step)
@@ -455,8 +456,10 @@ class Past:
                 self._fields[file.at, field] = (await values_of(access, (field,)))[field]
             except StateRefused as error:
                 raise FolderRefused(
-                    f"Artifact {file.path!r} cannot be restored: {error}", session_id=held.session_id, path=file.path
-                ) from error
+                    f"Artifact {file.path!r} cannot be restored: {str(error).rstrip('.')}. Correct the migration, or"
+                    " accept the file as it is with resume(edits='accept').",
+                    session_id=held.session_id, path=file.path,
+                ) from error  # fmt: skip
         return self._fields[file.at, field]
 
 
@@ -490,7 +493,8 @@ def gone(session_id: str, folder: Path) -> FolderRefused:
     """Return the error for a folder that is missing."""
     return FolderRefused(
         f"The folder of session {session_id!r} is missing or empty: {folder}. Put it back, write its files again with"
-        " restore(), or rebuild the session from its new place with engine.rebuild(folder, workflow, session_id=...).",
+        " restore(), or rebuild the session from the new location with"
+        " engine.rebuild(folder, workflow, session_id=...).",
         session_id=session_id, path=str(folder),
     )  # fmt: skip
 

@@ -122,7 +122,7 @@ def _after(last: Record, step: str, visit: int, now: int, body: CheckpointBody |
 def by_record(
     workflow: Workflow[Any], folder: Path, session_id: str, found: Recorded, accept_incomplete: bool, limits: Limits
 ) -> Relog:  # fmt: skip
-    """Rebuild the log from completion records. Values that files carry are read from the files, also if edited.
+    """Rebuild the log from completion records. Values that files carry are read from the files, even if edited.
 
     A value in a record overrides the file, because it includes later edits of the state.
     """

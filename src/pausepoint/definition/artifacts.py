@@ -250,7 +250,7 @@ def entry_of(pattern: str, path: str) -> str:
 def clash(paths: Iterable[str]) -> tuple[str, str] | None:
     """Return two paths that cannot both be files, or None.
 
-    Two paths clash if one is a folder of the other, or if they differ only in upper and lower case.
+    Two paths clash if one is a folder in the path of the other, or if they differ only in upper and lower case.
 
     >>> clash(["a.md", "b/A.md", "b/a.md"]), clash(["a", "a/b.md"]), clash(["a.md", "a/b.md"])
     (('b/A.md', 'b/a.md'), ('a', 'a/b.md'), None)

@@ -373,7 +373,8 @@ def read(path: str | Path) -> Bundle:
         try:
             _take(bundle, line, head["format"], path)
         except (msgspec.ValidationError, KeyError, ValueError, TypeError) as error:
-            raise _damaged(path, f"is damaged: line {number} cannot be read: {error}") from error
+            what = f"is damaged: line {number} cannot be read ({error}). Export the session again."
+            raise _damaged(path, what) from error
     for each in bundle.sessions:
         _prove_chain(each, bundle, path)
     return bundle
@@ -396,9 +397,11 @@ def _proved(path: str | Path) -> list[dict[str, Any]]:
     except msgspec.MsgspecError as error:
         if not lines:
             raise _damaged(path, "is not an exported Pausepoint session. Check the path.") from error
-        raise _damaged(path, f"is damaged: a line is not a JSON object: {error}") from error
+        raise _damaged(path, f"is damaged: a line is not a JSON object ({error}). Export the session again.") from error
     if not lines or end != {"lines": len(lines), "sha256": digest.hexdigest()}:
-        raise _damaged(path, "is cut off or was changed: its last line does not match the rest. Export it again.")
+        raise _damaged(
+            path, "is cut off or was changed: its last line does not match the rest. Export the session again."
+        )
     return lines
 
 
@@ -449,27 +452,25 @@ def _struct(line: dict[str, Any], kind: type[msgspec.Struct]) -> Any:
 
 def _prove_chain(bundle: Bundle, whole: Bundle, path: str | Path) -> None:
     if "session_id" not in bundle.facts or not bundle.records:
-        raise _damaged(path, "is damaged: it has no session, or a session without records. Export it again.")
+        raise _damaged(path, "is damaged: it has no session, or a session without records. Export the session again.")
     previous = first_digest(bundle.session_id)
     for expected, record in enumerate(bundle.records, 1):
         if record.seq != expected or not intact(record, previous):
-            raise _damaged(
-                path, f"is damaged: record {expected} is missing or does not match its digest. Export it again."
-            )
+            what = f"record {expected} is missing or does not match its digest"
+            raise _damaged(path, f"is damaged: {what}. Export the session again.")
         previous = record.digest
     previous = first_digest(bundle.session_id)
     for expected, signal in enumerate(bundle.signals, 1):
         if signal.n != expected or not signal_intact(signal, previous):
-            raise _damaged(
-                path, f"is damaged: signal {expected} is missing or does not match its digest. Export it again."
-            )
+            what = f"signal {expected} is missing or does not match its digest"
+            raise _damaged(path, f"is damaged: {what}. Export the session again.")
         previous = signal.digest
     missing = named_blobs(bundle.records) - whole.blobs.keys()
     if missing:
-        raise _damaged(path, f"is damaged: large value {min(missing).hex()} is missing. Export it again.")
+        raise _damaged(path, f"is damaged: large value {min(missing).hex()} is missing. Export the session again.")
     for file in bundle.uploads():
         if file.sha256 not in whole.files:
-            raise _damaged(path, f"is damaged: file {file.id} ({file.filename}) is missing. Export it again.")
+            raise _damaged(path, f"is damaged: file {file.id} ({file.filename}) is missing. Export the session again.")
 
 
 def _damaged(path: str | Path, what: str) -> DamagedRecord:

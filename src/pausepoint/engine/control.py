@@ -339,7 +339,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         if here:
             self._check_drives("resume", session_id)
         elif steal or wake or code or until or edits or rerun:
-            raise ValueError("here=False only closes pauses. Pass nothing but by, owner and budget with it.")
+            raise ValueError("here=False only closes pauses. You can combine it only with by, owner and budget.")
         if code not in (None, "accept"):
             raise ValueError(f"code must be 'accept' or None, not {code!r}.")
         row = await self._row(session_id)
@@ -423,8 +423,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         if self.drives == "none":
             raise CallRefused(
                 f"This engine drives no sessions, so it cannot {verb} {session_id!r}. Open it with"
-                ' Engine(drives="asked"), or leave the session to an engine that drives'
-                " (start(paused=True), resume(here=False))."
+                ' Engine(drives="asked"), or let another engine drive the session: call start(paused=True) or'
+                " resume(here=False) here."
             )
 
     async def drive_only(self, session_id: str) -> None:
@@ -534,7 +534,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
             raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}.")
         named = [part for part in (session_id, workflow, tag, owner) if part is not None]
         if everything == bool(named):
-            raise ValueError("Pass a session id, workflow=, tag= or owner= to pause; or everything=True alone.")
+            raise ValueError("Pass a session id, workflow=, tag= or owner= to pause, or pass everything=True alone.")
         if session_id is not None:
             with suppress(DamagedRecord):  # a damaged session can be paused too
                 await self._row(session_id)

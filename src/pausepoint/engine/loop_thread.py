@@ -170,7 +170,7 @@ class LoopThread:
             )
         if self.is_here:
             raise CallRefused(
-                "A blocking verb was called on the engine's own event loop, where it would wait for itself forever."
+                "A blocking method was called on the engine's own event loop, where it would wait for itself forever."
                 " Call it from a plain `def` step, or with `await asyncio.to_thread(…)`."
             )
         if self._over:

@@ -62,11 +62,18 @@ class Verification:
         return not self.problems
 
     def __str__(self) -> str:
-        found = f"{len(self.problems)} problems" if self.problems else "nothing is damaged"
-        return (
-            f"{self.sessions} sessions, {self.records} records ({self.redacted} redacted), {self.signals} signals,"
-            f" {self.values} large values, {self.files} files, {self.tombstones} tombstones: {found}"
-        )
+        counts = {
+            "session": self.sessions, "record": self.records, "signal": self.signals, "large value": self.values,
+            "file": self.files, "tombstone": self.tombstones,
+        }  # fmt: skip
+        said = {noun: _counted(count, noun) for noun, count in counts.items()}
+        said["record"] += f" ({self.redacted} redacted)"
+        found = _counted(len(self.problems), "problem") if self.problems else "nothing is damaged"
+        return f"{', '.join(said.values())}: {found}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 class Inspector:

@@ -34,7 +34,7 @@ def to_ag_ui(question: Question) -> dict[str, Any]:
 
 
 def _tool_call(question: Question) -> str | None:
-    """Return the id of the waiting tool call. A call that has only a name is unknown to the front end: return None."""
+    """Return the id of the waiting tool call, or None. A call without its own id is unknown to the front end."""
     return None if question.pending_tool_id == question.pending_tool_name else question.pending_tool_id
 
 
@@ -82,10 +82,10 @@ def from_ag_ui_resume(questions: Sequence[Question], resume: Sequence[Mapping[st
     open_ = {question.id for question in questions}
     if missing := sorted(open_ - entries.keys()):
         raise ValueError(
-            f"The resume does not address {', '.join(missing)}. Add an entry for every open interrupt;"
+            f"The resume list does not address {', '.join(missing)}. Add an entry for every open interrupt;"
             " its status may be 'cancelled'."
         )
     if strange := sorted(map(repr, entries.keys() - open_)):
-        raise ValueError(f"The resume addresses {', '.join(strange)}, which is not open. Remove the entry.")
+        raise ValueError(f"The resume list addresses {', '.join(strange)}, which is not open. Remove the entry.")
     said = [from_ag_ui(question, entries[question.id]) for question in questions]
     return [each for each in said if each is not None]

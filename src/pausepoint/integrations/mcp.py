@@ -51,7 +51,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 
 
 def _form(question: Question) -> tuple[dict[str, Any], bool]:
-    """Return a flat form, and whether its whole content is the answer. If not, its field ``answer`` is."""
+    """Return a flat form, and whether its whole content is the answer. Otherwise the field ``answer`` is the answer."""
     schema = schema_of(question)
     definitions = schema.get("$defs", {})
     kind = _resolved(schema, definitions)

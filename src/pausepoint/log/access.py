@@ -246,7 +246,8 @@ def _written(step: BoundStep, value: object) -> list[tuple[Place, object]]:
     for path in value:
         if path not in places:
             raise WriteRefused(
-                f"Agent {step.agent!r} may not write {path!r} in step {step.name!r}{did_you_mean(str(path), places)}",
+                f"Agent {step.agent!r} may not write {path!r} in step {step.name!r}, because writes= of the step does"
+                f" not name it{did_you_mean(str(path), places)}",
                 field=str(path),
             )
     return [(places[path], part) for path, part in value.items()]

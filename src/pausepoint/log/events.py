@@ -218,17 +218,21 @@ def _of_rewind(record: Record, body: RewindBody) -> Parts:
 def _of_effect(effect: Effect) -> Parts:
     if effect.type == "spent":
         return (
-            effect.at, effect.agent, "spent", f"${effect.usd / 1e6:.4f}, {effect.tokens} tokens",
+            effect.at, effect.agent, "spent", f"${effect.usd / 1e6:.4f}, {_counted(effect.tokens, 'token')}",
             {"usd": effect.usd / 1e6, "tokens": effect.tokens},
         )  # fmt: skip
     return effect.at, effect.agent, effect.type, effect.summary, msgspec.json.decode(effect.data)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _of_operation(record: Record, body: OperationBody) -> Parts:
     agent = body.agent or record.step
     if body.total:
         data: dict[str, Any] = {"id": body.id, "total": body.total}
-        return record.at, agent, "map.started", f"{body.name}: {body.total} items", data
+        return record.at, agent, "map.started", f"{body.name}: {_counted(body.total, 'item')}", data
     return record.at, agent, "operation.completed", body.name, {"id": body.id, "took": body.took / 1e6}
 
 

@@ -1,4 +1,4 @@
-"""Many agents under one pause button: see `docs/orchestrator.md`. What is named here is public."""
+"""Many agents under one pause button: see `docs/orchestrator.md`. All names in `__all__` are public."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class OrchestratorResumed(BusEvent, frozen=True, rename="camel"):
 
 
 class TaskStarted(BusEvent, frozen=True, rename="camel"):
-    """An agent has begun a task. ``attempt`` is 1 at first, and one more each time someone asks for the task again."""
+    """An agent has begun a task. ``attempt`` starts at 1 and rises by one each time someone requests the task again."""
 
     type: ClassVar[str] = "task:started"
     task: str

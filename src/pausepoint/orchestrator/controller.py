@@ -1,7 +1,7 @@
-"""The pause button over many agents: signal them, wait until all are idle, save a snapshot, emit an event; and back.
+"""The pause button over many agents: a pause signals them, waits until all are idle, and saves a snapshot.
 
-The controller holds no agents. It knows the registry, and the registry knows ids. The state is `paused` only when every
-agent is idle and the snapshot is on disk; `Phase` has the steps in between.
+The controller keeps no references to agents. It knows the registry, and the registry knows ids. The state is `paused`
+only when every agent is idle and the snapshot is on disk; `Phase` also has the transitions.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class PauseResumeController:
         if snapshot is None:
             raise SnapshotMissing(
                 f"There is no snapshot to resume from in {self.snapshot_store!r}. Restore the snapshot, or resume the"
-                " sessions one by one."
+                " sessions one by one with engine.resume()."
             )
         await self.agent_registry.restore_from_snapshot(snapshot)
         await self.agent_registry.signal_resume()

@@ -48,7 +48,8 @@ class SessionStateStore:
 
     async def save_snapshot(self, snapshot: RunStateSnapshot) -> None:
         """See `SnapshotStore`."""
-        summary = f"{len(snapshot.active_agents)} agents, {len(snapshot.pending_tasks)} tasks that had not begun"
+        agents, tasks = len(snapshot.active_agents), len(snapshot.pending_tasks)
+        summary = f"{_counted(agents, 'agent')}, {_counted(tasks, 'task')} that had not begun"
         await self._engine.emit(self._session_id, SNAPSHOT, summary, {"json": to_json(snapshot).decode()})
 
     async def load_snapshot(self) -> RunStateSnapshot | None:
@@ -60,7 +61,9 @@ class SessionStateStore:
         text = event.data.get("json")
         if not isinstance(text, str):
             raise DamagedSnapshot(
-                f"{place[0].upper()}{place[1:]} does not contain a snapshot. Resume the session itself.", path=place
+                f"{place[0].upper()}{place[1:]} does not contain a snapshot. Resume the session itself with"
+                f" engine.resume({self._session_id!r}).",
+                path=place,
             )
         return from_json(text.encode(), place)
 
@@ -87,4 +90,8 @@ def _summary(event: BusEvent) -> str:
         return f"{data['task']}: {data['error']}" if "error" in data else str(data["task"])
     agents = data.get("activeAgentIds", ())
     reason = f": {data['reason']}" if data.get("reason") else ""
-    return f"{len(agents)} agents{reason}"
+    return f"{_counted(len(agents), 'agent')}{reason}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

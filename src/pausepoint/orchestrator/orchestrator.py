@@ -38,7 +38,7 @@ from pausepoint.orchestrator.workflow import Performance, Plan, TaskAgent, TaskS
 from pausepoint.runtime.context import Context
 
 SAFETY = "safety stop"
-"""The name under which a run requests a pause of its own."""
+"""The author (``by``) of a pause that a run requests on its own."""
 
 PATIENCE = 5.0
 """How many seconds to wait for the event of the process that ran the agents, before this process emits one."""
@@ -117,7 +117,7 @@ class Orchestrator:
         return self.controller.phase
 
     async def pause(self, reason: str = "", by: str | None = None) -> None:
-        """Stop every agent at its next boundary; see `PauseResumeController.pause`."""
+        """Stop every agent after its current step; see `PauseResumeController.pause`."""
         await self._look()
         await self.controller.pause(reason, by, said=self._said)
 
@@ -210,7 +210,7 @@ class Orchestrator:
             await self._follow()
 
     async def _follow(self) -> bool:
-        """Save a snapshot of a pause that someone else requested, and emit its event. Return whether it still holds."""
+        """Save a snapshot of a pause that someone else requested, and emit its event. Return False if it has ended."""
         await self.registry.remember()
         pauses = await self.engine.pauses(self.session_id)
         if await self._found() not in (Status.PAUSED, Status.PAUSING):
@@ -321,7 +321,7 @@ class Orchestrator:
     # changes to the tasks while the run is parked
 
     async def skip(self, task: str, reason: str = "", by: str | None = None) -> None:
-        """Mark a task as done without running it. Tasks that need it can begin. Refused while the run runs."""
+        """Mark a task as done without running it. Tasks that need it can begin. The run must not be running."""
         plan = await self._plan(task)
         if any(each.task.id == task and each.status == "done" for each in await self._tasks()):
             raise VerbRefused(
@@ -345,7 +345,8 @@ class Orchestrator:
         for task in tasks:
             if task not in report.failed:
                 raise VerbRefused(
-                    f"Task {task!r} has not failed{did_you_mean(task, report.failed)} For a finished task use redo().",
+                    f"Task {task!r} is not one of the failed tasks{did_you_mean(task, report.failed)} To run a finished"
+                    " task again, use redo().",
                     session_id=self.session_id, status=report.status.value,
                 )  # fmt: skip
         chosen = list(tasks or report.failed)
@@ -365,9 +366,8 @@ class Orchestrator:
         chosen = list(dict.fromkeys(each for id in changed for each in dependants(tasks, id)))
         ids = {task.id for task in tasks}
         skipped = {id: why for id, why in plan.skipped.items() if id in ids and id not in chosen}
-        again = _raised(
-            plan, [*chosen, *(id for id in data if id not in ids)]
-        )  # a removed task that is added later is a new task
+        # Count removed tasks up too: a removed task that is added again later is a new task.
+        again = _raised(plan, [*chosen, *(id for id in data if id not in ids)])
         await self._edit("change the tasks", reason, by, tasks=list(tasks), again=again, skipped=skipped)
         return chosen
 

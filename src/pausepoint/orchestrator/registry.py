@@ -1,7 +1,7 @@
 """The agents of a run, by id: the protocol that a controller needs, and agents that are loops in this process.
 
-A registry holds no agents: it knows ids and looks agents up. The code that creates an agent keeps a reference to it; an
-agent without a reference is not active.
+A registry keeps no agents alive: it knows ids and looks agents up. The code that creates an agent must keep a reference
+to it. An agent without a reference is not active.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AgentRegistry(Protocol):
         """Return the ids of the agents at work; during a pause, those at work when it was requested."""
 
     async def signal_pause(self, reason: str = "", by: str | None = None) -> None:
-        """Ask every agent to stop at its next boundary. After this returns, no agent begins another step."""
+        """Ask every agent to stop after its current step. After this returns, no agent begins another step."""
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
         """Wait until all agents have stopped. After ``timeout`` seconds, raise `AgentsStuck` with the others."""
@@ -140,7 +140,7 @@ class Agents:
         return agent
 
     def get(self, id: str) -> Agent | None:
-        """Return the agent with an id, or None if nothing keeps it."""
+        """Return the agent with an id; None if there is none, or if no code keeps a reference to it."""
         return self._agents.get(id)
 
     def waiting(self) -> tuple[str, ...]:
@@ -187,7 +187,8 @@ class Agents:
         if missing and self._revive is None:
             names = ", ".join(state.id for state in missing)
             raise RestoreRefused(
-                f"The snapshot has agents that this process does not have: {names}. Add them, or pass revive=.",
+                f"The snapshot has agents that this process does not have: {names}. Add them, or pass revive= to"
+                " Agents.",
                 agent_ids=[state.id for state in missing],
             )
         for state in snapshot.active_agents:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Safety:
     """The limits at which a run pauses itself. None switches a limit off.
 
-    ``budget_share``: so much of the budget is spent. ``failures_in_a_row``: so many tasks failed and none was done in
-    between. ``same_error``: so many tasks failed in the very same way.
+    ``budget_share``: this share of the budget is spent. ``failures_in_a_row``: this many tasks failed, and no task was
+    completed in between. ``same_error``: this many tasks failed with the same error.
     """
 
     budget_share: float | None = 0.8
@@ -27,7 +27,7 @@ class Safety:
 
 
 class SafetyWatch:
-    """Counts failures and spending since the last start or resume: the person who resumes knows what came before."""
+    """Counts failures and spending since the last start or resume, because the person who resumes knows the rest."""
 
     def __init__(self, safety: Safety) -> None:
         self.safety = safety
@@ -49,13 +49,15 @@ class SafetyWatch:
         self._errors[error] += 1
         safety, same = self.safety, self._errors[error]
         if safety.same_error is not None and same >= safety.same_error:
-            return f"{same} tasks failed in the same way: {error}"
+            return f"{same} task{'s' if same > 1 else ''} failed in the same way: {error}"
         if safety.failures_in_a_row is not None and self._in_a_row >= safety.failures_in_a_row:
+            if self._in_a_row == 1:
+                return f"a task failed with {error}"
             return f"{self._in_a_row} tasks in a row failed, the last one with {error}"
         return ""
 
     def spent(self, spent: float, budget: float) -> str:
-        """Return the reason to stop if the share of the budget was passed since the last resume, or an empty string."""
+        """Return the reason to stop if spending has passed the limit since the last resume, or an empty string."""
         share, before = (spent / budget if budget else 1.0), self._share
         self._share = share
         limit = self.safety.budget_share

@@ -59,7 +59,7 @@ class SessionAgents:
 
     async def _ask_too(self, info: SessionInfo) -> None:
         self._before[info.session_id] = Status.RUNNING
-        await self.engine.pause(info.session_id, reason="it was started while all were asked to stop")
+        await self.engine.pause(info.session_id, reason="it was started while all sessions were being paused")
 
     async def agent_states(self) -> Sequence[AgentState]:
         """See `AgentRegistry`."""
@@ -94,7 +94,7 @@ class SessionAgents:
             raise RestoreRefused(str(error), agent_ids=[info.session_id]) from error
 
     async def signal_resume(self) -> None:
-        """See `AgentRegistry`. Resumes all sessions in this process, or none. It must know their workflows."""
+        """See `AgentRegistry`. Resumes all sessions in this process, or none. The engine must know their workflows."""
         resumed: list[str] = []
         try:
             for session_id, status in self._before.items():
@@ -113,7 +113,7 @@ class SessionAgents:
 
     async def _stop_again(self, resumed: Sequence[str]) -> None:
         for session_id in resumed:
-            await self.engine.pause(session_id, reason="another session could not be resumed with it")
+            await self.engine.pause(session_id, reason="another session could not be resumed, so all were paused again")
             await self.engine.idle(session_id)
 
 
@@ -264,7 +264,7 @@ async def check(engine: Control, state: AgentState) -> SessionInfo:
     if info.seq < state.seq:
         raise RestoreRefused(
             f"Session {info.session_id!r} is at record {info.seq}, but was at {state.seq} when it was paused: the store"
-            " is older than the snapshot. Restore the newer store, or resume the session itself from what is stored.",
+            " is older than the snapshot. Restore the newer store, or resume the session itself with engine.resume().",
             agent_ids=[state.id],
         )
     return info

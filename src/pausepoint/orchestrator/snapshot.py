@@ -31,7 +31,7 @@ class ToolCall(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AgentState(msgspec.Struct, frozen=True, rename="camel"):
-    """One agent at its boundary: the context of its task, its memory, and its pending tool calls.
+    """One agent between two steps: the context of its task, its memory, and its pending tool calls.
 
     An agent that works in a session of the engine has the session's id and record number. The session is the truth; the
     rest is a copy for readers of the snapshot.
@@ -120,7 +120,7 @@ def from_json(data: bytes, place: str) -> RunStateSnapshot:
         return _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamagedSnapshot(
-            f"{place} is not a snapshot of a run: {error}. Restore a good copy, or resume the sessions one by one.",
+            f"The snapshot in {place} cannot be read: {error}. Restore a good copy, or resume the sessions one by one.",
             path=place,
         ) from error
 

@@ -97,9 +97,8 @@ class TaskAgent:
         call = self._tool_call(fn, args, kwargs)
         self.pending_tool_calls.append(call)
         self.in_step = False
-        await (
-            self.ctx.safe_point()
-        )  # not `boundary`, which would be one more frame to unwind for each of a thousand agents
+        # Not `boundary`, which would be one more frame to unwind for each of a thousand agents.
+        await self.ctx.safe_point()
         self.in_step = True
         try:
             found = await self.ctx.do(fn, *args, key=key, **kwargs)
@@ -240,9 +239,10 @@ class Performance:
         failed, waiting = self.board.failed, self.board.blocked
         first = "; ".join(f"{id} ({error:.200})" for id, error in list(failed.items())[:3])
         more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
-        waits = f", {len(waiting)} wait for what they need" if waiting else ""
+        waits = f" Number of tasks that wait for them: {len(waiting)}." if waiting else ""
         return TasksFailed(
-            f"{len(failed)} of {len(self.plan.tasks)} tasks failed{waits}: {first}{more}. Retry or skip them.",
+            f"{len(failed)} of {len(self.plan.tasks)} tasks failed: {first}{more}.{waits} Retry or skip the failed"
+            " tasks.",
             failed=dict(failed), waiting=waiting,
         )  # fmt: skip
 

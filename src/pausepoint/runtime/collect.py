@@ -153,7 +153,7 @@ class _Collection:
             outcome, then = "handed_over", "a person has to take over"
         else:
             outcome, then = "skipped", "it was skipped"
-        said = ": ".join(filter(None, (f"{self.tool.name} did not run, {then}", error.reason)))
+        said = ": ".join(filter(None, (f"{self.tool.name} did not run ({then})", error.reason)))
         return Collected(outcome, collected, None, said, error.question, answer)
 
     def _spec(self) -> QuestionSpec:

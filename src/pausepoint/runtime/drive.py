@@ -207,7 +207,7 @@ class Drive(Holding):
         try:
             await on_step(SessionId(self.session_id), step.name, self.line.visit)
         except Exception as error:  # a failing callback must not fail the session
-            log_line(logging.ERROR, f"on_step failed: {error_text(error)}", self.session_id)
+            log_line(logging.ERROR, f"the on_step callback failed: {error_text(error)}", self.session_id)
 
     async def _run_visit(self, step: BoundStep) -> None:
         attempt = self.line.attempts + 1
@@ -275,7 +275,8 @@ class Drive(Holding):
         try:
             lent = self.access.lend(step)
         except StateRefused as error:
-            raise Paused("definition", f"step {step.name!r} cannot read the stored state: {error}") from error
+            why = f"step {step.name!r} cannot read the stored state: {str(error).rstrip('.')}"
+            raise Paused("definition", f"{why}. Change the type back or write a migration, then resume.") from error
         values = lent.values
         if step.session_id is not None:
             values[step.session_id] = SessionId(self.session_id)
@@ -526,8 +527,8 @@ def _being_cancelled(task: asyncio.Task[None] | None) -> bool:
 
 def _overtaken(session_id: str) -> HoldLost:
     return HoldLost(
-        f"Another engine took over session {session_id!r}. This engine has written nothing since. The other engine"
-        " drives the session now; to drive it here again, pass steal=True to resume.",
+        f"Another engine took over session {session_id!r} and drives it now. This engine has written nothing since."
+        f" Let the other engine continue, or take the session back with engine.resume({session_id!r}, steal=True).",
         session_id=session_id,
     )
 

@@ -282,8 +282,8 @@ class _Asking:
         """Ask again with the reason. The question waits as long as in the first round."""
         if asked.round >= asked.rounds:
             text = (
-                f"no answer to {asked.text!r} was valid in {asked.rounds} rounds. Resume the session to ask again."
-                f" Last reason: {again}"
+                f"no answer to {asked.text!r} was valid in {asked.rounds} round{'s' if asked.rounds > 1 else ''}."
+                f" Resume the session to ask again. Last reason: {again}"
             )
             change = QuestionChange(asked.id, QuestionStatus.CANCELLED)
             last = asked if again.collected is None else replace(asked, collected=again.collected)

@@ -6,9 +6,9 @@ A store knows records and facts (`pausepoint.model.sessions`). It never sees wor
 
 **Threads.** All methods are called from the event loop's thread and must not block it for long.
 
-**Hold.** At most one engine drives a session. Unless it steals, `claim` succeeds only if no live engine holds the
-session. It raises the fence by one. `commit` succeeds only while the session's fence is the one that `claim` returned,
-so an engine that lost its hold can write nothing. An engine is alive as long as its process is.
+**Hold.** At most one engine drives a session. `claim` succeeds only if no live engine holds the session, or with
+``steal``. Each claim raises the session's fence by one. `commit` succeeds only while the fence is the one that `claim`
+returned, so an engine that lost its hold can write nothing. An engine is alive as long as its process is.
 
 **Signals and mail.** Everything that reaches a session from outside is a signal: a request to pause, resume or cancel,
 a message, an answer, a file, a child's report. Signals that a step must read are also *mail*: they stay in the
@@ -193,7 +193,7 @@ class Store(Protocol):
         """
 
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
-        """Return id, spending and budget of the session and its ancestors, as far as they have a budget."""
+        """Return id, spending and budget of the session and its ancestors. Sessions without a budget are left out."""
 
     async def due(
         self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None
@@ -368,7 +368,7 @@ class Store(Protocol):
         """Return the size of the store, and how much of it is free."""
 
     async def compact(self, at_most: int) -> int:
-        """Give up to about ``at_most`` free bytes back to the system. Return how many were; 0 if none are free."""
+        """Give up to about ``at_most`` free bytes back to the system. Return how many bytes it gave back."""
 
     async def fold(self) -> bool:
         """Make sure that deleted data can no longer be found in the store's files.

@@ -181,7 +181,7 @@ class Upload:
         return True
 
     def busily(self, act: Callable[[], T]) -> T:
-        """Run a slow operation in a thread. The waiting task may abandon the upload in the meantime."""
+        """Run a slow operation. Call this in a worker thread; the waiting task may abandon the upload meanwhile."""
         with self._guard:
             if self.abandoned:
                 raise InterruptedError("The upload was abandoned.")

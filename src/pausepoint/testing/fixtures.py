@@ -1,8 +1,8 @@
 """pytest fixtures. Enable them with ``pytest_plugins = ["pausepoint.testing.fixtures"]`` in the top ``conftest.py``.
 
 The plugin has no entry point, so pytest imports it only if you ask for it. With ``--pausepoint-always-replay``,
-every engine of the run replays its steps (see `always_replay`). Mark a test that cannot pass then with
-``@pytest.mark.no_always_replay("reason")``; it is skipped.
+every engine of the run replays its steps (see `always_replay`). Mark a test that cannot pass in this mode with
+``@pytest.mark.no_always_replay("reason")``, and it is skipped.
 """
 
 from __future__ import annotations

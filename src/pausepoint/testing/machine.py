@@ -196,7 +196,7 @@ class Machine:
         return InlineEngine(*self.workflows, store=cast(Store, process), clock=self.clock)
 
     def note(self, write: Write) -> None:
-        """Note a write that took effect. Something remembered that is written again is doubled, unless rewound."""
+        """Note a write that took effect. A remembered write that is repeated is doubled, unless it was rewound."""
         if write.kind == "rewind":
             self._remembered = {known for known in self._remembered if known[-1] != write.session}
         elif write.kind in ("operation", "checkpoint"):

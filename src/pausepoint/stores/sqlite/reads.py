@@ -156,8 +156,16 @@ def get(connection: apsw.Connection, session_id: str, present: Present) -> Sessi
 def get_by_key(connection: apsw.Connection, key: int, present: Present) -> SessionRow:
     found = one(connection, f"{_FACTS} WHERE key = ?", key)
     if found is None:
-        raise UnknownSession(f"No session in this store has the key {key}.", session_id="")
+        raise _no_session(key)
     return _row(found, present)
+
+
+def _no_session(key: int) -> UnknownSession:
+    return UnknownSession(
+        f"No session in this store has the key {key}. It may have been removed. List the sessions with"
+        " engine.sessions().",
+        session_id="",
+    )
 
 
 def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
@@ -344,7 +352,8 @@ def _pause(key: int, stored: Sequence[Any]) -> Pause:
     right = closed_by is None if closed_sum is None else closed_sum == sums.closed(closed_at, closed_by)
     if opened_sum != sums.opened(key, pause) or not right:
         raise DamagedRecord(
-            f"Pause record {pause.id!r} does not match its checksum. Restore the database from a backup."
+            f"Pause record {pause.id!r} (session key {key}) does not match its checksum. Restore the database from a"
+            " backup."
         )
     return pause
 
@@ -366,7 +375,7 @@ def standing_pause(connection: apsw.Connection) -> Pause | None:
 def records(connection: apsw.Connection, key: int, since: int, until: int | None) -> list[Record]:
     head = one(connection, QUERIES["log_head"], key)
     if head is None:
-        raise UnknownSession(f"No session in this store has the key {key}.", session_id="")
+        raise _no_session(key)
     session_id, last_seq, last_digest, end = _typed(head, tuple[str, _Seq, bytes, int])
     first, last = max(since, 1), last_seq if until is None else min(until, last_seq)
     if first > last:
@@ -389,7 +398,10 @@ def records(connection: apsw.Connection, key: int, since: int, until: int | None
 def key_frame(connection: apsw.Connection, key: int, seq: int) -> int:
     found = one(connection, QUERIES["key_frame_before"], key, seq)
     if found is None:
-        raise DamagedRecord(f"There is no key frame at or before record {seq}. Restore the database from a backup.")
+        raise DamagedRecord(
+            f"Session key {key}: there is no key frame at or before record {seq}, so the state cannot be rebuilt."
+            " Restore the database from a backup."
+        )
     number: int = found[0]
     return number
 
@@ -424,7 +436,7 @@ def _damaged(session_id: str, seq: int, what: str) -> DamagedRecord:
 def signals(connection: apsw.Connection, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
     head = one(connection, QUERIES["signals_head"], key)
     if head is None:
-        raise UnknownSession(f"No session in this store has the key {key}.", session_id="")
+        raise _no_session(key)
     session_id, _, count, last_digest = _typed(head, tuple[str, int, int, bytes])
     after = max(after, 0)
     last = count if until is None else min(until, count)

@@ -85,8 +85,8 @@ def _prepare_file(place: Place) -> None:
 
 def _missing(path: Path) -> StoreMissing:
     return StoreMissing(
-        f"There is no store at {path}, and the engine was opened with create=False. Check the path, or start a session"
-        " with create=True first.",
+        f"There is no store at {path}, and create=False does not create one. Check the path, or open the engine with"
+        " create=True.",
         path=str(path),
     )
 

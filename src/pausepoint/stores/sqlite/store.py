@@ -463,7 +463,7 @@ class SqliteStore:
                 f"The store {self.path} was opened by another process. Open a new Engine in this process."
             )
         if self._state != "open":
-            what = "is not open yet. Open it first." if self._state == "new" else "is closed. Open another one."
+            what = "is not open yet. Call open() first." if self._state == "new" else "is closed. Create another store."
             raise StoreClosed(f"The store {self.path} {what}")
 
     def _reading(self) -> _Reading:

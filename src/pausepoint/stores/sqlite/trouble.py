@@ -47,7 +47,7 @@ class Trouble:
         return self.refusal()
 
     def unknown(self, exc: apsw.Error, second: apsw.Error) -> StoreReadOnly:
-        """Return the error for a commit that failed when the database cannot be read to check its effect."""
+        """Return the error for a failed commit whose effect cannot be checked, because the database cannot be read."""
         self._begin(hint(second) or _UNREADABLE, second)
         return StoreReadOnly(
             f"{self._path}: a commit failed ({exc}) and the database cannot be read ({second}), so it is not known"
@@ -96,9 +96,9 @@ class Trouble:
         stay = f" Sessions running in this process ({running}) stop at their last record." if running else ""
         since = to_datetime(self._since).isoformat(timespec="seconds")
         error = StoreReadOnly(
-            f"{self._path}: {self._hint.happened}{self._said()}. Nothing was written. The store is read-only since"
-            f" {since}; acknowledged writes are kept, and reading works.{stay} {self._hint.way_out}. The store then"
-            " becomes writable on its own, and you can resume the sessions.",
+            f"{self._path}: {self._hint.happened}{self._said()}. Nothing was written. The store has been read-only"
+            f" since {since}. Acknowledged writes are kept, and reading works.{stay} {self._hint.way_out}. The store"
+            " then becomes writable on its own, and you can resume the sessions.",
             path=self._path,
             full=self._cause is None or is_full(self._cause),
         )

@@ -103,7 +103,11 @@ class Writes:
     def _refusal(self, connection: apsw.Connection, commit: Commit, place: Any) -> HoldLost | None:
         """Return why a commit does not fit. None means that the pause or question it requires is no longer open."""
         if place is None:
-            return HoldLost(f"No session in this store has the key {commit.key}. Nothing was written.", session_id="")
+            return HoldLost(
+                f"No session in this store has the key {commit.key}. It may have been removed. Nothing was written."
+                " List the sessions with engine.sessions().",
+                session_id="",
+            )
         _, seq, fence, holder, *_ = place
         if (seq, fence, holder) == (commit.base_seq, commit.fence, self.number):
             return None
@@ -111,7 +115,8 @@ class Writes:
         return HoldLost(
             f"Session {session_id!r} is no longer held by this engine. The session is at record {seq} with fence"
             f" {fence}, this engine at record {commit.base_seq} with fence {commit.fence}. Nothing was written."
-            f" The session is now held by {self.describe(connection, holder)}.",
+            f" The session is now held by {self.describe(connection, holder)}. To drive it here again, call"
+            f" engine.resume({session_id!r}, steal=True).",
             session_id=session_id,
         )
 

@@ -96,7 +96,7 @@ class CommitTests(Suite):
             assert (await stored(store)).status == Status.PAUSED
 
     @on_loop
-    async def test_a_conditional_commit_says_none_even_if_the_next_one_follows_at_once(self, place: Place) -> None:
+    async def test_a_conditional_commit_returns_none_even_if_another_follows_immediately(self, place: Place) -> None:
         async with place.store() as store:
             await started(store, "other")
             driver = await started(store)
@@ -142,7 +142,7 @@ class CommitTests(Suite):
             assert await store.blobs([blob[0]]) == dict([blob])
 
     @on_loop
-    async def test_a_claim_raises_the_fence_and_the_older_fence_is_told(self, place: Place) -> None:
+    async def test_a_claim_raises_the_fence_and_the_older_fence_is_refused(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             with pytest.raises(AlreadyRunning) as refusal:
@@ -166,7 +166,7 @@ class CommitTests(Suite):
 
     @pytest.mark.parametrize("ended", ["completed", "cancelled"])
     @on_loop
-    async def test_a_session_at_its_end_is_not_claimed(self, place: Place, ended: str) -> None:
+    async def test_an_ended_session_cannot_be_claimed(self, place: Place, ended: str) -> None:
         async with place.store() as store:
             await (await started(store)).commit(ended=ended, release=True)
             with pytest.raises(SessionEnded) as refusal:
@@ -188,7 +188,7 @@ class CommitTests(Suite):
             assert len(await store.pauses(row.key, open_only=False)) == 2
 
     @on_loop
-    async def test_a_hold_that_was_never_given_back_is_still_this_engines(self, place: Place) -> None:
+    async def test_a_hold_that_was_never_released_still_belongs_to_this_engine(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             row = await stored(store)
@@ -198,7 +198,7 @@ class CommitTests(Suite):
             assert ((await stored(store)).holder, (await stored(store)).live) == (None, False)
 
     @on_loop
-    async def test_a_revision_moves_a_session_that_nobody_drives_whatever_its_status(self, place: Place) -> None:
+    async def test_a_revision_changes_an_undriven_session_in_any_status(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             await store.cancel("s1", "ann", "too slow", 1)
@@ -211,7 +211,7 @@ class CommitTests(Suite):
             assert (await payloads(store, row.key))[-1] == b"revised"
 
     @on_loop
-    async def test_a_revision_of_a_held_session_or_of_one_that_moved_on_is_refused(self, place: Place) -> None:
+    async def test_a_revision_of_a_held_session_or_of_one_that_changed_is_refused(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             with pytest.raises(AlreadyRunning):
@@ -225,7 +225,7 @@ class CommitTests(Suite):
             assert (await payloads(store, row.key))[-1] == b"first"
 
     @on_loop
-    async def test_a_revision_can_ask_all_that_a_session_called_to_end(self, place: Place) -> None:
+    async def test_a_revision_can_cancel_all_children_of_a_session(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             child = await created(store, "child", parent=driver.key, claim=False)
@@ -247,7 +247,7 @@ class CommitTests(Suite):
             assert (signal.kind, signal.by, b"rewound" in signal.payload) == ("cancel", "ann", True)
 
     @on_loop
-    async def test_what_is_redacted_is_gone_and_the_chain_still_holds(self, place: Place) -> None:
+    async def test_redacted_content_is_deleted_and_the_chain_stays_valid(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             await driver.commit(b"secret")

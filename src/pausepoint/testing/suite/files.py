@@ -18,7 +18,7 @@ class FileTests(Suite):
     """Tests of `add_file` and `files`, and of files that a new session shares with another one."""
 
     @on_loop
-    async def test_a_file_is_a_signal_and_no_mail(self, place: Place) -> None:
+    async def test_a_file_is_a_signal_and_not_mail(self, place: Place) -> None:
         async with place.store() as store:
             row = await created(store)
             signal, new = await store.add_file("s1", "ann", 5000, NOTES)
@@ -29,7 +29,7 @@ class FileTests(Suite):
             assert not await store.mail(row.key)
 
     @on_loop
-    async def test_the_same_content_is_the_file_that_is_there(self, place: Place) -> None:
+    async def test_adding_the_same_content_returns_the_existing_file(self, place: Place) -> None:
         async with place.store() as store:
             row = await created(store)
             first, _ = await store.add_file("s1", None, 5000, NOTES)
@@ -49,7 +49,7 @@ class FileTests(Suite):
             assert len(await store.signals(row.key, 0)) == 1
 
     @on_loop
-    async def test_whoever_lost_the_hold_adds_nothing(self, place: Place) -> None:
+    async def test_an_engine_that_lost_the_hold_cannot_add_a_file(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             await store.claim("s1", steal=True)
@@ -100,7 +100,7 @@ class FileTests(Suite):
             assert not (await store.add_file("s2", None, 6000, NOTES))[1]
 
     @on_loop
-    async def test_files_weigh_what_they_are_large(self, place: Place) -> None:
+    async def test_the_weight_of_a_session_includes_its_files(self, place: Place) -> None:
         async with place.store() as store:
             await created(store)
             before = await store.weight("s1")

@@ -29,7 +29,7 @@ class ProofTests(Suite):
         pytest.skip(f"{type(self).__name__} does not define damage_blob(self, store, hash)")
 
     @on_loop
-    async def test_records_are_read_in_part(self, place: Place) -> None:
+    async def test_a_range_of_records_can_be_read(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             for n in range(5):
@@ -45,7 +45,7 @@ class ProofTests(Suite):
             assert await seqs(1, 99) == [1, 2, 3, 4, 5, 6]
 
     @on_loop
-    async def test_records_come_back_byte_for_byte_so_that_the_chain_can_be_proved(self, place: Place) -> None:
+    async def test_records_come_back_byte_for_byte_so_that_the_chain_can_be_verified(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             for payload in (b"{}", "\u00fc\u2028".encode(), b"x" * 100_000):
@@ -76,7 +76,7 @@ class ProofTests(Suite):
                 await store.blobs([sha256(b"three").digest()])
 
     @on_loop
-    async def test_a_damaged_record_is_named_and_never_handed_out(self, place: Place) -> None:
+    async def test_a_damaged_record_is_named_and_never_returned(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             for _ in range(4):
@@ -87,7 +87,7 @@ class ProofTests(Suite):
             assert len(await store.records(driver.key, 4)) == 2  # records that do not need it can still be read
 
     @on_loop
-    async def test_a_damaged_signal_is_named_and_never_handed_out(self, place: Place) -> None:
+    async def test_a_damaged_signal_is_named_and_never_returned(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             await store.pause(Filter(), operator())
@@ -97,7 +97,7 @@ class ProofTests(Suite):
                 await store.signals(driver.key, 0)
 
     @on_loop
-    async def test_a_damaged_large_value_is_named_and_never_handed_out(self, place: Place) -> None:
+    async def test_a_damaged_large_value_is_named_and_never_returned(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             blob = (sha256(b"large").digest(), b"large")

@@ -67,7 +67,7 @@ class LifeTests(Suite):
             await store.get("s1")
 
     @on_loop
-    async def test_a_store_can_say_whether_it_can_be_written(self, place: Place) -> None:
+    async def test_a_store_reports_whether_it_can_be_written(self, place: Place) -> None:
         async with place.store() as store:
             assert store.trouble is None
 
@@ -86,7 +86,7 @@ class SharingTests(Suite):
     """Tests for stores that keep their data after closing and that several engines can open at the same time."""
 
     @on_loop
-    async def test_what_was_written_is_there_when_the_store_is_opened_again(self, place: Place) -> None:
+    async def test_data_is_still_there_after_the_store_is_opened_again(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store, tags=("a",))
             await driver.commit(b"kept", spend_usd=5)
@@ -98,7 +98,7 @@ class SharingTests(Suite):
             assert [pause.reason for pause in await store.pauses(row.key)] == ["lunch"]
 
     @on_loop
-    async def test_closing_gives_all_holds_back_and_counts_no_crash(self, place: Place) -> None:
+    async def test_closing_releases_all_holds_and_counts_no_crash(self, place: Place) -> None:
         async with place.store() as store:
             await started(store)
         async with place.store() as store:
@@ -124,7 +124,7 @@ class SharingTests(Suite):
                 await mine.claim("s1")
 
     @on_loop
-    async def test_a_claim_can_be_for_a_session_as_it_was_seen(self, place: Place) -> None:
+    async def test_a_claim_can_require_the_fence_that_was_read(self, place: Place) -> None:
         async with place.store() as mine, place.store() as other:
             await (await started(mine)).commit(release=True)
             seen = await stored(other)
@@ -137,7 +137,7 @@ class SharingTests(Suite):
                 await other.claim("s1", steal=True, fence=seen.fence)
 
     @on_loop
-    async def test_who_was_overtaken_writes_nothing(self, place: Place) -> None:
+    async def test_an_engine_whose_session_was_stolen_writes_nothing(self, place: Place) -> None:
         async with place.store() as mine, place.store() as other:
             driver = await started(mine)
             thief = Driver(other, await other.claim("s1", steal=True))
@@ -156,7 +156,7 @@ class SharingTests(Suite):
             assert flags.pause_requested
 
     @on_loop
-    async def test_an_engine_hears_soon_that_another_one_has_written(self, place: Place) -> None:
+    async def test_an_engine_is_notified_soon_after_another_one_wrote(self, place: Place) -> None:
         heard = asyncio.Event()
         async with place.store(heard.set), place.store() as other:
             heard.clear()

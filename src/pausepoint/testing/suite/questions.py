@@ -56,7 +56,7 @@ class AskingTests(Suite):
     """Tests of `answer`, `questions` and `forget_questions`, and of the questions in a commit."""
 
     @on_loop
-    async def test_a_question_is_found_with_what_it_asks_and_who_asks(self, place: Place) -> None:
+    async def test_a_question_is_found_with_its_text_and_its_session(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store, owner="ann")
             facts = await asks(driver, "Which?", "k")
@@ -69,7 +69,7 @@ class AskingTests(Suite):
             assert await store.questions(Inquiry(ids=("nonsense", str(uuid4())))) == []
 
     @on_loop
-    async def test_a_question_of_a_child_is_found_by_who_is_at_the_top(self, place: Place) -> None:
+    async def test_a_question_of_a_child_is_found_by_its_root_session(self, place: Place) -> None:
         async with place.store() as store:
             root = await parked(store, "root")
             child = await started(store, "child", parent=root.key)
@@ -84,7 +84,7 @@ class AskingTests(Suite):
             assert (await store.answer(said(session_id="root"))).verdict == "taken"
 
     @on_loop
-    async def test_questions_are_listed_by_what_they_are_and_by_page(self, place: Place) -> None:
+    async def test_questions_are_listed_by_status_and_by_page(self, place: Place) -> None:
         async with place.store() as store:
             one = await waiting(store, "s1")
             two = await waiting(store, "s2", key="k")
@@ -105,7 +105,7 @@ class AskingTests(Suite):
             assert await listed(statuses=(WAITING,), limit=1) == [two.id]
 
     @on_loop
-    async def test_an_answer_is_taken_once_and_wakes_who_waits(self, place: Place) -> None:
+    async def test_an_answer_is_accepted_once_and_wakes_the_session(self, place: Place) -> None:
         async with place.store() as store:
             facts = await waiting(store)
             assert (await stored(store)).status is Status.WAITING
@@ -121,7 +121,7 @@ class AskingTests(Suite):
             assert (reply.question, reply.version, reply.channel, bytes(reply.value)) == (facts.id, 1, "web", b'"so"')
 
     @on_loop
-    async def test_the_same_again_changes_nothing_and_another_one_is_noted(self, place: Place) -> None:
+    async def test_the_same_answer_again_changes_nothing_and_a_different_one_is_noted(self, place: Place) -> None:
         async with place.store() as store:
             facts = await waiting(store)
             await store.answer(said(question=facts.id))
@@ -140,7 +140,7 @@ class AskingTests(Suite):
             assert len(await store.mail(key)) == 1
 
     @on_loop
-    async def test_what_is_not_taken_says_why(self, place: Place) -> None:
+    async def test_a_refused_answer_says_why(self, place: Place) -> None:
         async with place.store() as store:
             open_ = await waiting(store, "s1")
             late = await waiting(store, "s2", expires_at=7000)
@@ -156,7 +156,7 @@ class AskingTests(Suite):
             assert (await found(store, open_.id)).facts.status is WAITING
 
     @on_loop
-    async def test_an_invalid_answer_is_mail_once_and_gives_way_to_one_that_is_taken(self, place: Place) -> None:
+    async def test_an_invalid_answer_is_mail_once_and_a_valid_one_replaces_it(self, place: Place) -> None:
         async with place.store() as store:
             facts = await waiting(store)
             wrong = await store.answer(said(b"{}", shown={}, question=facts.id))
@@ -187,7 +187,7 @@ class AskingTests(Suite):
             assert await store.mail((await stored(store)).key) == []
 
     @on_loop
-    async def test_questions_are_found_by_how_their_id_begins(self, place: Place) -> None:
+    async def test_questions_are_found_by_the_beginning_of_their_id(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             ids = [(await asks(driver)).id for _ in range(20)]
@@ -198,7 +198,7 @@ class AskingTests(Suite):
                 assert await store.questions(Inquiry(prefix=none)) == []
 
     @on_loop
-    async def test_questions_are_counted_by_what_they_are_at_the_moment(self, place: Place) -> None:
+    async def test_questions_are_counted_by_their_current_status(self, place: Place) -> None:
         async with place.store() as store:
             now = place.clock.now()
             for name, expires_at in (("s1", None), ("s2", now + 1_000_000), ("s3", now + 1_000_000)):
@@ -230,7 +230,7 @@ class AskingTests(Suite):
             assert len(await store.mail(key)) == 6
 
     @on_loop
-    async def test_without_an_id_it_is_the_one_that_waits_and_not_one_of_several(self, place: Place) -> None:
+    async def test_an_answer_without_an_id_goes_to_the_only_waiting_question(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             one, two = await asks(driver, key="one"), await asks(driver, key="two")
@@ -243,7 +243,7 @@ class AskingTests(Suite):
             assert (taken.verdict, taken.question.facts.id) == ("taken", one.id)
 
     @on_loop
-    async def test_an_early_answer_is_mail_that_wakes_nobody(self, place: Place) -> None:
+    async def test_an_early_answer_is_mail_that_wakes_no_session(self, place: Place) -> None:
         async with place.store() as store:
             await waiting(store)
             early = await store.answer(said(session_id="s1", key="later"))
@@ -281,7 +281,7 @@ class AskingTests(Suite):
             assert (await store.answer(said(session_id="s3", message=True))).verdict == "queued"
 
     @on_loop
-    async def test_a_next_round_is_the_same_question_that_waits_again(self, place: Place) -> None:
+    async def test_the_next_round_is_the_same_question_waiting_again(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             facts = await asks(driver)
@@ -324,7 +324,7 @@ class AskingTests(Suite):
 
     @pytest.mark.parametrize("ended", [None, "completed", "cancelled"])
     @on_loop
-    async def test_the_end_of_a_visit_settles_what_it_asked(self, place: Place, ended: Any) -> None:
+    async def test_the_end_of_a_visit_settles_its_questions(self, place: Place, ended: Any) -> None:
         async with place.store() as store:
             driver = await started(store)
             read, unread, open_ = await asks(driver), await asks(driver), await asks(driver)
@@ -367,7 +367,7 @@ class AskingTests(Suite):
             assert (await found(store, facts.id)).status_at(place.clock.now()) is QuestionStatus.EXPIRED
 
     @on_loop
-    async def test_what_came_to_its_end_can_be_forgotten_and_what_is_open_cannot(self, place: Place) -> None:
+    async def test_settled_questions_can_be_deleted_and_open_ones_cannot(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             done, open_ = await asks(driver), await asks(driver)
@@ -378,7 +378,7 @@ class AskingTests(Suite):
             assert [row.facts.id for row in await store.questions(Inquiry())] == [open_.id]
 
     @on_loop
-    async def test_questions_move_and_go_with_their_session(self, place: Place) -> None:
+    async def test_questions_are_removed_and_imported_with_their_session(self, place: Place) -> None:
         async with place.store() as store:
             facts = await waiting(store)
             await store.answer(said(question=facts.id))

@@ -38,7 +38,7 @@ class EndTests(Suite):
                     await verb
 
     @on_loop
-    async def test_a_removal_goes_on_batch_by_batch_and_ends_in_a_tombstone(self, place: Place) -> None:
+    async def test_a_removal_proceeds_in_batches_and_ends_in_a_tombstone(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store, owner="ann")
             for _ in range(7):
@@ -90,7 +90,7 @@ class EndTests(Suite):
             assert [removal.key for removal in await store.removing()] == [child.key, root.key]
 
     @on_loop
-    async def test_what_was_not_touched_for_as_long_as_it_is_kept_has_expired(self, place: Place) -> None:
+    async def test_a_session_unchanged_for_as_long_as_it_is_kept_has_expired(self, place: Place) -> None:
         async with place.store() as store:
             for id, keep_for in (("a", 100), ("b", 500), ("c", None), ("d", 100)):
                 await created(store, id, keep_for=keep_for, claim=False)
@@ -103,7 +103,7 @@ class EndTests(Suite):
             assert len(await store.remove("a", None, "expired", 1200, expired=True)) == 1
 
     @on_loop
-    async def test_what_is_at_its_end_can_be_given_a_term_if_it_has_none_of_its_own(self, place: Place) -> None:
+    async def test_ended_sessions_without_their_own_keep_for_use_the_given_one(self, place: Place) -> None:
         async with place.store() as store:
             for id, keep_for in (("a", None), ("b", 9000), ("c", None)):
                 driver = await started(store, id, keep_for=keep_for)
@@ -116,7 +116,7 @@ class EndTests(Suite):
             assert len(await store.remove("a", None, "expired", 1500, expired=True, ended_for=400)) == 1
 
     @on_loop
-    async def test_a_session_weighs_what_only_it_and_its_children_need(self, place: Place) -> None:
+    async def test_the_weight_counts_only_data_that_no_other_session_needs(self, place: Place) -> None:
         async with place.store() as store:
             shared, own = ((sha256(data).digest(), data) for data in (b"s" * 9000, b"o" * 5000))
             root = await created(store, blobs=(shared, own), claim=False)
@@ -135,7 +135,7 @@ class EndTests(Suite):
             assert len(await store.records(row.key, 1)) == 2
 
     @on_loop
-    async def test_large_values_that_nothing_names_are_swept_and_no_others(self, place: Place) -> None:
+    async def test_only_large_values_without_references_are_swept(self, place: Place) -> None:
         async with place.store() as store:
             loose = (sha256(b"loose").digest(), b"loose")
             await created(store, blobs=(BLOB,), claim=False)
@@ -152,7 +152,7 @@ class EndTests(Suite):
                 await store.blobs([loose[0]])
 
     @on_loop
-    async def test_a_commit_can_give_up_a_name(self, place: Place) -> None:
+    async def test_a_commit_can_drop_a_reference_to_a_large_value(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store, blobs=(BLOB,))
             await created(store, "s2", names=(BLOB[0],))
@@ -161,7 +161,7 @@ class EndTests(Suite):
             assert await store.blobs([BLOB[0]]) == dict([BLOB])  # another session refers to it
 
     @on_loop
-    async def test_a_value_that_two_sessions_name_stays_until_both_are_gone(self, place: Place) -> None:
+    async def test_a_value_that_two_sessions_reference_stays_until_both_are_removed(self, place: Place) -> None:
         async with place.store() as store:
             first = await created(store, blobs=(BLOB,), claim=False)
             second = await created(store, "s2", names=(BLOB[0],), claim=False)
@@ -171,14 +171,14 @@ class EndTests(Suite):
                 assert (await store.sweep(0, 10, apply=True)).count == left
 
     @on_loop
-    async def test_a_session_cannot_name_a_value_that_is_not_there(self, place: Place) -> None:
+    async def test_a_session_cannot_reference_a_missing_value(self, place: Place) -> None:
         async with place.store() as store:
             with pytest.raises(DamagedRecord):
                 await store.create(new_session(names=(BLOB[0],)))
             assert await store.get("s1") is None
 
     @on_loop
-    async def test_all_that_is_there_can_be_looked_at_in_parts(self, place: Place) -> None:
+    async def test_a_store_can_be_surveyed_in_parts(self, place: Place) -> None:
         async with place.store() as store:
             rows = [await created(store, f"s{n}", blobs=((sha256(b"%d" % n).digest(), b"%d" % n),)) for n in range(3)]
             assert await store.survey(0, 10) == [(row.key, row.session_id, row) for row in rows]
@@ -190,7 +190,7 @@ class EndTests(Suite):
             assert await store.check() == []
 
     @on_loop
-    async def test_space_can_be_asked_for_and_given_back(self, place: Place) -> None:
+    async def test_free_space_is_reported_and_can_be_given_back(self, place: Place) -> None:
         async with place.store() as store:
             await created(store, blobs=((sha256(b"x" * 100_000).digest(), b"x" * 100_000),))
             space = await store.space()

@@ -81,7 +81,7 @@ class OutsideTests(Suite):
             assert [signal.by for signal in await store.signals(driver.key, 0)] == ["ann", "ben"]
 
     @on_loop
-    async def test_a_pause_by_filter_reaches_all_but_those_at_their_end(self, place: Place) -> None:
+    async def test_a_pause_by_filter_reaches_all_sessions_that_have_not_ended(self, place: Place) -> None:
         async with place.store() as store:
             await started(store, "a", owner="ann")
             await (await started(store, "b", owner="ann")).commit(ended="failed", release=True)
@@ -161,7 +161,7 @@ class OutsideTests(Suite):
             assert [pause.id for pause in await store.pauses(driver.key, open_only=False)] == ["c", "a", "b"]
 
     @on_loop
-    async def test_signals_are_read_from_a_number_on(self, place: Place) -> None:
+    async def test_signals_are_read_after_a_number(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             await store.pause(Filter(), operator())
@@ -172,7 +172,7 @@ class OutsideTests(Suite):
             assert await store.signals(driver.key, 2) == []
 
     @on_loop
-    async def test_a_signal_knows_how_far_the_log_was(self, place: Place) -> None:
+    async def test_a_signal_records_the_position_of_the_log(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             await store.pause(Filter(), operator())
@@ -204,7 +204,7 @@ class OutsideTests(Suite):
             assert later.cancel_requested  # a new child of a cancelled session is cancelled
 
     @on_loop
-    async def test_time_under_a_pause_that_freezes_is_added_up_until_it_is_taken_off(self, place: Place) -> None:
+    async def test_time_under_a_freezing_pause_is_added_up_until_a_commit_resets_it(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             await store.pause(Filter(), operator(at=5000, freeze=True))

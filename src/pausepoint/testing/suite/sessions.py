@@ -63,7 +63,7 @@ class SessionTests(Suite):
             assert await store.get("nobody") is None
 
     @on_loop
-    async def test_find_combines_what_is_given_and_lists_the_newest_first(self, place: Place) -> None:
+    async def test_find_combines_its_filters_and_lists_the_newest_first(self, place: Place) -> None:
         async with place.store() as store:
             await store.create(new_session("a", owner="ann", tags=("x",), created_at=1))
             await store.create(new_session("b", owner="ben", tags=("x", "y"), created_at=3))
@@ -84,7 +84,7 @@ class SessionTests(Suite):
             assert await ids(session_id="a", owner="ben") == []
 
     @on_loop
-    async def test_sessions_are_found_and_counted_by_how_they_stand(self, place: Place) -> None:
+    async def test_sessions_are_found_and_counted_by_status(self, place: Place) -> None:
         async with place.store() as store:
             now = place.clock.now()
             await started(store, "running")
@@ -113,7 +113,7 @@ class SessionTests(Suite):
             }
 
     @on_loop
-    async def test_the_order_can_be_chosen_and_turned_round(self, place: Place) -> None:
+    async def test_the_order_can_be_chosen_and_reversed(self, place: Place) -> None:
         async with place.store() as store:
             for id, workflow, spent in (("b", "x", 1), ("c", "y", 3), ("a", "x", 2)):
                 driver = await started(store, id, workflow=workflow)
@@ -132,7 +132,7 @@ class SessionTests(Suite):
             assert await ids("id", reverse=True, limit=1) == "c"
 
     @on_loop
-    async def test_sessions_are_found_by_their_input_and_by_how_their_id_begins(self, place: Place) -> None:
+    async def test_sessions_are_found_by_their_input_and_by_the_beginning_of_their_id(self, place: Place) -> None:
         async with place.store() as store:
             for id, digest in (("ab", b"1" * 32), ("abc", b"1" * 32), ("b", b"2" * 32), ("a%", b"2" * 32)):
                 await store.create(new_session(id, input_digest=digest))
@@ -152,7 +152,7 @@ class SessionTests(Suite):
             assert await store.find(Filter(owner="' OR 1=1 --", tag="'")) == []
 
     @on_loop
-    async def test_a_session_created_with_several_records_stands_at_the_last(self, place: Place) -> None:
+    async def test_a_session_created_with_several_records_is_at_the_last_one(self, place: Place) -> None:
         async with place.store() as store:
             new = new_session()
             first = new.records[0]
@@ -189,7 +189,7 @@ class SessionTests(Suite):
             assert (await stored(store, "child")).parent == root.key
 
     @on_loop
-    async def test_what_is_asked_about_a_session_that_does_not_exist_is_an_error(self, place: Place) -> None:
+    async def test_reading_a_session_that_does_not_exist_is_an_error(self, place: Place) -> None:
         async with place.store() as store:
             with pytest.raises(UnknownSession):
                 await store.records(99, 1)

@@ -46,7 +46,7 @@ class StandingTests(Suite):
     """Tests of `standing_pause` and `lift`, and of `pause`, `create`, `revise` and `import_` under such a pause."""
 
     @on_loop
-    async def test_a_pause_of_everything_stands_until_it_is_lifted(self, place: Place) -> None:
+    async def test_a_pause_of_everything_stays_in_effect_until_it_is_lifted(self, place: Place) -> None:
         async with place.store() as store:
             assert await store.standing_pause() is None
             assert await store.lift("ben", 4000) == []
@@ -62,7 +62,7 @@ class StandingTests(Suite):
             assert await store.standing_pause() is None
 
     @on_loop
-    async def test_a_second_pause_of_everything_leaves_who_asked_and_may_only_raise_it(self, place: Place) -> None:
+    async def test_a_second_pause_of_everything_keeps_the_author_and_can_only_strengthen_it(self, place: Place) -> None:
         async with place.store() as store:
             await store.pause(ALL, everything(freeze=True))
             first = await standing(store)
@@ -72,7 +72,7 @@ class StandingTests(Suite):
             assert await standing(store) == replace(first, mode="abort")
 
     @on_loop
-    async def test_what_is_created_meanwhile_stands_still_and_nobody_holds_it(self, place: Place) -> None:
+    async def test_a_session_created_meanwhile_is_paused_and_not_held(self, place: Place) -> None:
         async with place.store() as store:
             await store.pause(ALL, everything(freeze=True))
             row = await created(store)
@@ -84,7 +84,7 @@ class StandingTests(Suite):
             assert (await created(store, "s2")).status is Status.RUNNING
 
     @on_loop
-    async def test_lifting_it_closes_what_was_part_of_it_and_nothing_else(self, place: Place) -> None:
+    async def test_lifting_it_closes_its_own_pauses_and_no_others(self, place: Place) -> None:
         async with place.store() as store:
             both, own = await created(store, "both"), await created(store, "own")
             await store.pause(Filter(session_id="own"), operator())
@@ -116,7 +116,7 @@ class StandingTests(Suite):
             assert (await stored(store)).pause_mode == "abort"
 
     @on_loop
-    async def test_a_resume_of_one_session_lets_that_one_go_until_all_are_asked_again(self, place: Place) -> None:
+    async def test_a_resumed_session_runs_until_everything_is_paused_again(self, place: Place) -> None:
         async with place.store() as store:
             row = await parked(store)
             await store.pause(ALL, everything())
@@ -126,7 +126,7 @@ class StandingTests(Suite):
             assert await requests(store, row) == [("fire drill", True)]
 
     @on_loop
-    async def test_what_is_lifted_is_due_if_it_waits_for_nothing(self, place: Place) -> None:
+    async def test_after_the_lift_a_session_that_waits_for_nothing_is_due(self, place: Place) -> None:
         async with place.store() as store:
             await parked(store, "ready")
             await parked(store, "failed", ended="failed")
@@ -142,7 +142,7 @@ class StandingTests(Suite):
             assert [row.session_id for row in await store.due(2_000_000, ["brief"], 9)] == ["ready"]
 
     @on_loop
-    async def test_frozen_time_is_added_up_and_the_timers_are_reckoned_anew(self, place: Place) -> None:
+    async def test_frozen_time_is_added_up_and_the_timers_are_computed_again(self, place: Place) -> None:
         async with place.store() as store:
             await parked(store, "s1", wakes_at=10**12)
             await parked(store, "s2", wakes_at=10**12)
@@ -177,7 +177,7 @@ class StandingTests(Suite):
             assert await requests(store, late) == [("lunch", False)], "its parent's own pause applies to it"
 
     @on_loop
-    async def test_a_session_that_is_opened_again_stands_still_too(self, place: Place) -> None:
+    async def test_a_reopened_session_is_paused_too(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             await driver.commit(ended="completed", release=True)
@@ -192,7 +192,7 @@ class StandingTests(Suite):
             assert await requests(store, row) == [("fire drill", True)]
 
     @on_loop
-    async def test_what_comes_from_elsewhere_stands_still_too(self, place: Place) -> None:
+    async def test_an_imported_session_is_paused_too(self, place: Place) -> None:
         async with place.store() as store:
             await parked(store, "s1")
             await (await started(store, "done")).commit(ended="completed", release=True)
@@ -214,7 +214,9 @@ class StandingTests(Suite):
 
     @pytest.mark.parametrize("turns", range(6))
     @on_loop
-    async def test_who_is_created_at_that_moment_is_stopped_or_created_paused(self, place: Place, turns: int) -> None:
+    async def test_a_session_created_at_that_moment_is_stopped_or_created_paused(
+        self, place: Place, turns: int
+    ) -> None:
         async with place.store() as store:
             await asyncio.gather(*created_and_stopped(store, store, turns))
             assert [row.pause_requested for row in await store.find(Filter())] == [True] * 6
@@ -225,7 +227,7 @@ class SharedStandingTests(Suite):
 
     @pytest.mark.parametrize("turns", range(6))
     @on_loop
-    async def test_who_another_engine_creates_at_that_moment_is_stopped_or_created_paused(
+    async def test_a_session_that_another_engine_creates_at_that_moment_is_paused_too(
         self, place: Place, turns: int
     ) -> None:
         async with place.store() as mine, place.store() as other:
@@ -233,7 +235,7 @@ class SharedStandingTests(Suite):
             assert [row.pause_requested for row in await other.find(Filter())] == [True] * 6
 
     @on_loop
-    async def test_another_engine_knows_that_everything_stands_still(self, place: Place) -> None:
+    async def test_another_engine_knows_that_everything_is_paused(self, place: Place) -> None:
         async with place.store() as mine:
             await mine.pause(ALL, everything())
         async with place.store() as other:

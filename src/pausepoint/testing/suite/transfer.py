@@ -34,7 +34,7 @@ class MovingTests(Suite):
             assert (len(before[0].signals), before[0].mail, len(before[0].pauses)) == (3, [2], 1)
 
     @on_loop
-    async def test_what_was_not_received_elsewhere_is_received_here(self, place: Place) -> None:
+    async def test_unread_mail_is_still_unread_after_an_import(self, place: Place) -> None:
         async with place.store() as store:
             row = await parked(store, waiting="message")
             await store.send("s1", None, 6000, b'{"value":1}')
@@ -51,9 +51,7 @@ class MovingTests(Suite):
             assert (await stored(store)).mail
 
     @on_loop
-    async def test_a_session_that_is_driven_comes_back_free_and_its_driver_cannot_write_here(
-        self, place: Place
-    ) -> None:
+    async def test_an_imported_session_is_free_and_its_former_driver_cannot_write(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             await driver.commit()
@@ -80,7 +78,7 @@ class MovingTests(Suite):
             assert [(await stored(store, id)).parent_id for id in ("child", "grandchild")] == ["root", "child"]
 
     @on_loop
-    async def test_one_that_was_called_comes_without_its_caller(self, place: Place) -> None:
+    async def test_a_child_session_is_imported_without_its_parent(self, place: Place) -> None:
         async with place.store() as store:
             root = await parked(store, "root")
             await created(store, "child", parent=root.key, claim=False)
@@ -101,13 +99,13 @@ class MovingTests(Suite):
             assert [row.session_id for row in await store.find(Filter())] == ["child"]
 
     @on_loop
-    async def test_an_unknown_session_cannot_leave(self, place: Place) -> None:
+    async def test_an_unknown_session_cannot_be_exported(self, place: Place) -> None:
         async with place.store() as store:
             with pytest.raises(UnknownSession):
                 await store.whole("nobody")
 
     @on_loop
-    async def test_a_store_says_what_it_is_and_who_holds_what(self, place: Place) -> None:
+    async def test_a_store_describes_itself_and_the_engines_that_hold_sessions(self, place: Place) -> None:
         async with place.store() as store:
             await started(store)
             await parked(store, "s2")

@@ -26,7 +26,7 @@ class WaitingTests(Suite):
             assert await store.next_wake(wakes, ["brief"]) is None
 
     @on_loop
-    async def test_only_sessions_that_could_go_on_are_due(self, place: Place) -> None:
+    async def test_only_sessions_that_can_resume_are_due(self, place: Place) -> None:
         async with place.store() as store:
             now = place.clock.now()
             for id in ("free", "paused", "held", "stranger"):
@@ -42,7 +42,7 @@ class WaitingTests(Suite):
             assert [row.session_id for row in await store.due(now, ["other", "none"], 10)] == ["other"]
 
     @on_loop
-    async def test_what_is_due_can_be_looked_for_in_one_tree(self, place: Place) -> None:
+    async def test_due_sessions_can_be_limited_to_one_tree(self, place: Place) -> None:
         async with place.store() as store:
             now = place.clock.now()
             root = await parked(store, "root")
@@ -77,7 +77,7 @@ class WaitingTests(Suite):
             assert (row.waiting, row.wakes_at, row.status) == (None, None, Status.RUNNING)
 
     @on_loop
-    async def test_a_message_is_kept_as_mail_and_wakes_who_waits_for_one(self, place: Place) -> None:
+    async def test_a_message_is_kept_as_mail_and_wakes_a_session_that_waits_for_one(self, place: Place) -> None:
         async with place.store() as store:
             row = await parked(store, waiting="message")
             assert row.status is Status.WAITING
@@ -99,7 +99,7 @@ class WaitingTests(Suite):
             assert [(await stored(store, id)).due for id in ("s1", "s2", "s3")] == [False, True, False]
 
     @on_loop
-    async def test_mail_is_taken_in_by_the_commit_that_says_so_and_by_no_other(self, place: Place) -> None:
+    async def test_only_a_commit_that_consumes_mail_removes_it(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
             for text in (b"1", b"2", b"3"):
@@ -125,7 +125,7 @@ class WaitingTests(Suite):
             assert (await stored(store)).status is Status.READY
 
     @on_loop
-    async def test_a_session_at_its_end_takes_no_messages(self, place: Place) -> None:
+    async def test_an_ended_session_accepts_no_messages(self, place: Place) -> None:
         async with place.store() as store:
             await (await started(store)).commit(ended="completed", release=True)
             with pytest.raises(SessionEnded) as refusal:
@@ -147,7 +147,7 @@ class WaitingTests(Suite):
             assert (message.kind, message.payload) == ("child", b'{"child":"child"}')
 
     @on_loop
-    async def test_a_report_that_ends_nothing_is_noted_and_wakes_nobody(self, place: Place) -> None:
+    async def test_a_report_without_an_end_is_noted_and_wakes_no_session(self, place: Place) -> None:
         async with place.store() as store:
             root = await parked(store, "root", waiting="child")
             child = await started(store, "child", parent=root.key)
@@ -157,7 +157,7 @@ class WaitingTests(Suite):
             assert await store.mail(root.key) == []
 
     @on_loop
-    async def test_money_is_counted_in_everything_above(self, place: Place) -> None:
+    async def test_spending_counts_for_all_ancestors(self, place: Place) -> None:
         async with place.store() as store:
             root = await created(store, "root", budget_usd=100)
             middle = await created(store, "middle", parent=root.key)
