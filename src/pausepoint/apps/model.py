@@ -1,4 +1,4 @@
-"""A small client for language models behind any URL that speaks OpenAI's chat completions.
+"""A small client for language models, at any URL that speaks OpenAI's chat completions.
 
 Agents call `ask` and get a typed answer. If no model is configured they get None and compute the result themselves.
 Environment variables select the model; the README in this folder lists them.
@@ -31,7 +31,7 @@ A = TypeVar("A", bound=BaseModel)
 Messages = list[dict[str, str]]
 
 EXCHANGES = 3
-"""How often a model is asked before an invalid answer becomes an error."""
+"""How many invalid answers in a row raise `AnswerInvalid`."""
 
 LONGEST = 4_000
 """The number of characters of an invalid answer that are kept and shown to the model again."""
@@ -125,9 +125,9 @@ def _prices(given: Mapping[str, str]) -> tuple[Decimal, Decimal] | None:
 async def ask(ctx: Context, instructions: str, data: Any, answer: type[A]) -> A | None:
     """Ask the model about ``data`` and return its answer as an ``answer``, or None if no model is configured.
 
-    ``data`` is a Pydantic model or any other value that fits into JSON. An invalid answer is shown to the model again
-    with the reason, up to `EXCHANGES` times. The absence of a model is remembered as well: a visit that starts without
-    a model finishes without one.
+    ``data`` is a Pydantic model or any other value that fits into JSON. After an invalid answer, the model sees the
+    answer and the reason, and is asked again. After `EXCHANGES` invalid answers, this raises `AnswerInvalid`. The
+    absence of a model is remembered as well: a visit that starts without a model finishes without one.
     """
     schema = answer.model_json_schema()
     first: Messages = [
@@ -217,7 +217,9 @@ async def _exchange(ctx: Context, messages: Messages, name: str, schema: dict[st
     except (ValidationError, IndexError):
         return response.text[:LONGEST]  # not a completion: handled like an invalid answer
     _spend(ctx, asked, found.usage)
-    declined = choice.message.refusal or ("the content filter" if choice.finish_reason == "content_filter" else "")
+    declined = choice.message.refusal or (
+        "its content filter blocked the answer" if choice.finish_reason == "content_filter" else ""
+    )
     if declined:
         raise ModelRefused(
             f"Model {asked.name} declines to answer: {declined[:500]}. Change the input or the instructions."
@@ -250,7 +252,10 @@ async def _post(asked: Settings, body: dict[str, Any]) -> httpx.Response:
     except httpx.TransportError as error:
         raise _unavailable(asked, f"{type(error).__name__}: {error}") from error
     except httpx.InvalidURL as error:
-        raise SettingsRefused(f"PAUSEPOINT_MODEL_URL is {asked.url!r}, which is not a valid URL: {error}") from error
+        raise SettingsRefused(
+            f"PAUSEPOINT_MODEL_URL is {asked.url!r}, which is not a valid URL ({error}). Set it to a base URL such as"
+            " http://localhost:11434/v1."
+        ) from error
 
 
 @cache
@@ -273,7 +278,7 @@ def _refusal(asked: Settings, response: httpx.Response) -> ModelError:
     status, said = response.status_code, " ".join(response.text.split())[:300]
     if status == 429 and "insufficient_quota" in said:
         return SettingsRefused(
-            f"Model {asked.name} at {asked.url}: The account's quota is used up: {said}. Add credit, then resume."
+            f"The account's quota for model {asked.name} at {asked.url} is used up: {said}. Add credit, then resume."
         )
     if status in (408, 429) or status >= 500:
         return _unavailable(asked, f"status {status}: {said}", _wait(response.headers.get("retry-after")))

@@ -23,7 +23,7 @@ def reads_pdf() -> bool:
 
 @contextmanager
 def opened(path: Path | str, name: str) -> Iterator[Any]:
-    """Open a PDF for one thread at a time, and close it with its pages. Raises `BadInput` if it cannot be opened."""
+    """Open a PDF, and close it at the end. Other threads wait until then. Raises `BadInput` if it cannot be opened."""
     if not reads_pdf():
         raise BadInput(f"{name}: Reading PDF files needs pypdfium2. Install it: pip install 'pausepoint[apps]'")
     import pypdfium2

@@ -1,4 +1,4 @@
-"""Format text and numbers from outside: on one line, in Markdown, and with a noun."""
+"""Format text and numbers for display: on one line, escaped for Markdown, or with a noun."""
 
 from __future__ import annotations
 

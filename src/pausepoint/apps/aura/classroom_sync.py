@@ -45,7 +45,7 @@ def _by_due(assignment: Assignment) -> tuple[bool, float, str]:
 def check(student_id: str, data: Sequence[str], time_zone: str) -> None:
     """Refuse data that a sync cannot read, before a session is stored.
 
-    Files are read completely. The live API is asked for the courses only.
+    Files are read completely. From the live API, only the courses are requested.
     """
     sources = [open_source(place, time_zone) for place in dict.fromkeys(data)]
     courses = [source.courses(student_id) for source in sources]
@@ -64,12 +64,15 @@ def _check_courses(student_id: str, sources: Sequence[Source], courses: Sequence
         for account in {each.account for each in mine}:
             other = places.setdefault(account, source.place)
             if other != source.place:
-                raise BadInput(f"data: {other} and {source.place} both have an account {account!r}. Rename one.")
+                raise BadInput(
+                    f"data: {other} and {source.place} both have an account {account!r}. Accounts are named after their"
+                    " folder or file; rename one of the two."
+                )
 
 
 def unknown(student_id: str, sources: Sequence[Source]) -> BadInput:
     """Return the refusal of an unknown student. It names the known ones."""
     names = sorted({name for source in sources for name in source.students()})
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    known = f" Known students: {', '.join(names[:5])}{more}." if names else ""
+    known = f" Known students: {', '.join(names[:5])}{more}." if names else " Check the id or the e-mail address."
     return BadInput(f"student_id: {student_id!r} has no course in {', '.join(each.place for each in sources)}.{known}")

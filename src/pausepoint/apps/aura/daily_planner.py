@@ -1,9 +1,9 @@
 """DailyPlanner: put open work into free time by due date, need and load, and report the work that does not fit.
 
 Work is planned in the order of its due day. Within a day, the subject with the greater need comes first. Overdue work
-counts as due in two days. Work without a due date comes last. Work that is more than two weeks overdue is not planned:
-the advice is to ask the teacher. Each piece goes into the earliest free time before it is due, in sittings of 15 to 50
-minutes with breaks of 10, and no day gets more work than its limit.
+counts as due in two days. Work without a due date comes last. Work that is more than two weeks overdue is not planned;
+instead, the advice is to ask the teacher. Each piece goes into the earliest free time before it is due, in sittings of
+15 to 50 minutes with breaks of 10, and no day gets more work than its limit.
 
 The effort is the number of minutes in the data. Without one it is 45 minutes for an assignment, 20 for a short answer
 and 10 for a multiple-choice question, times 0.75 to 1.25 for a need of 0 to 1, rounded up to a multiple of 5.
@@ -79,7 +79,7 @@ class Room:
 
 
 def sitting(wanted: int, room: int) -> int:
-    """Return the length of a sitting, or 0 if there is not enough room. The remainder is never too short.
+    """Return the length of a sitting, or 0 if there is not enough room. The rest of the work never gets too short.
 
     >>> sitting(40, 60), sitting(55, 60), sitting(90, 20), sitting(90, 10), sitting(10, 10)
     (40, 40, 20, 0, 10)
@@ -155,7 +155,7 @@ def _item(task: Task, slot: Slot, now: datetime, zone: ZoneInfo) -> DailyPlanIte
         why = f"{'overdue since' if work.due < now else 'due'} {said(work.due, zone)}"
     return DailyPlanItem(
         assignment_id=work.id, course=work.course, title=work.title, start=slot.start, end=slot.end, due=work.due,
-        why=f"{why}; need {task.need:.0%}",
+        why=f"{why}; need for attention: {task.need:.0%}",
     )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def _left_over(task: Task, why: str) -> Unplanned:
 
 
 def advice(found: Plan, now: datetime, zone: ZoneInfo) -> list[str]:
-    """Return the most important findings about a plan, first things first. All of them follow from the plan."""
+    """Return the findings about a plan, the most important first. They follow from the plan alone."""
     lines: list[str] = []
     if found.items:
         first = found.items[0]

@@ -31,7 +31,7 @@ class Facts:
 
     @property
     def in_danger(self) -> list[Unplanned]:
-        """Work that is still due and will not be finished in time."""
+        """Work that is due within the planned days and cannot be finished in time."""
         return in_danger(self.unplanned, self.load, self.now)
 
     @property

@@ -67,7 +67,7 @@ def _day(day: date, hours: tuple[time, time], zone: ZoneInfo, busy: Iterable[Slo
 
 
 def without(slot: Slot, taken: Slot) -> Iterator[Slot]:
-    """Yield the parts of a slot that remain without ``taken``: all, two parts, one, or none."""
+    """Yield what remains of a slot after ``taken`` is removed: the whole slot, two parts, one part, or nothing."""
     if taken.end <= slot.start or slot.end <= taken.start:
         yield slot
         return
@@ -85,7 +85,9 @@ def busy_slots(path: Path, first: date, last: date, zone: ZoneInfo) -> list[Slot
     try:
         found = list(occurrences(calendar.walk("VEVENT"), start, end, zone))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise BadInput(f"calendar: {path} has an event whose times cannot be computed: {error}") from None
+        raise BadInput(
+            f"calendar: {path} has an event whose times cannot be computed. Correct or remove it. The error: {error}"
+        ) from None
     return sorted(Slot(each.start, each.end) for each in found if _takes_time(each.event) and each.start < each.end)
 
 
@@ -103,15 +105,20 @@ def read_calendar(path: Path) -> Calendar:
     try:
         found = Calendar.from_ical(path.read_bytes())
     except OSError as error:
-        raise BadInput(f"calendar: {path} cannot be read: {error.strerror}.") from None
+        raise BadInput(f"calendar: {path} cannot be read: {error.strerror}. Check the path.") from None
     except (ValueError, IndexError, UnicodeDecodeError) as error:
-        raise BadInput(f"calendar: {path} is not an iCalendar file: {error}") from None
+        raise BadInput(
+            f"calendar: {path} is not an iCalendar file. Export the calendar again as .ics. The error: {error}"
+        ) from None
     for event in found.walk("VEVENT"):
         if event.errors:
             field, problem = event.errors[0]
             raise BadInput(f"calendar: {path}, event {event.get('SUMMARY', '')!s:.40}, {field}: {problem}")
         if "DTSTART" not in event:
-            raise BadInput(f"calendar: {path}, event {event.get('SUMMARY', '')!s:.40}: The event has no DTSTART.")
+            raise BadInput(
+                f"calendar: {path}, event {event.get('SUMMARY', '')!s:.40}: The event has no DTSTART. Add it, or remove"
+                " the event."
+            )
     return found
 
 

@@ -12,8 +12,8 @@ from pausepoint.apps.words import many, plain
 
 LONGEST_LIST = 20
 LEGEND = (
-    "Mastery is based on graded, late and missing work; recent work counts more. Confidence shows how much work it is"
-    " based on. In the plan, need shows how much attention a subject requires; it is 50% if nothing is known yet."
+    "Mastery is based on graded, late and missing work; recent work counts more. Confidence rises with the amount of"
+    " that work. The plan names how much attention each subject needs: 50% if nothing is known yet."
 )
 
 

@@ -24,17 +24,17 @@ A_DAY = timedelta(days=1)
 
 
 Title = Annotated[str, AfterValidator(one_line)]
-"""A name from outside, reduced to one safe line."""
+"""A name from the data, on one line and without control characters."""
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Return a time in UTC. Refuse one at the very end of the calendar, which another time zone could not represent."""
+    """Return a time in UTC. Refuse the first and the last year, because another time zone may lead out of them."""
     try:
         found = moment.astimezone(UTC)
     except OverflowError:
         found = datetime.max
     if not 1 < found.year < 9999:
-        raise ValueError("The time is outside the years 2 to 9998.")
+        raise ValueError("The year must be from 2 to 9998.")
     return found
 
 
@@ -79,7 +79,7 @@ class Assignment(BaseModel):
 
     @property
     def score(self) -> float | None:
-        """The grade from 0 to 1, or None without a grade or without achievable points. Bonus points are capped at 1."""
+        """The grade from 0 to 1, or None if the work has no grade or no maximum. Bonus points do not count."""
         if self.points is None or self.max_points is None or self.max_points <= 0:
             return None
         return min(max(self.points / self.max_points, 0.0), 1.0)
@@ -199,7 +199,7 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-def _seen_from_everywhere(place: str) -> str:
+def _absolute_place(place: str) -> str:
     prefix = LIVE if place.startswith(LIVE) else ""
     return f"{prefix}{_absolute(Path(place.removeprefix(prefix)))}"
 
@@ -218,7 +218,7 @@ class AuraState(BaseModel):
     """
 
     student_id: Annotated[str, Field(min_length=1, description="the student's id or e-mail address in the data")]
-    data: list[Annotated[str, AfterValidator(_seen_from_everywhere)]] = Field(
+    data: list[Annotated[str, AfterValidator(_absolute_place)]] = Field(
         min_length=1, description="a folder with an export, a .csv file, or classroom:TOKEN.json"
     )
     calendar: Place | None = Field(default=None, description="an iCalendar file; its events are busy time")

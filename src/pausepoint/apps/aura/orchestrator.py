@@ -131,7 +131,8 @@ def _replace(engine: BlockingEngine, stored: WorkflowState, wanted: WorkflowStat
 def _check_student(stored: WorkflowState, student_id: str) -> None:
     if stored.student_id != student_id:
         raise BadInput(
-            f"student_id: Session {stored.session_id!r} belongs to {stored.student_id!r}, not to {student_id!r}."
+            f"student_id: Session {stored.session_id!r} belongs to {stored.student_id!r}, not to {student_id!r}. Check"
+            " both ids."
         )
 
 
@@ -142,7 +143,9 @@ def _step(position: CurrentStep) -> str:
 def _document(engine: BlockingEngine, session_id: str) -> WorkflowState:
     info = engine.info(session_id)
     if info.workflow != aura.name:
-        raise BadInput(f"session_id: Session {session_id!r} belongs to workflow {info.workflow}, not to {aura.name}.")
+        raise BadInput(
+            f"session_id: Session {session_id!r} belongs to workflow {info.workflow}, not to {aura.name}. Check the id."
+        )
     state = engine.state(session_id)
     return WorkflowState(
         session_id=info.session_id, current_step=current_step(info.step), status=info.status,

@@ -1,7 +1,7 @@
 """ParentInsight: write the report for the parents as Markdown and HTML, using only facts from the data.
 
-The stress level follows from the plan. It is *high* if work that is still due cannot be finished in time, if three or
-more pieces are overdue, or if more than 90 % of the free time is needed. It is *moderate* if anything is overdue or
+The stress level follows from the plan. It is *high* if work cannot be finished before it is due, if three or more
+pieces are overdue, or if more than 90 % of the free time is needed. It is *moderate* if anything is overdue or
 more than 60 % of the free time is needed. Otherwise it is *low*.
 """
 

@@ -33,7 +33,7 @@ async def written(ctx: Context, purpose: Literal["advice", "summary"], findings:
         def adds_no_number(cls, sentences: list[str]) -> list[str]:
             invented = sorted(_numbers(sentences) - known)
             if invented:
-                raise ValueError(f"not among the findings: {', '.join(invented)}")
+                raise ValueError(f"these numbers are not among the findings: {', '.join(invented)}")
             return sentences
 
     answer = await ask(ctx, f"{INSTRUCTIONS[purpose]} {RULES}", {"findings": list(findings)}, Prose)

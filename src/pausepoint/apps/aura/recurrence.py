@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple
 
 MOST = 100_000
-"""The maximum number of occurrences. More are treated as a mistake: an hourly event would be eleven years old."""
+"""The maximum number of occurrences. More are refused as a mistake: an hourly event has that many in eleven years."""
 
 
 class Occurrence(NamedTuple):
@@ -32,7 +32,7 @@ def occurrences(events: Iterable[Any], first: datetime, last: datetime, zone: tz
 
 
 def _grouped(events: Iterable[Any], zone: tzinfo) -> Iterator[tuple[_Series | None, list[_Series]]]:
-    """Yield each event with its changed occurrences. Changes to an event that is not in the calendar have no event."""
+    """Yield each event with its changed occurrences. The event is None if the calendar has only changes of it."""
     by_id: dict[str, list[_Series]] = {}
     for number, event in enumerate(events):
         by_id.setdefault(str(event.get("UID", f"number {number}")), []).append(_Series(event, zone))
@@ -97,7 +97,7 @@ class _Series:
 
         found = rruleset()
         for text in map(self._rule, _all(self.event.get("RRULE"))):
-            rule: Any = rrulestr(text, dtstart=self.start)  # a set only with forceset
+            rule: Any = rrulestr(text, dtstart=self.start)  # rrulestr returns a set only with forceset
             found.rrule(rule)
         for start in (self.start, *extra):
             found.rdate(start)
@@ -105,14 +105,14 @@ class _Series:
             if start > last:
                 return
             if number == MOST:
-                raise ValueError(f"It takes place more than {MOST:,} times before {last}.")
+                raise ValueError(f"The event takes place more than {MOST:,} times before {last}.")
             yield start
 
     def _rule(self, rule: Any) -> str:
         """Return the rule as text, with its end in the event's own time zone."""
         parts = dict(part.split("=", 1) for part in rule.to_ical().decode().split(";"))
         if int(parts.get("INTERVAL", 1)) < 1:
-            raise ValueError(f"Its rule has the interval {parts['INTERVAL']}, but an interval must be at least 1.")
+            raise ValueError(f"The rule has the interval {parts['INTERVAL']}, but an interval must be at least 1.")
         if until := rule.get("UNTIL"):
             end = self._clock(until[0])
             ends_with_day = not self.is_whole_day and not isinstance(until[0], datetime)

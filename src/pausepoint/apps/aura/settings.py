@@ -62,7 +62,7 @@ def _check_reports(folder: Path) -> None:
     """Refuse a folder that cannot take the report, before the work starts."""
     there = next(place for place in (folder, *folder.parents) if os.path.exists(place))
     if not there.is_dir():
-        raise BadInput(f"reports: {there} is not a folder. Name a folder.")
+        raise BadInput(f"reports: {there} is not a folder. Name a folder instead.")
     if not os.access(there, os.W_OK | os.X_OK):
         raise BadInput(f"reports: The folder {there} is not writable. Name another folder.")
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import secrets
+import shlex
 import signal
 import sys
 import tempfile
@@ -51,8 +52,12 @@ def _show(folder: Path, options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 130
     kept = options.keep or options.store is not None
-    what = "It is kept." if kept else "It has been removed. To keep it, run `pausepoint demo --keep`."
-    screen.say(f"\nThe store was {folder / 'pausepoint.db'}.\n{what}")
+    place = folder / "pausepoint.db"
+    if kept:
+        screen.say(f"\nThe store is kept. Look at it:\n   pausepoint ls --store {shlex.quote(str(place))}")
+    else:
+        screen.say(f"\nThe store was {place}. It has been removed.")
+        screen.say("To keep it, run `pausepoint demo --keep` or `make demo ARGS=--keep`.")
     return 0
 
 

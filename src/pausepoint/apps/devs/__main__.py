@@ -53,7 +53,7 @@ def run(
     budget: Annotated[float | None, Field(description="The cost limit for models, in dollars.")] = None,
     replan: Annotated[bool, Field(description="Accept the changes in the plan.")] = False,
     edits: Annotated[Literal["accept"] | None, Field(description="Accept changed files in the workspace.")] = None,
-    by: Annotated[str | None, Field(description="The name for the history. Default: yours.")] = None,
+    by: Annotated[str | None, Field(description="Your name for the history. Default: the login name.")] = None,
 ) -> Ending:
     """Start or continue a plan, and show it until it ends or needs a person.
 
@@ -71,7 +71,7 @@ main = program(instead=run, without=WITHOUT, arguments=["plan"], name="devs", he
 
 plan_argument = click.argument("plan")
 by_option = click.option(
-    "--by", metavar="NAME", default=who, show_default=False, help="The name for the history. Default: yours."
+    "--by", metavar="NAME", default=who, show_default=False, help="Your name for the history. Default: the login name."
 )
 reason_option = click.option("--reason", metavar="TEXT", default="", help="The reason, kept in the history.")
 
@@ -164,7 +164,7 @@ async def _skip(start: Start, plan: str, task: str, reason: str, by: str | None)
     async with changing(start, plan, [task]) as (engine, run, view):
         if view.rows[task].status == "done":
             again = start.command("rewind", plan, task)
-            raise BadInput(f"Task {task} is already done, and other tasks may build on it. Do it again: {again}")
+            raise BadInput(f"Task {task} is already done, and other tasks may build on it. To do it again: {again}")
         await run.skip(task, reason, by)
         return await _changed(start, engine, view, plan, f"{task} is skipped.")
 

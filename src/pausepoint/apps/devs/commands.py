@@ -46,7 +46,7 @@ class Ran:
 
 
 class Commands:
-    """The commands of one process in one workspace. ``waited``: commands of another process had to end first."""
+    """The commands of one process in one workspace. ``waited`` tells whether another process had to end first."""
 
     def __init__(self, state: Path, grace: float, env: Mapping[str, str]) -> None:
         self.state = state
@@ -84,7 +84,9 @@ class Commands:
                     self.waited = True
         except TimeoutError:
             process.kill()
-            raise BadInput(f"Another process works in {self.state.parent}. Pause it, or wait until it ends.") from None
+            raise BadInput(
+                f"Another process is working in {self.state.parent}. Pause it, or wait until it ends."
+            ) from None
         if said != b"ready\n":
             raise BadInput(f"{self.state / LOCK} cannot be locked. Check the permissions of {self.state}.")
 
@@ -101,7 +103,8 @@ class Commands:
         """Run a command until it ends, and append its output to the log."""
         if self._warden is None or self._warden.returncode is not None:
             raise BadInput(
-                f"The warden of {self.state.parent} was killed, so no process would end stray commands. Resume the run."
+                f"The process that ends stray commands in {self.state.parent} (warden.py) was killed. Resume the run to"
+                " start another one."
             )
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +136,7 @@ class Commands:
             except asyncio.CancelledError as again:
                 cancelled = again
         await process.wait()
-        with suppress(BrokenPipeError):  # the warden was killed and has nothing left to do here
+        with suppress(BrokenPipeError):  # the warden was killed and needs no message
             os.write(self._pipe, f"-{process.pid}\n".encode())
         if cancelled is not None:
             raise cancelled

@@ -89,7 +89,7 @@ def _row(row: Row, names: int) -> Line:
     who = f"{row.agent}  " if row.status == "begun" else ""
     needs = f"after {', '.join(row.task.needs)}" if row.task.needs else ""
     what = {
-        "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "waits for a failed task",
+        "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "a task that it needs failed",
         "stopped": "was running; a resume continues it",
     }  # fmt: skip
     said = f"skipped: {one_line(row.note) or 'no reason given'}" if row.status == "skipped" else what.get(row.status)
@@ -125,7 +125,7 @@ def plain(line: Line) -> str:
 
 
 def graph(view: View) -> str:
-    """Return the current graph, formatted for the output."""
+    """Return the current graph as text, with colours at a terminal."""
     if not sys.stdout.isatty():
         return "\n".join(map(plain, drawn(view, 10_000)))
     return "\n".join(map(_painted, drawn(view, shutil.get_terminal_size((100, 24)).columns)))
@@ -174,7 +174,7 @@ class Lines:
         return ""
 
     def tick(self, view: View, ending: str) -> None:
-        """Print the progress after some time, and the first request to end."""
+        """Report the first request to end, and the progress after `STILL` seconds without news."""
         if ending and not self.ending:
             click.echo(f"{ending}: The running commands finish first. Interrupt again to end them now.", err=True)
         self.ending = ending

@@ -35,9 +35,9 @@ def inside(given: str) -> str:
 
 
 def _texts(given: Any) -> Any:
-    """Refuse characters that no program and no store accepts, at any depth."""
+    """Refuse NUL and surrogate characters, which no program and no store accepts, at any depth."""
     if isinstance(given, str) and re.search("[\0\ud800-\udfff]", given):
-        raise ValueError("it contains characters that are not valid text")
+        raise ValueError("it contains NUL or surrogate characters; remove them")
     for each in [*given, *given.values()] if isinstance(given, dict) else given if isinstance(given, list) else ():
         _texts(each)
     return given
@@ -46,7 +46,7 @@ def _texts(given: Any) -> Any:
 def _variables(given: dict[str, str]) -> dict[str, str]:
     for name in given:
         if not name or "=" in name:
-            raise ValueError(f"{name!r} is not a valid name for a variable")
+            raise ValueError(f"{name!r} is not a valid name for a variable; use a name without =")
     return given
 
 
@@ -61,7 +61,7 @@ class Written(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    _no_other_than_text = field_validator("*", mode="before")(_texts)
+    _valid_text = field_validator("*", mode="before")(_texts)
 
 
 class Todo(Written):
@@ -85,7 +85,7 @@ class Todo(Written):
         if (self.run is None) == (self.write is None):
             raise ValueError("set either run (a command) or write (a file for a model)")
         if self.write is None and (self.prompt is not None or self.check is not None):
-            raise ValueError("the keys prompt and check need write")
+            raise ValueError("the keys prompt and check are only for tasks with write")
         if self.write is not None and not (self.prompt or "").strip():
             raise ValueError("the key write needs a prompt that describes the file")
         if self.write is not None and PurePosixPath(self.write).parts[0] == STATE:

@@ -64,7 +64,7 @@ def read(path: Path) -> Plan:
     places = (in_json if _is_json(path) else in_toml)(text, len(listed))
     mistakes = Mistakes(path, places, [each.get("id") if isinstance(each, dict) else None for each in listed])
     if not listed:
-        mistakes.add("there are no tasks; add [[tasks]] tables" if isinstance(tasks, list) else "tasks: not a list")
+        mistakes.add("there are no tasks; add [[tasks]] tables" if isinstance(tasks, list) else "tasks must be a list")
     head = _head(path, raw, mistakes)
     todos = [_todo(each, number, mistakes) for number, each in enumerate(listed)]
     _check_graph(listed, mistakes)
@@ -87,14 +87,14 @@ def _parsed(path: Path) -> tuple[dict[str, Any], str]:
         text = path.read_text("utf-8-sig")
         raw = json.loads(text, object_pairs_hook=once) if _is_json(path) else tomllib.loads(text)
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}.") from None
+        raise BadInput(f"{path}: {error.strerror}. Check the path of the plan.") from None
     except UnicodeDecodeError:
-        raise BadInput(f"{path}: The file is not UTF-8 text.") from None
+        raise BadInput(f"{path}: The file is not UTF-8 text. Save it as UTF-8.") from None
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         kind = "JSON" if _is_json(path) else "TOML"
         raise BadInput(f"{path}: The file is not valid {kind}: {error}. Nothing was started.") from None
     if not isinstance(raw, dict):
-        raise BadInput(f"{path}: A plan must be an object with tasks. Nothing was started.")
+        raise BadInput(f"{path}: A plan must be a JSON object with the key tasks. Nothing was started.")
     return raw, text
 
 
@@ -166,7 +166,7 @@ def _check_cycles(graph: dict[str, list[str]], mistakes: Mistakes) -> None:
             TopologicalSorter(graph).prepare()
             return
         except CycleError as error:
-            cycle = list(reversed(error.args[1]))  # reported from the need to the dependent task
+            cycle = list(reversed(error.args[1]))  # the error lists each need before its dependent task
         told = " → ".join(cycle)
         first = mistakes.ids.index(cycle[0])
         mistakes.add(f"these tasks need each other: {told}; remove one of the needs", first, "needs")

@@ -34,7 +34,7 @@ Act = Callable[[Engine, Orchestrator], Awaitable[None]]
 
 
 class Stop(Exception):
-    """The run is not driven. Carries the exit code and the lines to print."""
+    """Raised when the run is not driven, with the exit code and the lines to print."""
 
     def __init__(self, code: int, *lines: str) -> None:
         super().__init__("\n".join(lines))
@@ -42,7 +42,7 @@ class Stop(Exception):
 
 
 class Changed(Exception):
-    """Files in the workspace have changed, and a person at the terminal can decide. ``files`` lists the changes."""
+    """Raised when files in the workspace have changed and a person at the terminal can decide. ``files`` lists them."""
 
     def __init__(self, files: list[str], text: str) -> None:
         super().__init__(text)
@@ -107,7 +107,7 @@ class Ride:
             if run.get_state() is OrchestratorState.PAUSED:
                 await run.resume(self.budget)
         except DamagedSnapshot as error:
-            raise BadInput(f"{error} Or delete it: the store contains the same data.") from None
+            raise BadInput(f"{error} You can also delete the file: the store contains the same data.") from None
 
     async def _take_in_plan(self, engine: Engine, run: Orchestrator) -> None:
         """Compare the plan's file with the run, and refuse or accept changed tasks."""
@@ -175,7 +175,10 @@ class Ride:
         plan = self.plan
         if any(todo.write is not None for todo in plan.todos) and model.settings() is None:
             writes = ", ".join(todo.id for todo in plan.todos if todo.write is not None)
-            raise BadInput(f"{plan.path}: Task {writes} needs a model, but none is configured. Set PAUSEPOINT_MODEL.")
+            raise BadInput(
+                f"{plan.path}: No model is configured, but these tasks need one: {writes}. Set PAUSEPOINT_MODEL and"
+                " PAUSEPOINT_MODEL_URL."
+            )
         async with Engine(self.start.store, drives="asked") as engine:  # an answer alone does not resume the run
             await self._check_free(engine)
             commands = Commands(plan.state, plan.head.grace, plan.head.env)
@@ -251,7 +254,7 @@ class Ride:
         found = workspace.changes(self.plan)
         if not found or found == self.taken:
             return
-        what = f"{many(len(found), 'file')} of {self.plan.workspace} changed since the run stopped:"
+        what = f"{many(len(found), 'file')} in {self.plan.workspace} changed since the run stopped:"
         lines = [what, *(f"  {_shown(each)}" for each in found[:LISTED])]
         lines += [f"  … and {len(found) - LISTED} more"] if len(found) > LISTED else []
         if self.edits:
@@ -299,9 +302,13 @@ class Ride:
                 found.append(f"  its output: {log}")
         for each in view.questions:
             approve = self.start.command("answer", each.id, "--approve")
-            found += [one_line(each.next_question), f"  Approve:  {approve}", "  Or reject it:  --reject WHY instead"]
+            found += [
+                one_line(each.next_question),
+                f"  Approve:  {approve}",
+                "  To reject it, pass --reject WHY instead of --approve.",
+            ]
         if view.failed:
-            found.append(self._onward("Skip one", "skip", view.failed[0].task.id))
+            found.append(self._onward(f"Skip {view.failed[0].task.id}", "skip", view.failed[0].task.id))
         if view.status not in ("completed", "cancelled"):
             found.append(self._onward("Try again" if view.failed else "Resume", "resume"))
         return found
@@ -318,7 +325,7 @@ class Ride:
 
 
 async def nobody(agent: object) -> None:
-    """Raise: an orchestrator that only reads has no agents."""
+    """Raise an error, because an orchestrator that only reads has no agents."""
     raise AssertionError("This orchestrator only reads.")
 
 

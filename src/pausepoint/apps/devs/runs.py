@@ -46,7 +46,7 @@ def check_whose(info: SessionInfo, plan: Plan) -> None:
     if folder is not None and folder != plan.workspace and folder.exists():
         raise BadInput(
             f"Run {plan.name} works in {folder}, but {plan.path} now says {plan.workspace}. Change that back, or give"
-            " the plan another name to start again there."
+            " the plan another name to start a new run there."
         )
 
 
@@ -66,7 +66,10 @@ async def looking(start: Start, text: str) -> AsyncIterator[tuple[Engine, str]]:
         async with Engine(start.store, create=False, drives="none") as engine:
             yield engine, await _named(engine, text)
     except StoreMissing:
-        raise UnknownSession(f"{text} has not been run: there is no store here.", session_id=text) from None
+        raise UnknownSession(
+            f"{text} has not been run: there is no store here. Start it with run, or name its store with --store.",
+            session_id=text,
+        ) from None
 
 
 async def _named(engine: Engine, text: str) -> str:
@@ -79,7 +82,10 @@ async def _named(engine: Engine, text: str) -> str:
             f"There is no run {text!r}. Name a plan by its file: {text}.toml, or ./{text}.", session_id=text
         ) from None
     if not is_run(info):
-        raise BadInput(f"Session {info.session_id} belongs to workflow {info.workflow} and is not the run of a plan.")
+        raise BadInput(
+            f"Session {info.session_id} belongs to workflow {info.workflow} and is not the run of a plan. Name a plan's"
+            " file, or a run."
+        )
     return info.session_id
 
 
@@ -92,8 +98,12 @@ async def _by_place(engine: Engine, path: Path) -> str:
         plan = read(path)
         check_whose(await engine.info(plan.name), plan)
         return plan.name
-    gone = "" if path.exists() else ", and there is no such file"
-    raise UnknownSession(f"{path} has not been run in this store{gone}.", session_id=str(path))
+    onward = (
+        "Start it with run, or name its store with --store."
+        if path.exists()
+        else "There is no such file; check the path."
+    )
+    raise UnknownSession(f"{path} has not been run in this store. {onward}", session_id=str(path))
 
 
 async def plan_of(engine: Engine, name: str, text: str) -> Plan | None:
@@ -112,5 +122,7 @@ async def path_of(start: Start, text: str) -> Path:
     async with looking(start, text) as (engine, name):
         path = _place(await engine.info(name), _PLAN)
     if path is None or not path.exists():
-        raise BadInput(f"The plan of run {name} was {path}, which no longer exists. If it was moved, name its file.")
+        raise BadInput(
+            f"The plan of run {name} was {path}, which no longer exists. If you moved it, pass its new path."
+        )
     return path

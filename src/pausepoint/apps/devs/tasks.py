@@ -112,7 +112,7 @@ class Worker:
             if ran.code == 0:
                 return {"file": todo.write, "drafts": draft, "tail": ran.tail}
             said, last = ran.tail or ran.said, ran.said
-        raise CheckFailed(f"The check accepted none of {DRAFTS} drafts of {todo.write}. The last one: {last}")
+        raise CheckFailed(f"The check accepted none of {DRAFTS} drafts of {todo.write}. The last check: {last}")
 
     async def _draft(self, agent: TaskAgent, todo: Todo, said: str) -> None:
         """Let the model write the file, with the check's output about the last draft."""

@@ -1,4 +1,4 @@
-"""The status of a run and its tasks, computed from the history in any process. No output."""
+"""Compute the status of a run and its tasks from the history, in any process. This module prints nothing."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class View:
 
     def _take(self, event: Event, row: Row) -> None:
         if event.data["attempt"] != self._again.get(row.task.id, 0) + 1:
-            return  # an earlier attempt: the task was reset since then
+            return  # an earlier attempt: the task has been reset since then
         row.agent = event.data["agent"]
         if event.event_type == "task.started":
             row.status, row.began = "begun", event.created_at

@@ -1,9 +1,10 @@
-"""A process that outlives the process which runs the commands, and ends leftover commands if that process is killed.
+"""End leftover commands if the process that runs them is killed. The warden is a process of its own and outlives it.
 
 The warden reads the process groups of the commands from its standard input (``+123``, ``-123``). The process that runs
-the commands has the other end of the pipe, so the warden notices when it ends for any reason, and ends the remaining
-groups. Until then it holds a lock. The warden of the next process waits for the lock, so a command never runs next to
-its own leftovers. The program uses only the standard library: ``python -I -S warden.py LOCK GRACE``.
+the commands has the other end of the pipe, so the warden notices when that process ends for any reason, and ends the
+remaining groups. Until then it holds a lock. The warden of the next process waits for the lock, so a command never
+starts while processes of its last attempt are alive. The warden uses only the standard library. Its command line is
+``python -I -S warden.py LOCK GRACE``.
 """
 
 from __future__ import annotations

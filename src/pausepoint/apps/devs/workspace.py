@@ -1,6 +1,6 @@
 """Record the files of a workspace when a run stops, to detect changes before it resumes.
 
-The record is a file of the run in the snapshot's folder. It does not exist while a process drives the run.
+The record is one file per run in ``.devs/workspace``. It does not exist while a process drives the run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Seen = dict[str, Entry]
 
 
 def look(plan: Plan) -> Seen:
-    """Return the current files of the workspace without the plan, whose changes are reported task by task."""
+    """Return the current files of the workspace, without the plan's file: its changes are reported task by task."""
     own = plan.path.resolve()
     places = {path: plan.workspace / path for path in _files(plan.workspace, plan.head.ignore)}
     return {path: _entry(place) for path, place in places.items() if place != own}

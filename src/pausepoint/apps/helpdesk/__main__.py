@@ -30,7 +30,7 @@ leave, kill or pause a chat at any message. Pass --session-id to continue it.
 
 SCRIPTS = {"english": "english.txt", "chinese": "chinese.txt"}
 SAMPLE_NOW = "2030-03-04T09:00"
-"""The sample has fixed dates, so it also fixes the current time. It gets a new shop, without earlier changes."""
+"""The sample has fixed dates, so it also fixes the current time. Each sample chat gets a new shop."""
 
 
 def chat(
@@ -44,9 +44,11 @@ def chat(
     shop: Annotated[
         Path | None, Field(description="The shop's file, or a folder for it. Default: shop.db next to the store.")
     ] = None,
-    language: Annotated[Language | None, Field(description="The reply language. Default: the message's.")] = None,
+    language: Annotated[Language | None, Field(description="The reply language. Default: that of the message.")] = None,
     time_zone: Annotated[str | None, Field(description="The shop's time zone. Default: this machine's.")] = None,
-    now: Annotated[str | None, Field(description="Count days from this time. Default: each message's.")] = None,
+    now: Annotated[
+        str | None, Field(description="Count days from this time. Default: the time of each message.")
+    ] = None,
     rounds: Annotated[int | None, Field(description="Questions before a person takes over. Default: 4.")] = None,
     expires: Annotated[float | None, Field(description="Minutes until a question expires. Default: 30.")] = None,
     by: Annotated[str | None, Field(description="The name of the speaker, kept in the history.")] = None,
@@ -109,7 +111,9 @@ def desk_of(start: Start, given: dict[str, Any]) -> Desk:
     except ValidationError as error:
         raise BadInput(f"--{refusal(error)}") from None
     except (ValueError, OverflowError):
-        raise BadInput(f"--expires: {given['expires']} is not a valid number of minutes.") from None
+        raise BadInput(
+            f"--expires: {given['expires']} is not a valid number of minutes. Pass a number such as 30."
+        ) from None
 
 
 def _moment(text: str, time_zone: str) -> datetime:
@@ -130,11 +134,11 @@ def script(name: str) -> list[str]:
     except OSError as error:
         raise BadInput(f"--play: {name}: {error.strerror}. Name a file, or a sample: {', '.join(SCRIPTS)}.") from None
     except UnicodeDecodeError:
-        raise BadInput(f"--play: {name} is not UTF-8 text.") from None
+        raise BadInput(f"--play: {name} is not UTF-8 text. Save it as UTF-8.") from None
     lines = [line.strip() for line in text.splitlines()]
     found = [line for line in lines if line and not line.startswith("#")]
     if not found:
-        raise BadInput(f"--play: {name} has no lines to send.")
+        raise BadInput(f"--play: {name} has no lines to send. Write one message per line.")
     return found
 
 

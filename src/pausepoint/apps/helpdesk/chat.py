@@ -103,7 +103,8 @@ class Talk:
             return await engine.start(helpdesk, session_id=self.session_id, desk=self.desk, by=self.by)
         if info.workflow != helpdesk.name:
             raise BadInput(
-                f"--session-id: {self.session_id!r} is not a chat but a session of workflow {info.workflow}."
+                f"--session-id: {self.session_id!r} is not a chat but a session of workflow {info.workflow}. Name a"
+                " chat, or a new id."
             )
         session: Session[Chat] = await engine.session(self.session_id)
         if not self.cursor:
@@ -145,7 +146,7 @@ class Talk:
         return stand
 
     async def said(self, sitting: Sitting) -> int:
-        """Return how many messages the chat has received from all channels. A script continues there."""
+        """Return how many messages the chat has received from all channels. A script skips as many lines."""
         engine, session = sitting
         asked = [session.id, *(info.session_id for info in await session.children())]
         return sum([event.event_type in SAID for each in asked async for event in engine.events(each)])

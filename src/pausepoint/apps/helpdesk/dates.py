@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 FLAGS = re.ASCII | re.IGNORECASE
-"""A word ends where Latin letters end: Chinese has no spaces between words. Digits are those of `normal` text."""
+"""ASCII, so that a Latin word also ends at a Chinese character. `normal` has turned all digits into ASCII digits."""
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",

@@ -46,7 +46,7 @@ _HAN_CITY = re.compile(r"(?:^|[省,;:\s到成为是在])([\u4e00-\u9fff]{2,4}?�
 
 
 def normal(text: str) -> str:
-    """Return the part of a text that is read, with digits and wide letters as ASCII, character for character.
+    """Return the first `LONGEST` characters of a text, with digits and wide letters as ASCII, at the same positions.
 
     >>> normal("订单Ａ-１００１，谢谢！ ٣")
     '订单A-1001,谢谢! 3'

@@ -25,7 +25,7 @@ from pausepoint.errors import AlreadyRunning
 HELP = f"""Write an investment memo with thirteen agents, from documents, a pitch deck and a company's data.
 
 Every agent publishes its files in output/COMPANY-v0.0.x/. You can stop the program at any moment and continue with
---resume. You can also edit the files: a resume runs exactly those agents again that have read an edited file.
+--resume. You can also edit the files: a resume then repeats exactly the agents that have read an edited file.
 
 The agents, as --from and --until name them: {", ".join(AGENTS)}.
 """

@@ -2,7 +2,7 @@
 
 The score is ten times the weighted mean of three shares:
 
-- **coverage** (0.4): the share of sections with sources. A section with two cited claims counts fully, with one half.
+- **coverage** (0.4): the share of sections with sources. Two cited claims count fully, one counts half.
 - **citations** (0.3): the share of claims that cite a passage which supports them.
 - **support** (0.3): the share of numbers, dates and names that a source contains.
 

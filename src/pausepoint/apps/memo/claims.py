@@ -29,7 +29,7 @@ _DOWN = {stem(word) for word in ("fall", "decline", "decrease", "drop", "shrink"
 
 
 def doubt(claim: str, passage: str, heading: str = "", company: str = "") -> str:
-    """Return why a passage does not support a claim although it contains its facts, or an empty string.
+    """Return why a passage that contains the facts of a claim does not support it, or an empty string.
 
     >>> doubt("Acme did not raise $3 million.", "Acme raised $3 million from Harbour Capital.")
     'the claim denies something that the passage does not deny'
@@ -46,7 +46,7 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "") -> str
     if not denied and theirs & own:
         return "the passage denies the claim"
     if _directions(claim) and _directions(nearest) and not _directions(claim) & _directions(nearest):
-        return "the passage says the opposite: one rises, the other falls"
+        return "something rises in the claim and falls in the passage, or the reverse"
     return ""
 
 

@@ -29,13 +29,14 @@ def decision(plan: Plan, onward: str) -> Edits | None:
         ways: dict[str, Edits | None] = {"accept": "accept", "discard": "discard", "stop": None}
         offered = [way for way in ways if not (broken and way == "accept")]
         return ways[click.prompt("Accept or discard the changes?", type=click.Choice(offered), default="stop")]
-    options = "--edits discard, or repair the file" if broken else "--edits accept or --edits discard"
-    click.echo(f"Nothing was changed. Decide with {options}: {onward}", err=True)
+    what = "Repair the file, or repeat" if broken else "Repeat"
+    options = "--edits discard" if broken else "--edits accept or --edits discard"
+    click.echo(f"Nothing was changed. {what} the command with {options}: {onward}", err=True)
     return None
 
 
 async def put_back(session: Session[MemoState], plan: Plan) -> None:
-    """Discard edits. A file whose content the store has never seen can only be written again."""
+    """Discard edits. If the store does not have the recorded content of a file, an agent must write the file again."""
     try:
         await session.restore(plan.undecided)
     except FolderRefused as error:

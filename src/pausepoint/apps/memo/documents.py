@@ -54,7 +54,7 @@ def read(path: Path, kind: SourceKind = "document", where: str | None = None) ->
     try:
         size = path.stat().st_size
         if not size:
-            raise BadInput(f"{path}: The file is empty.")
+            raise BadInput(f"{path}: The file is empty. Remove or replace it.")
         most = LARGEST_PDF if path.suffix.lower() == ".pdf" else LARGEST
         if size > most:
             raise BadInput(f"{path}: The file has {size:,} bytes; the maximum is {most:,}. Provide a shorter file.")
@@ -67,7 +67,7 @@ def read(path: Path, kind: SourceKind = "document", where: str | None = None) ->
         raise BadInput(f"{path}: The HTML cannot be read: {error}") from None
     known = source(slug(path.stem), found, kind, found.address or where or path.name)
     if not known.passages:
-        scan = " Run text recognition on a scan first." if path.suffix.lower() == ".pdf" else ""
+        scan = " If it is a scan, run text recognition first." if path.suffix.lower() == ".pdf" else ""
         raise BadInput(f"{path}: The file contains no text.{scan}")
     return known
 

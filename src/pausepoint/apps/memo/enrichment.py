@@ -34,7 +34,7 @@ _PROTECTED = re.compile(
 
 
 def header(company: str, data: CompanyData, kind: InvestmentType, mode: MemoMode) -> str:
-    """Return the header of the memo: the company's name as it writes it, its logo, and the type of memo."""
+    """Return the header of the memo: the company's name in its own spelling, its logo, and the type of memo."""
     logo = f"![{one_line(company)}]({data.trademark.logo})\n\n" if data.trademark.logo else ""
     name = one_line(data.trademark.mark or company)
     return f"{logo}# {name}\n\n*Investment memo: {KINDS[kind]}, {MODES[mode]}.*\n"
@@ -76,7 +76,7 @@ def profiles(data: CompanyData, sources: Iterable[Source]) -> dict[str, str]:
 
 
 def _person(link: Link, source: Source) -> str:
-    """Return the person of a page: named by the link, or by its address. Empty if in doubt."""
+    """Return the person whose page a link leads to, by its text or its address. Empty if in doubt."""
     words = link.text.split()
     if len(words) > 1 and all(word[:1].isupper() for word in words) and not _NO_NAME & {*link.text.casefold().split()}:
         return link.text

@@ -75,7 +75,10 @@ class CompanyData(Part):
 
 
 class Section(Part):
-    """A section of the memo. ``about`` lists its typical words; ``gathers`` takes the best of all other sections."""
+    """A section of the memo. ``about`` lists its typical words.
+
+    A section with ``gathers`` takes the best sentence of each other section.
+    """
 
     name: FileName
     title: Title
@@ -211,13 +214,13 @@ class Validation(Part):
     overall_score: float | None = None
 
     @model_serializer(mode="wrap")
-    def without_what_is_not_there(self, serialize: Any) -> dict[str, Any]:
+    def without_missing(self, serialize: Any) -> dict[str, Any]:
         """Omit the keys of validators that have not run yet."""
         return {name: value for name, value in serialize(self).items() if value is not None}
 
 
 class Review(Part):
-    """A person's verdict on a memo whose score is too low."""
+    """The verdict on a memo. A person gives it if the score is too low."""
 
     verdict: Literal["not needed", "approved", "rejected"]
     score: float

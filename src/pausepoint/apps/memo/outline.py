@@ -28,9 +28,9 @@ def read(path: Path) -> list[Section]:
     try:
         given: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}.") from None
+        raise BadInput(f"{path}: {error.strerror}. Check the path of the outline.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: {error}") from None
+        raise BadInput(f"{path}: The outline is not valid TOML: {error}. Correct it.") from None
     try:
         found = _Outline.model_validate(given).section
     except ValidationError as error:
@@ -50,6 +50,6 @@ def _check_distinct(path: Path, key: str, given: list[str]) -> None:
 
 
 def team(outline: list[Section]) -> str | None:
-    """Return the section about the people, or None: the one marked as team, else the first named so."""
+    """Return the section marked as team, else the first with “team” in its name, else None."""
     marked = [section.name for section in outline if section.team]
     return next(iter(marked or [section.name for section in outline if "team" in section.name]), None)

@@ -61,10 +61,10 @@ class Drive:
         asked = {"--from": self.redo, "--until": self.until, **self.changes.options}
         return self._command(self.folder, *(str(word) for pair in asked.items() if pair[1] for word in pair))
 
-    def _command(self, folder: Path | None, *more: str) -> str:
+    def _command(self, folder: Path | None, *more: str, resume: bool = True) -> str:
         version = [] if folder is None else ["--version", folder.name.removeprefix(f"{self.folders.name}-")]
         output = [] if str(self.folders.root) == "output" else ["--output", str(self.folders.root)]
-        options = ["--resume", *version, *output, *more]
+        options = [*(["--resume"] if resume else []), *version, *output, *more]
         is_like_an_option = self.company.startswith("-")
         return self.start.command(*([*options, "--", self.company] if is_like_an_option else [self.company, *options]))
 
@@ -106,6 +106,8 @@ class Drive:
             self.folder = chosen(self.folders, version)
         except NothingThere as error:
             click.echo(str(error), err=True)
+            if version is None:
+                click.echo(f"Start a memo: {self._command(None, resume=False)}", err=True)
             return Stand(code=NOT_FOUND)
         self._warn()
         return await self.taken_up(self.folder)
@@ -196,7 +198,7 @@ class Drive:
         return Stand(self.folder, await Following(engine, self.until, kept).to_its_end(session, cursor))
 
     async def _redone(self, session: Session[MemoState], fields: dict[str, Any]) -> str | None:
-        """Return the agent to redo with all after it: that of --from, or the first that has read a changed input."""
+        """Return the first agent to redo: that of --from, or the first that has read a changed input."""
         done = {each.step for each in await session.checkpoints(limit=None) if not each.left_behind}
         if self.redo is not None and self.redo not in done:
             raise BadInput(

@@ -82,7 +82,7 @@ def bare(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Remove the markup that has a meaning in the memo from a source's text, and escape HTML tags.
+    """Return a source's text without markup that would have a meaning in the memo, and with HTML tags escaped.
 
     >>> quoted("<b>Up</b> [by 4](https://x.example) [^1]. <!-- viz: x -->")
     '&lt;b>Up&lt;/b> by 4 . '

@@ -58,15 +58,18 @@ def data_file(company: str) -> Path:
 
 
 def read_data(path: Path, company: str) -> CompanyData:
-    """Return the company's data. Raises `BadInput` that names the invalid field or the syntax error."""
+    """Return the company's data. Raises `BadInput` with the invalid field or the syntax error."""
     try:
         found = CompanyData.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}.") from None
+        raise BadInput(f"{path}: {error.strerror}. Check the path of the data.") from None
     except ValidationError as error:
         raise BadInput(f"{path}: {refusal(error)}") from None
     if found.name.casefold() != company.strip().casefold():
-        raise BadInput(f"{path}: name: The data is about {found.name!r}, not about {company!r}.")
+        raise BadInput(
+            f"{path}: name: The data is about {found.name!r}, not about {company!r}. Correct the name, or pass another"
+            " --data."
+        )
     return found
 
 

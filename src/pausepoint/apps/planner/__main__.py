@@ -32,7 +32,7 @@ FILE = "[COURSE,COURSE:]PATH"
 
 def begin(
     course: Annotated[list[str] | None, Field(description=f"A course and its midterm: {COURSE}.")] = None,
-    file: Annotated[list[str] | None, Field(description=f"Course material: {FILE}. Without a course, for all.")] = None,
+    file: Annotated[list[str] | None, Field(description=f"Course material: {FILE}. Default: for all courses.")] = None,
     time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon. Default: this machine's.")] = None,
     start: Annotated[str | None, Field(description="The first day, YYYY-MM-DD. Default: today.")] = None,
     max_minutes: Annotated[int | None, Field(description="The maximum minutes of work per day. Default: 480.")] = None,
@@ -115,7 +115,7 @@ def summary(planning: PlanningState) -> str:
     rows, review = planning.plan_rows, planning.review
     minutes = sum(row.estimated_minutes for row in rows)
     days = len({row.date for row in rows if row.estimated_minutes})
-    verdict = review.result_type if review else "not reviewed yet"
+    verdict = output.VERDICTS[review.result_type] if review else "not reviewed yet"
     head = (
         f"Plan {planning.plan_version}, {verdict}: {many(minutes, 'minute')} on {many(days, 'day')}, last midterm"
         f" {planning.last_midterm_date}."
@@ -130,7 +130,9 @@ def _id(engine: BlockingEngine, text: str) -> str:
     """Return the session id for an id or the beginning of one."""
     found = engine.find(text)
     if found.workflow != planner.name:
-        raise BadInput(f"Session {found.session_id} belongs to workflow {found.workflow}, not to {planner.name}.")
+        raise BadInput(
+            f"Session {found.session_id} belongs to workflow {found.workflow}, not to {planner.name}. Check the id."
+        )
     return str(found.session_id)
 
 
@@ -206,7 +208,7 @@ def file(
     """Add a file: PDF, text or Markdown."""
     session_id = _id(engine, session)
     added = sessions.add_file(engine, session_id, Upload(path=path, course_ids=list(course_ids), is_shared=shared))
-    told = f"{added.file_id} ({added.entry.filename}) {'was there already' if added.reused else 'is added'}."
+    told = f"{added.file_id} ({added.entry.filename}) {'is already in the session' if added.reused else 'was added'}."
     return _changed(engine, session_id, told, run)
 
 

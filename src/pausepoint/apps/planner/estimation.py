@@ -23,12 +23,12 @@ WORDS_PER_MINUTE, MINUTES_PER_PAGE, MINUTES_PER_TASK, AGAIN = 100, 4, 5, 1.5
 SHORTEST, STEP = 15, 5
 WITHOUT_MATERIAL = 120
 MUCH, LITTLE = 1.3, 0.6
-"""Factors of a course's mean time: from MUCH on a topic has high priority, below LITTLE it has low priority."""
+"""Factors of a course's mean time. A topic has high priority from MUCH upwards, and low priority below LITTLE."""
 
 CONFIDENCE = {"outline": 0.9, "heading": 0.85, "model": 0.8, "terms": 0.55, "nothing": 0.2}
 SHORT_TEXT = 300
 UNSURE = 0.6
-"""Estimates below this confidence are flagged, and estimates from files that were not read completely."""
+"""Estimates below this confidence are flagged. So are estimates from files that were not read completely."""
 
 
 def estimate(payload: EstimationPayload) -> EstimationState:

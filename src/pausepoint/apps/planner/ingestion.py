@@ -1,6 +1,7 @@
 """IngestionAgent: read every file window by window, and find the topics of each course.
 
-A window is a chunk of `pausepoint.Context.files`: kept when it is finished, retried if it fails, never done twice.
+Each window is a chunk of `pausepoint.Context.files`. It is kept when it is finished, retried if it fails, and never
+read twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read course material (PDF, plain text and Markdown) as pages and windows of pages.
 
-A page of text has about 3,000 bytes and ends with a line. Each window is read separately, so a book of any size needs
-only the memory of one window.
+A page of text has about 3,000 bytes and ends at the end of a line. Each window is read separately, so a book of any
+size needs only the memory of one window.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def checked(path: Path) -> str:
     try:
         with path.open("rb") as stream:
             if not stream.read(1):
-                raise BadInput(f"{path}: The file is empty.")
+                raise BadInput(f"{path}: The file is empty. Name another file.")
         if kind == PDF:
             with opened(path, str(path)):
                 pass
@@ -68,7 +68,7 @@ def _check_text(path: Path) -> None:
                     f"{path}: Byte {at - begun + error.start} is not UTF-8. Save the text as UTF-8 and add it again."
                 ) from None
             if "\0" in text:
-                raise BadInput(f"{path}: This is not a text file: it contains zero bytes.")
+                raise BadInput(f"{path}: This is not a text file: it contains NUL bytes. Save it as text.")
             if not piece:
                 return
             at += len(piece)
@@ -101,10 +101,10 @@ def _text_window(path: str, first: int, count: int) -> list[str]:
 
 
 def _edge(stream: BinaryIO, number: int) -> int:
-    """Return the offset of a text page: after the first line that ends there or later.
+    """Return the offset at which a text page starts: after the first line end at ``number * PAGE_BYTES`` or later.
 
-    The offset depends on the bytes alone, so two adjacent windows agree. If no line ends there, the page starts between
-    two characters.
+    The offset depends on the bytes alone, so two adjacent windows agree. If no line ends within `LONGEST_LINE` bytes,
+    the page starts at the next character.
     """
     at = number * PAGE_BYTES
     if at == 0:

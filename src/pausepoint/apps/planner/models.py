@@ -38,7 +38,7 @@ def _name(text: str) -> str:
 
 
 Title = Annotated[str, AfterValidator(_name)]
-"""A name from outside, reduced to one safe line."""
+"""A name from the user or a file, on one line and without control characters."""
 
 
 def _id(text: str) -> str:
@@ -155,7 +155,7 @@ class FileProgress(BaseModel):
 class Measure(BaseModel):
     """How much there is to learn about a topic, and how the topic was found.
 
-    ``signs`` counts formulas, numbers and the like. ``tasks`` counts exercises, examples and list entries.
+    ``signs`` counts mathematical signs and numbers. ``tasks`` counts exercises, examples and list entries.
     """
 
     pages: int = 0

@@ -15,10 +15,17 @@ from pausepoint.apps.words import many, plain
 
 COLUMNS = tuple(PlanRow.model_fields)
 PRIORITY = {"high": 1, "medium": 5, "low": 9}
+VERDICTS = {
+    "approved_plan": "approved",
+    "capacity_limited_plan": "shortened for lack of time",
+    "needs_revision": "refused by the reviewer",
+}
+"""The result types of a review, in words for people."""
+
 SAID = {
     "approved_plan": "All topics fit before their midterms.",
     "capacity_limited_plan": "There is not enough time for everything. The cuts are listed below.",
-    "needs_revision": "This plan was refused.",
+    "needs_revision": "The reviewer refused this plan.",
 }
 
 
@@ -84,7 +91,7 @@ def cells(row: PlanRow) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """Escape a cell. A date needs no escape, because a cell cannot start a list."""
+    """Escape a cell. Dates and numbers need no escaping, because a cell cannot start a list."""
     return text if text[:1].isdigit() and text.replace("-", "").isdigit() else plain(text)
 
 
@@ -96,7 +103,7 @@ def _verdict(review: Review | None) -> Iterator[str]:
     if review is None:
         return
     yield ""
-    yield f"**{review.result_type}**: {SAID[review.result_type]}"
+    yield f"**{VERDICTS[review.result_type].capitalize()}**: {SAID[review.result_type]}"
     if review.revision_reasons:
         yield ""
         yield from (f"- {plain(reason)}" for reason in review.revision_reasons)

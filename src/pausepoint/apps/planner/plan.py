@@ -42,7 +42,7 @@ WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 @dataclass(frozen=True)
 class Work:
-    """Work that takes time and is due before a day."""
+    """A topic or a review, with its minutes. It must be finished before the midterm of its course."""
 
     course: Course
     topic: str
@@ -84,7 +84,7 @@ class Calendar:
     def level(self, needed: dict[date, int]) -> int:
         """Return the minutes per day that are necessary to finish in time, given the minutes by due day.
 
-        The result is exact, not only a bound: with that much work every day, in the order of due days, all is finished.
+        The result is exact, not only a bound: with that much work every day, in the order of due days, all is done.
         """
         found, total = 0, 0
         for due in sorted(needed):
@@ -133,7 +133,8 @@ def next_strategy(before: PlanningState, inputs: UserInputs) -> Strategy:
     if after == len(strategies):
         reasons = "; ".join(before.review.revision_reasons if before.review else [])
         raise RuntimeError(
-            f"Plan {before.plan_version} was refused, and there is no other strategy. Reasons: {reasons}"
+            f"Plan {before.plan_version} was refused, and there is no other strategy. Change the dates or limits with"
+            f" `replan`. Reasons: {reasons}"
         )
     return strategies[after]
 
@@ -253,7 +254,7 @@ def _reviewed(reviews: Sequence[Work], calendar: Calendar, most: int) -> Days:
 def _target(
     day: date, work: Sequence[Work], left: Sequence[int], placed: Days, calendar: Calendar, most: int
 ) -> tuple[int, int]:  # fmt: skip
-    """Return how much a day must have so that later days need no more, and how much it should have."""
+    """Return the minutes that a day needs so that no later day needs more, and the minutes that it should have."""
     needed: dict[date, int] = defaultdict(int)
     for each, minutes in zip(work, left, strict=True):
         if each.due > day:

@@ -1,6 +1,6 @@
-"""PlanningReviewerAgent, the reviewer: check from the plan alone whether it covers, fits and spreads the work.
+"""PlanningReviewerAgent, the reviewer: check whether a plan covers all work, keeps the dates and spreads the load.
 
-The reviewer does not know how the plan was made.
+The reviewer compares the plan with the inputs and the estimates. It does not know how the plan was made.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The operations on a planner's session from outside: create it, add to it, change it, read it.
 
-A late change takes the session back as far as necessary and no further. Files are not read a second time, and the plan
+A late change moves the session back as far as necessary and no further. Files are not read a second time, and the plan
 version keeps rising.
 """
 
@@ -48,7 +48,7 @@ KINDS = {name: name for name in EVENTS} | {
 
 
 def starting(inputs: Mapping[str, Any], uploads: Sequence[Mapping[str, Any] | Upload] = ()) -> PlannerState:
-    """Return the state of a new session. Raises `BadInput` that names the invalid value."""
+    """Return the state of a new session. Raises `BadInput` with the name of an invalid value."""
     try:
         given = UserInputs.model_validate({"timezone": local_zone()} | dict(inputs))
         files = [Upload.model_validate(upload) for upload in uploads]
@@ -157,7 +157,9 @@ def replan(
     limits |= {"preferred_rest_day": None if rest_day == "none" else rest_day} if rest_day is not None else {}
     changed = _valid(inputs, courses=courses, shared_constraints=limits, start_date=start or inputs.start_date)
     if changed == inputs:
-        raise BadInput(f"session {session_id}: Nothing changes. Its plan is already made for these dates and limits.")
+        raise BadInput(
+            f"session {session_id}: Nothing changes. Pass a date or a limit that differs from the current one."
+        )
     _change(engine, seen, {"user_inputs": changed}, "review")
     return changed
 
@@ -165,7 +167,7 @@ def replan(
 def _change(engine: BlockingEngine, info: SessionInfo, changes: dict[str, Any], at: str) -> None:
     """Edit the session that ``info`` describes. A session past the step ``at`` goes back there in the same transaction.
 
-    Finished work is kept. After the collecting stage its guard does not run again, so this function runs its check.
+    Finished work is kept. The guard of the collecting stage does not run again, so this function makes the same check.
     """
     session_id, state = info.session_id, state_of(engine, info.session_id)
     position = len(ORDER) if info.step is None else ORDER.index(info.step)

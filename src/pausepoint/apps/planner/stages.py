@@ -47,11 +47,11 @@ def inputs_missing(inputs: UserInputs, files: dict[str, FileEntry]) -> str | Non
         return "there is no course yet; add one"
     for course in inputs.courses:
         if course.midterm_date is None:
-            return f"course {course.course_id} ({course.course_name}) has no midterm date yet"
+            return f"course {course.course_id} ({course.course_name}) has no midterm date yet; set it with `course`"
         if inputs.start_date is not None and course.midterm_date < inputs.start_date:
             return (
                 f"course {course.course_id} ({course.course_name}): its midterm on {course.midterm_date} is before"
-                f" the first day, {inputs.start_date}"
+                f" the first day, {inputs.start_date}; change one of them"
             )
         if inputs.start_date is not None and course.midterm_date - inputs.start_date > FURTHEST:
             return (

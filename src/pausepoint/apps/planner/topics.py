@@ -91,7 +91,7 @@ class _Open:
     def take(self, page: int, line: str) -> None:
         self.pages.add(page)
         words = _WORD.findall(line)
-        ideographs = len(_CJK.findall(line))  # written without spaces: two count as a word
+        ideographs = len(_CJK.findall(line))  # they have no spaces between words: two count as a word
         self.words += sum(not _CJK.search(word) for word in words) + (ideographs + 1) // 2
         self.signs += len(_SIGN.findall(line))
         self.tasks += _TASK.match(line) is not None
@@ -176,7 +176,7 @@ def cleaned(title: str) -> str:
 
 
 def _key(title: str) -> str:
-    """Return the key by which two titles are the same.
+    """Return a key that is equal for titles that differ only in number, markup, case or spacing.
 
     >>> _key("3.2  Integration by Parts ") == _key("integration by parts")
     True
@@ -248,7 +248,7 @@ def _is_title(section: Section, titled: Sequence[Section], deepest: int) -> bool
 
 
 def _depth(titled: Sequence[Section]) -> int:
-    """Return the deepest level at which a heading is a topic. Deeper headings belong to it."""
+    """Return the deepest level at which a heading is a topic. Deeper headings belong to the topic above them."""
     levels = sorted({section.level for section in titled})
     best = levels[0] if levels else 0
     for level in levels:

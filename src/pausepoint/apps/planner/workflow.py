@@ -1,6 +1,7 @@
 """The planner's pipeline: the agents with their read and write scopes, and a coordinator that moves the stage.
 
-The scopes below define the ownership. `intake` takes in the user's files; agents only read them.
+The scopes below define which fields an agent may read and write. `intake` takes in the user's files; agents only read
+them.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ async def review(
     found = reviewing.review(_payload(session_id, user_inputs, estimation_state, planning_state, ctx))
     reasons = f": {'; '.join(found.revision_reasons[:3])}" if found.revision_reasons else ""
     more = f" and {len(found.revision_reasons) - 3} more" if len(found.revision_reasons) > 3 else ""
-    ctx.emit("review", f"plan {planning_state.plan_version}: {found.result_type}{reasons}{more}")
+    ctx.emit("review", f"plan {planning_state.plan_version}: {output.VERDICTS[found.result_type]}{reasons}{more}")
     return found
 
 

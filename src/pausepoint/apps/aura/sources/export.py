@@ -47,7 +47,7 @@ class ExportFolder:
             self._known = {folder.name or "classroom": Account(folder) for folder in folders}
         if not self._known:
             raise BadInput(
-                f"data: {self.place} has no courses.json, and neither has any of its folders. Name an export's folder."
+                f"data: Neither {self.place} nor its subfolders contain courses.json. Name the folder of an export."
             )
         return self._known
 
@@ -73,7 +73,7 @@ class ExportFolder:
 
 
 class Account:
-    """The export of one account. All files are read in the constructor, so a broken file is refused first."""
+    """The export of one account. All files are read in the constructor, so a broken file is refused early."""
 
     def __init__(self, folder: Path) -> None:
         self.courses = _resources(folder, "courses", CourseShape)
@@ -92,7 +92,10 @@ class Account:
         return addresses | {each.casefold(): each for each in ids}
 
     def courses_of(self, user: str) -> list[CourseShape]:
-        """Return a student's courses: those of the enrolment list, or all courses without such a list."""
+        """Return a student's active courses: those that an enrolment or a submission names.
+
+        Without an enrolment list, these are all active courses.
+        """
         mine = {each.course_id for each in self.enrolled if each.user_id == user}
         mine |= {each.course_id for each in self.submissions if each.user_id == user}
         known = {each.id: each for each in self.courses if each.course_state == "ACTIVE"}
@@ -135,9 +138,10 @@ def _read(page: Path) -> Any:
     try:
         return from_json(page.read_text("utf-8-sig"), allow_inf_nan=False)
     except UnicodeDecodeError as error:
-        raise BadInput(f"{page}, byte {error.start}: This is not UTF-8 text.") from None
+        raise BadInput(f"{page}, byte {error.start}: This is not UTF-8 text. Save it as UTF-8.") from None
     except ValueError as error:
         why, _, place = str(error).rpartition(" at ")
-        raise BadInput(f"{page}, {place.replace(' column', ', column')}: This is not valid JSON: {why}") from None
+        where = f"{page}, {place.replace(' column', ', column')}"
+        raise BadInput(f"{where}: This is not valid JSON: {why}. Correct the file, or export it again.") from None
     except OSError as error:
-        raise BadInput(f"{page} cannot be read: {error.strerror}.") from None
+        raise BadInput(f"{page} cannot be read: {error.strerror}. Check its permissions.") from None

@@ -1,8 +1,8 @@
 """The live Google Classroom API, through its official client (the extra ``pausepoint[classroom]``).
 
 ``classroom:TOKEN.json`` names the token file that Google's sign-in writes for an authorised user. Temporary errors
-raise `Unreachable`, which the engine retries. A refusal raises `BadInput`. ``PAUSEPOINT_CLASSROOM_URL`` sets another
-address of the API.
+raise `Unreachable`, and the engine retries the step. A refusal raises `BadInput`. ``PAUSEPOINT_CLASSROOM_URL`` sets
+another address of the API.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LiveClassroom:
         self.zone = zone
 
     def students(self) -> list[str]:
-        """Return nothing: students cannot see who else is in their courses."""
+        """Return an empty list, because students cannot see who else is in their courses."""
         return []
 
     def courses(self, student: str) -> list[Course]:
@@ -102,13 +102,15 @@ class LiveClassroom:
                 client_id=read.client_id, client_secret=read.client_secret, scopes=read.scopes, expiry=read.expiry,
             )  # fmt: skip
         except OSError as error:
-            raise BadInput(f"data: The token {self.token} cannot be read: {error.strerror}.") from None
+            raise BadInput(f"data: The token {self.token} cannot be read: {error.strerror}. Check the path.") from None
         except (ValueError, AttributeError, TypeError) as error:  # not JSON, or not a token of Google's sign-in
-            raise BadInput(f"data: {self.token} is not the token of an authorised user: {error}") from None
+            raise BadInput(
+                f"data: {self.token} is not the token of an authorised user. Sign in again. The reason: {error}"
+            ) from None
 
 
 def _client() -> tuple[Callable[..., Any], Any]:
-    """Import Google's client when it is first used."""
+    """Return Google's client. It is imported only when it is used."""
     try:
         from google.oauth2.credentials import Credentials
         from googleapiclient.discovery import build

@@ -1,7 +1,7 @@
 """The shapes of the Google Classroom API that Aura reads, and their conversion into assignments.
 
-The export and the live API share them. Fields that only teachers see may be missing. Like the API, dates and times omit
-parts that are zero.
+The export and the live API share them. Fields that only teachers see may be missing. As in the API, dates and times
+omit parts that are zero.
 """
 
 from __future__ import annotations
@@ -178,5 +178,5 @@ def _due(course: Course, work: CourseWork, zone: ZoneInfo) -> datetime | None:
         return in_utc(datetime(day.year, day.month, day.day, at.hours, at.minutes, at.seconds, tzinfo=UTC))
     except (ValueError, OverflowError) as error:
         raise BadInput(
-            f"courseWork {work.id!r} of {course.name} ({course.account}): dueDate and dueTime are not a time: {error}"
+            f"courseWork {work.id!r} of {course.name} ({course.account}): dueDate and dueTime are invalid: {error}"
         ) from None

@@ -128,7 +128,9 @@ class CsvTable:
             if row.is_of(course.user_id) and row.cells["course"] == course.course_id:
                 assignment = self._assignment(row, course)
                 if assignment.id in found:
-                    raise BadInput(f"{row.where}: {assignment.title!r} occurs twice in {course.name}. Give each an id.")
+                    raise BadInput(
+                        f"{row.where}: {assignment.title!r} occurs twice in {course.name}. Give each its own id."
+                    )
                 found[assignment.id] = assignment
         return list(found.values())
 
@@ -152,16 +154,16 @@ class CsvTable:
                 self._check_columns([name.strip() for name in reader.fieldnames or ()])
                 return [self._row(reader.line_num, cells) for cells in reader]
         except OSError as error:
-            raise BadInput(f"{self.place} cannot be read: {error.strerror}.") from None
+            raise BadInput(f"{self.place} cannot be read: {error.strerror}. Check the path.") from None
         except (UnicodeDecodeError, csv.Error) as error:
-            raise BadInput(f"{self.place} is not a CSV file in UTF-8: {error}") from None
+            raise BadInput(f"{self.place} is not a CSV file in UTF-8. Save it as one. The error: {error}") from None
 
     def _check_columns(self, names: list[str]) -> None:
         for name in names:
             if name not in NEEDED + OPTIONAL:
                 near = get_close_matches(name.lower(), NEEDED + OPTIONAL, 1)
                 meant = f"Did you mean {near[0]!r}?" if near else f"Known columns: {', '.join(NEEDED + OPTIONAL)}."
-                raise BadInput(f"{self.place}, line 1: There is no column {name!r}. {meant}")
+                raise BadInput(f"{self.place}, line 1: Column {name!r} is unknown. {meant}")
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise BadInput(f"{self.place}, line 1: Column {twice[0]!r} occurs twice. Remove one.")
@@ -172,7 +174,10 @@ class CsvTable:
     def _row(self, line: int, cells: dict[str | None, str | list[str] | None]) -> Row:
         where = f"{self.place}, line {line}"
         if None in cells:
-            raise BadInput(f"{where}: The line has more cells than there are columns.")
+            raise BadInput(
+                f"{where}: The line has more cells than there are columns. Remove the extra cells, or quote a cell that"
+                " contains the separator."
+            )
         texts = {str(name).strip(): str(cell or "").strip() for name, cell in cells.items()}
         for name in NEEDED:
             if not texts.get(name):
