@@ -31,17 +31,17 @@ $(DEV): pyproject.toml tools/venv
 venv: $(DEV) ## build .venv with everything that tests and checks need
 	@echo ".venv is ready."
 
-demo: $(CORE) ## watch a session being killed, resumed and paused (under a minute)
-	@$(PY) -m pausepoint.apps.demo
+demo: $(CORE) ## kill, resume and pause a real session (ARGS=--keep)
+	@$(PY) -m pausepoint.apps.demo $(ARGS)
 
-test: $(DEV) ## run all tests and check the acceptance list; machine-readable reports go to build/
+test: $(DEV) ## run all tests, check the acceptance list, report to build/
 	@$(PYTEST) $(REPORTS) $(ARGS)
 	@$(GATE)
 
-replay: $(DEV) ## run the engine's tests and repeat every step after each operation
+replay: $(DEV) ## run the engine's tests; replay steps after each operation
 	@$(PYTEST) --pausepoint-always-replay tests/runtime tests/engine tests/log tests/model tests/questions tests/integrations tests/files tests/laws/test_replay.py tests/testing $(ARGS)
 
-check: $(DEV) ## ruff, mypy --strict, import contracts
+check: $(DEV) ## run ruff, mypy --strict and the import contracts
 	@$(PY) -m ruff check --quiet --output-format concise
 	@$(PY) -m ruff format --check --quiet || { echo "Some files are not formatted; run: make format"; exit 1; }
 	@$(PY) -m mypy --no-error-summary
@@ -52,26 +52,26 @@ format: $(DEV) ## format the code and apply ruff's fixes
 	@$(PY) -m ruff check --fix --quiet || true
 	@$(PY) -m ruff format
 
-coverage: $(DEV) ## run the tests and fail below 95 % branch coverage of engine and stores
+coverage: $(DEV) ## run the tests; engine and stores need 95 % coverage
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(PY) -m coverage run -m pytest -q --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 	@$(PY) tools/coverage_gate.py 95
 
-bench: $(DEV) ## measure this machine: costs as ratios to plain SQLite
+bench: $(DEV) ## measure costs on this machine, relative to plain SQLite
 	@$(PY) -m benchmarks $(ARGS)
 
-campaign: $(DEV) ## kill, stop, pause and race real processes at random (ARGS="--seconds 600")
+campaign: $(DEV) ## kill, stop and pause processes (ARGS="--seconds 600")
 	@$(PY) -m tests.faults.campaign $(ARGS)
 
-tasks: $(DEV) ## work through 1,700 tasks with 50 agents and a hundred kills (ARGS="--kills 1000")
+tasks: $(DEV) ## run 1,700 tasks and kill agents (ARGS="--kills 1000")
 	@$(PY) -m tests.orchestrator.campaign $(ARGS)
 
 reference: $(DEV) ## write the generated parts of docs/cli.md
 	@$(PY) -m tools.cli_reference
 
-acceptance: $(DEV) ## run all tests and count, by seed and area, the items of docs/acceptance.md that they prove
+acceptance: $(DEV) ## run all tests, count the proven items of docs/acceptance.md
 	@rm -f build/acceptance.json
 	@$(PYTEST) $(REPORTS) || echo "Some tests failed; they do not count below."
 	@$(PY) -m tools.acceptance --report build/acceptance.json

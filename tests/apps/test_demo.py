@@ -137,6 +137,10 @@ def test_the_report_is_right_and_shown(shown: Shown) -> None:
         assert f"   {line}\n" in shown.text
 
 
+def test_a_kept_store_is_named_with_the_command_that_shows_it(shown: Shown) -> None:
+    assert "The store is kept. Look at it:\n   pausepoint ls --store " in shown.text
+
+
 def test_output_that_is_no_terminal_is_plain_text(shown: Shown) -> None:
     assert "\033" not in shown.text
     assert "\r" not in shown.text

@@ -187,7 +187,7 @@ def test_what_cannot_be_meant_is_refused_in_words_and_nothing_is_answered(folder
         ("tone formal --approve", 2, "There is more than one answer"),
         ("tone --set a=1", 2, "asks for one value"),
         ("address --set stret=Quay", 2, "Did you mean 'street'?"),
-        ("address --set number=x", 2, "--set number: 'x' is not a valid integer"),
+        ("address --set number=x", 2, "--set number: 'x' is not a whole number"),
         ("address --set number=1 --set number=2", 2, "is given 2 times"),
         ("address --data {", 2, "--data is not JSON"),
         ("nobody x", 4, "No question or session id begins with 'nobody'"),
@@ -213,8 +213,8 @@ def test_what_is_asked_cannot_move_a_terminals_cursor_and_keeps_its_letters(fold
 
 def test_run_asks_in_place_at_a_terminal_until_nothing_is_asked(folder: Path) -> None:
     says = {
-        "2  playful": "rude\n", "not one of the choices": "2\n",
-        "[500]: ": "many\n", "not a valid integer": "\n",
+        "2  playful": "rude\n", "not one of formal, playful": "2\n",
+        "[500]: ": "many\n", "not a whole number": "\n",
     }  # fmt: skip
     done = talk(folder, "run", "survey", "--how", "tone", "--session-id", "mine", says=says)
     assert (done.code, "Session mine of survey completed" in done.stdout) == (0, True)
@@ -230,7 +230,7 @@ def test_the_prompts_follow_the_schema_and_ctrl_d_leaves_the_question_for_a_resu
     assert re.search(rf"pausepoint answer {ID} --target survey.py:survey --run$", left.stdout.rstrip())
     says = {
         "street (where it goes): ": "\n", "street is required": "Quay\n", "number (INTEGER): ": "x\n",
-        "not a valid integer": "7\n", "[home]: ": "2\n",
+        "not a whole number": "7\n", "[home]: ": "2\n",
     }  # fmt: skip
     done = talk(folder, "resume", "mine", says=says)
     assert (done.code, said(folder, "mine")) == (0, {"street": "Quay", "number": 7, "kind": "work"})

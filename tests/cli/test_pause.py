@@ -177,8 +177,16 @@ async def test_a_session_that_has_ended_stays_as_it_is_and_says_so(place: Path) 
     async with opened(place) as engine:
         session = await engine.start(office.brief, topic="otters", session_id="done")
         await session.outcome()
-        done = await beside("pause", "done", cwd=place)
-        assert done == (0, "done  brief  completed  ended\n", "")
+        for verb in ("pause", "cancel"):
+            done = await beside(verb, "done", cwd=place)
+            assert done == (0, "Session done has already completed. Nothing was changed.\n", "")
+        talk = await engine.start(office.chat, session_id="talk")
+        await talk.outcome()
+        both = await beside("cancel", "talk", "done", cwd=place)
+        assert "talk  chat  cancelled  ended at listen\n" in both.stdout
+        assert "Session done has already completed. Nothing was changed.\n" in both.stdout
+        again = await beside("cancel", "talk", cwd=place)
+        assert again == (0, "Session talk was already cancelled. Nothing was changed.\n", "")
 
 
 @on_loop
@@ -297,6 +305,22 @@ async def test_with_a_workflow_a_session_is_started_and_every_turn_is_run_here(p
     assert (done.code, '"bye"]' in done.stdout) == (0, True)
     done = await beside("send", "talk", "x", "--workflow", f"{OFFICE}:brief", cwd=place)
     assert (done.code, "belongs to workflow 'chat', not to 'brief'" in done.stderr) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("talk",), "Missing input: --field topic=TEXT."),
+        (("talk", "--field", "topc=otters"), "has no field 'topc'. Did you mean 'topic'?"),
+        (("no id", "--field", "topic=otters"), "'no id' is not a valid session id"),
+    ],
+    ids=["no input", "unknown field", "no id"],
+)
+def test_a_refused_start_creates_no_store(args: tuple[str, ...], says: str, place: Path) -> None:
+    name, *fields = args
+    done = run("send", name, "hi", "--workflow", f"{OFFICE}:brief", *fields, cwd=place)
+    assert (done.code, says in done.stderr) == (2, True), done
+    assert list((place / ".pausepoint").iterdir()) == []
 
 
 @pytest.mark.parametrize(

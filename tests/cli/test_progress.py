@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import run
+from tests.cli.kit import plain, run
 
 WORKFLOWS = """
 from pydantic import BaseModel
@@ -112,4 +112,29 @@ def test_the_store_is_named_before_or_after_the_command(place: Path) -> None:
         assert "pair" in run(*words, cwd=place, program=program).stdout
     assert not (place / "own.db").exists()
     missing = run("--store", cwd=place, program=program)
-    assert (missing.code, "requires an argument" in missing.stderr) == (2, True)
+    assert (missing.code, "The option --store needs a value." in missing.stderr) == (2, True)
+
+
+LONG = """
+from pydantic import BaseModel
+from pausepoint import Workflow, program, step
+
+class Doc(BaseModel):
+    text: str = ""
+
+@step(writes="text")
+def write() -> str:
+    return " ".join(["harbourmaster"] * 9)
+
+program(Workflow("long", state=Doc, steps=[write]), result=lambda outcome: outcome.state.text)()
+"""
+
+
+def test_the_result_of_a_program_is_wrapped_between_words(tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text(LONG)
+    code, out, _ = run(cwd=tmp_path, program=("long.py",), tty=True)
+    said = [line for line in plain(out).splitlines() if "harbour" in line]
+    assert (code, len(said)) == (0, 2)
+    assert " ".join(said) == " ".join(["harbourmaster"] * 9)
+    piped = run(cwd=tmp_path, program=("long.py", "--force-restart"))
+    assert " ".join(["harbourmaster"] * 9) in piped.stdout.splitlines()

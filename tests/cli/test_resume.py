@@ -208,3 +208,16 @@ def test_a_new_budget_lets_a_session_go_on_and_a_wrong_owner_does_not(desk: Desk
     document = json.loads(out)
     assert (code, document["status"], document["budget_usd"]) == (0, "completed", 5.0)
     assert plain(document["state"]["draft"]).startswith("otters")
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [("wriet", "has no step 'wriet'. Did you mean 'write'?"), ("write", "so --rerun has no effect. Redo the step and")],
+    ids=["unknown", "without artifacts"],
+)
+def test_a_rerun_that_would_do_nothing_is_refused(desk: Desk, step: str, says: str) -> None:
+    desk.failed("review")
+    desk.forget_calls()
+    done = run("resume", "--rerun", step, *TARGET, cwd=desk.root)
+    assert (done.code, says in done.stderr) == (2, True), done
+    assert desk.calls == []

@@ -62,7 +62,7 @@ def test_what_is_not_given_is_not_input(desk: Desk, monkeypatch: pytest.MonkeyPa
     [
         pytest.param(["brief.py"], "Missing input: --topic TEXT", id="required"),
         pytest.param(["brief.py", "--topc", "x"], "'--topic'", id="mistyped"),
-        pytest.param(["brief.py", "--topic", "x", "--count", "few"], "'few' is not a valid integer", id="no number"),
+        pytest.param(["brief.py", "--topic", "x", "--count", "few"], "'few' is not a whole number.", id="no number"),
         pytest.param(["brief.py", "--topic", "x", "--tone", "playfull"], "Did you mean 'playful'", id="no choice"),
         pytest.param(["brief.py", "--topic", "x", "--size", "{"], "is not JSON", id="no json"),
         pytest.param(["brief.py", "--topic", "x", "--field", "tpic=1"], "Did you mean 'topic'", id="no field"),
@@ -276,6 +276,28 @@ def test_on_a_terminal_it_is_offered(desk: Desk, answer: str, runs: list[str]) -
         process.type(answer)
         assert process.wait().code == 0
     assert desk.calls[:2] == runs
+
+
+def test_a_wrong_key_at_the_offer_is_asked_again_and_the_end_of_the_input_leaves(desk: Desk) -> None:
+    desk.failed("write")
+    with Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True) as process:
+        process.until("Resume it? [Y/n]")
+        process.type("q\n")
+        process.until("Type y or n.")
+        process.type("\x04")
+        assert process.wait().code == 130
+    assert len(desk.sessions()) == 1
+
+
+def test_a_refused_run_creates_no_store(desk: Desk) -> None:
+    for words in (
+        ["--session-id", "no id"],
+        ["--at-step", "wirte"],
+        ["--folder", "out"],
+        ["--detach", "--at-step", "x"],
+    ):
+        assert run("run", "brief.py", "--topic", "otters", *words, cwd=desk.root).code in (2, 5)
+        assert not desk.store.exists(), words
 
 
 @pytest.mark.covers("S4.79")

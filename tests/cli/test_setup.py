@@ -101,6 +101,18 @@ def test_completion_completes_commands_and_options(tmp_path: Path) -> None:
     assert run("completion", cwd=tmp_path, env={"SHELL": "/bin/csh"}).code == 2
 
 
+# make
+
+
+def test_make_demo_passes_options_on_and_its_help_fits_a_terminal() -> None:
+    root = Path(__file__).resolve().parents[2]
+    demo = subprocess.run(["make", "-n", "demo", "ARGS=--keep"], cwd=root, capture_output=True, text=True, check=True)
+    assert demo.stdout.rstrip().endswith("-m pausepoint.apps.demo --keep")
+    told = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
+    assert "make demo" in told
+    assert max(map(len, told.splitlines())) <= 80
+
+
 # what it costs
 
 

@@ -98,10 +98,14 @@ def test_show_at_a_checkpoint_by_number_or_name(zoo: Zoo) -> None:
     assert then["checkpoint"]["name"] == "research#1"
     assert document(folder, "show", f"{name}@{then['seq']}") == then
     assert document(folder, "show", f"{name}@research#1") == then
-    assert f"As of record {then['seq']}, research#1" in here(folder, "show", f"{name}@research").stdout
+    assert f"At checkpoint {then['seq']}, research#1" in here(folder, "show", f"{name}@research").stdout
+    assert "At record 1, before the first checkpoint\n" in here(folder, "show", f"{name}@1").stdout
     missing = run("show", f"{name}@reserch", cwd=folder)
     assert (missing.code, missing.stdout) == (4, "")
     assert "Did you mean 'research'?" in missing.stderr
+    beyond = run("show", f"{name}@99", cwd=folder)
+    assert beyond.code == 4
+    assert re.search(r"has no checkpoint 99\. Valid numbers are 1 to \d+\. Nearby checkpoints: ", beyond.stderr)
 
 
 def test_an_id_may_contain_an_at_sign(tmp_path: Path) -> None:

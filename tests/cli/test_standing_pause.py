@@ -81,9 +81,21 @@ def test_without_the_code_it_is_lifted_all_the_same_and_the_rest_is_left_to_who_
     lifted = run("resume", "--all", cwd=folder)
     assert "new  brief  ready" in lifted.stdout
     assert "1 session is ready, but its code is not named here." in lifted.stderr
-    assert "pausepoint worker" in lifted.stderr
+    assert "Run all of them:  pausepoint worker --target TARGET\n" in lifted.stderr
+    assert "Run one of them:  pausepoint resume new --target" in lifted.stderr
     assert run("worker", "--once", *TARGET, cwd=folder).code == 0
     assert json.loads(run("show", "new", "--json", cwd=folder).stdout)["status"] == "completed"
+
+
+def test_sessions_that_were_paused_one_by_one_stay_paused_and_are_counted(folder: Path) -> None:
+    for name, count in {
+        "one": "1 session stays paused: it has a pause of its own. Resume it:",
+        "two": "2 sessions stay paused: they have pauses of their own. Resume one of them:",
+    }.items():
+        run("run", "brief.py", "--topic", name, "--session-id", name, "--paused", cwd=folder)
+        lifted = run("resume", "--all", *TARGET, cwd=folder)
+        assert f"{count}  pausepoint resume {name} --target brief.py\n" in lifted.stderr
+        assert json.loads(run("show", name, "--json", cwd=folder).stdout)["status"] == "paused"
 
 
 @pytest.mark.parametrize("args", [("mine",), ("--dry-run",), ("--from", "write"), ("--budget", "3"), ("--steal",)])

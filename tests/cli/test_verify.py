@@ -234,6 +234,16 @@ def test_doctor_finds_sessions_that_no_longer_fit_the_code(tmp_path: Path) -> No
     assert [each["about"] for each in broken["checks"] if each["level"] == "bad"] == ["code"]
 
 
+def test_doctor_names_a_way_out_where_the_engine_knows_none_and_commands_instead_of_calls(tmp_path: Path) -> None:
+    store = letters(project(tmp_path, CODE.replace("steps=[write, post]", "steps=[post]")), ada="Ada", bob="Bob")
+    execute(store, "UPDATE log SET payload = x'7b7c' WHERE seq >= 2 AND session = 1")
+    found = json.loads(run("doctor", "--json", cwd=tmp_path).stdout)
+    ways = {each["text"].split()[0]: each["way_out"] for each in found["checks"] if each["about"] == "fit"}
+    assert "`pausepoint verify ada`" in ways["ada"]
+    assert "`pausepoint cancel ada`" in ways["ada"]
+    assert "`pausepoint resume bob --code accept`" in ways["bob"]
+
+
 def test_doctor_says_why_a_store_cannot_be_used(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     execute(store, "PRAGMA user_version = 99")

@@ -105,7 +105,7 @@ def test_redacted_and_damaged_history_is_called_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topic", "code", "said"),
     [
-        ("octopus", 0, "is completed"),
+        ("octopus", 0, "has completed"),
         ("fail", 1, "Resume:  pausepoint resume"),
         ("wait", 3, "Waiting for a message."),
         ("call", 3, "Waiting for a child."),
@@ -140,7 +140,7 @@ def test_a_session_is_watched_in_a_pipe_until_it_ends(tmp_path: Path) -> None:
     assert [line.partition(" in ")[0] for line in lines if line.startswith("Finished")] == [
         "Finished step: write", "Finished step: review",
     ]  # fmt: skip
-    assert lines[-1].startswith("busy is completed")
+    assert lines[-1].startswith("busy has completed")
 
 
 def test_a_session_is_watched_on_a_terminal_until_somebody_pauses_it(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_session(tmp_path: Path) -> None:
         assert runs.wait().code == 0
     assert done.code == 0, "all that ran have completed"
     assert "session.completed" in done.stdout
-    assert done.stdout.endswith("busy is completed\n")
+    assert done.stdout.endswith("busy has completed\n")
 
 
 def test_nothing_to_watch_is_said(tmp_path: Path, zoo: Zoo) -> None:

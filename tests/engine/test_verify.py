@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, route, step
-from pausepoint.engine.verify import Verification
+from pausepoint.engine.verify import Problem, Verification
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.stores.sqlite import checksums as sums
@@ -353,3 +353,6 @@ def test_a_report_says_what_was_looked_at() -> None:
     assert str(Verification(sessions=2, records=9, redacted=1)) == (
         "2 sessions, 9 records (1 redacted), 0 signals, 0 large values, 0 files, 0 tombstones: nothing is damaged"
     )
+    one = Verification(sessions=1, records=1, problems=[Problem("facts", "it is damaged")])
+    assert str(one).startswith("1 session, 1 record (0 redacted), 0 signals")
+    assert str(one).endswith(": 1 problem")

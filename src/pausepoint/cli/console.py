@@ -80,7 +80,7 @@ class Output:
 
     def status_phrase(self, status: str) -> str:
         """Return a status as the end of a sentence: ``is paused``, ``has failed``."""
-        return f"{'has' if status == 'failed' else 'is'} {self.status(status)}"
+        return f"{'has' if status in ('failed', 'completed') else 'is'} {self.status(status)}"
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], last_is_long: bool = True) -> None:
         """Print aligned columns. Lines are cut at the width of a terminal; a pipe gets them whole."""

@@ -82,7 +82,7 @@ class DrivenSession:
             return PERSON if self.asked else await self._report(engine, outcome)
 
     def _ask(self, outcome: Outcome[Any]) -> int:
-        """Ask the first question, then drive on with the answer. No engine is open while the person thinks."""
+        """Ask the first question, then continue with the answer. No engine is open while the person thinks."""
         question = outcome.questions[0]
         try:
             value = ask(self.out, question)
@@ -104,6 +104,26 @@ class DrivenSession:
     async def _report_open_question(self, outcome: Outcome[Any]) -> int:
         async with self.cli.engine() as engine:
             return await self._report(engine, outcome)
+
+    def check_start(self, values: dict[str, Any], options: dict[str, Any]) -> None:
+        """Refuse wrong input before a new store is created, so that a refused command leaves no store behind."""
+        if not self.cli.place.exists:
+            run_async(self._check_start(values, options))
+
+    async def _check_start(self, values: dict[str, Any], options: dict[str, Any]) -> None:
+        from pausepoint.engine.artifacts import trail_for
+        from pausepoint.engine.engine import Engine
+        from pausepoint.model.ids import check_session_id
+
+        session_id, at_step = options.get("session_id"), options.get("at_step")
+        if session_id is not None:
+            check_session_id(session_id)
+        if at_step is not None:
+            self.workflow.step(at_step)
+        trail_for(self.workflow, session_id or "", options.get("folder"))
+        state, fields = start_arguments(self.workflow, values)
+        async with Engine(":memory:", drives="none") as engine:
+            await engine.same_input(self.workflow, state, at_step=at_step, **fields)
 
     async def start(self, engine: Engine, values: dict[str, Any], options: dict[str, Any]) -> Session[Any]:
         """Start a session, or resume the one that has the id."""
@@ -215,7 +235,7 @@ class DrivenSession:
 
         host = self.cli.host
         if host.result is not None and self.workflow is host.workflows[0]:
-            self.out.line(host.result(outcome))
+            self.out.say(host.result(outcome))
             return
         written = {path.partition(".")[0]: None for step in self.workflow.steps for path in step.places}
         room = self.out.width - max(map(len, written), default=0) - 2 if self.out.terminal else None

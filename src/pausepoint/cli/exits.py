@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import click
@@ -125,14 +126,48 @@ def _print_error(error: click.ClickException, name: str) -> None:
 
 def _message(error: click.ClickException) -> str:
     """Return the error message, with the command that shows the help if that is useful."""
-    message = error.format_message()
+    message = _plain(error)
     context = getattr(error, "ctx", None)
     if context is None or isinstance(error, Unknown):
         return message
-    if isinstance(error, click.NoSuchOption):
-        options = [name for param in context.command.get_params(context) for name in param.opts if name[:2] == "--"]
-        message = f"There is no option {error.option_name}{did_you_mean(error.option_name, options)}"
     return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{_help_of(context)}`."
+
+
+def _plain(error: click.ClickException) -> str:
+    """Return the message of an error; for the errors of click, in the words of the other messages."""
+    message = error.format_message()
+    match error:
+        case click.NoSuchOption(ctx=click.Context() as context):
+            options = [name for param in context.command.get_params(context) for name in param.opts if name[:2] == "--"]
+            return f"There is no option {error.option_name}{did_you_mean(error.option_name, options)}"
+        case click.MissingParameter(param=click.Option() as option):
+            return f"The option {_name_of(option)} is missing."
+        case click.MissingParameter(param=click.Argument() as argument, ctx=click.Context() as context):
+            return f"The argument {argument.make_metavar(context)} is missing."
+        case click.BadParameter(param=click.Option() as option):
+            return f"{_name_of(option)}: {error.message}"
+        case click.BadParameter():
+            return error.message
+        case click.BadOptionUsage() if "requires an argument" in message:
+            return f"The option {error.option_name} needs a value."
+    if found := re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message):
+        return f"There are too many arguments. Remove: {found[1]}."
+    return message
+
+
+def _name_of(option: click.Option) -> str:
+    return next((name for name in option.opts if name.startswith("--")), option.opts[0])
+
+
+def not_one_of(value: object, names: Iterable[str]) -> str:
+    """Return the refusal of a value that is not one of the names.
+
+    >>> not_one_of("fishy", ["bash", "fish"]), not_one_of("?", ["bash", "fish"])
+    ("'fishy' is not one of bash, fish. Did you mean 'fish'?", "'?' is not one of bash, fish.")
+    """
+    known = list(names)
+    near = did_you_mean(str(value), known)
+    return f"{value!r} is not one of {', '.join(known)}{near if 'Did you mean' in near else '.'}"
 
 
 def _help_of(context: click.Context) -> str:

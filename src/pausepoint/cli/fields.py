@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pausepoint.cli.exits import USAGE, Refused
+from pausepoint.cli.exits import USAGE, Refused, not_one_of
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -24,7 +24,28 @@ if TYPE_CHECKING:
 PREFIX = "field__"
 """The prefix of a field's parameter name, which no other parameter has."""
 
-SCALARS = {"string": click.STRING, "integer": click.INT, "number": click.FLOAT, "boolean": click.BOOL}
+
+class Scalar(click.ParamType[Any]):
+    """A type of click, with an error message that names what is accepted."""
+
+    def __init__(self, kind: click.ParamType[Any], accepted: str) -> None:
+        self.kind = kind
+        self.name = kind.name
+        self.accepted = accepted
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self.kind.convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is not {self.accepted}.", param, ctx)
+
+
+SCALARS: dict[str, click.ParamType[Any]] = {
+    "string": click.STRING,
+    "integer": Scalar(click.INT, "a whole number"),
+    "number": Scalar(click.FLOAT, "a number"),
+    "boolean": Scalar(click.BOOL, "true or false"),
+}
 
 
 class Json(click.ParamType[Any]):
@@ -56,7 +77,7 @@ class OneOf(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value not in self.values:
-            self.fail(f"{value!r} is not one of the choices{did_you_mean(str(value), self.values)}", param, ctx)
+            self.fail(not_one_of(value, self.values), param, ctx)
         return self.values[value]
 
 
@@ -71,7 +92,7 @@ class Field:
         kind = resolved(schema, definitions)
         self.many = kind.get("type") == "array" and "prefixItems" not in kind
         self.type = _type(resolved(kind.get("items", {}), definitions) if self.many else kind)
-        self.switch = self.type is click.BOOL and not self.many
+        self.switch = self.type is SCALARS["boolean"] and not self.many
         self.is_path = str(kind.get("format", "")).endswith("path")
         self.taken = False  # its option has another meaning, so only --field can set it
         self.by_position = False

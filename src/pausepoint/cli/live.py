@@ -200,7 +200,9 @@ class Lines(Display):
                 self.out.line(f"Finished {self.word}: {visit.name} in {span(timedelta(seconds=visit.took))}{cost}")
             case "step.skipped":
                 self.out.line(f"Skipped {self.word}: {view.done[-1].name} ({one_line(view.done[-1].skipped)})")
-            case "step.retried" | "session.waiting" | "artifact.set_aside":
+            case "session.waiting":
+                self.out.line(f"Waiting {one_line(event.summary.removeprefix('waits '))}")
+            case "step.retried" | "artifact.set_aside":
                 self.out.line(one_line(event.summary))
 
     def step(self, step: str, visit: int) -> None:

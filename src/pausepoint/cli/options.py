@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from pausepoint.cli.context import Cli
+from pausepoint.cli.exits import not_one_of
 from pausepoint.cli.host import STORE
 from pausepoint.cli.project import VARIABLE
-from pausepoint.errors import did_you_mean, error_text
+from pausepoint.errors import error_text
 from pausepoint.name import DEFAULT_STORE, NAME
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,8 +24,26 @@ class OneOf(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in self.choices:
-            self.fail(f"{value!r} is not one of the choices{did_you_mean(str(value), self.choices)}", param, ctx)
+            self.fail(not_one_of(value, self.choices), param, ctx)
         return str(value)
+
+
+class Whole(click.ParamType[int]):
+    """A whole number that is not below ``least``."""
+
+    name = "number"
+
+    def __init__(self, least: int = 0) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = self.least - 1
+        if number < self.least:
+            self.fail(f"{value!r} is not accepted. Give a whole number, {self.least} or more.", param, ctx)
+        return number
 
 
 class Usd(click.ParamType[float]):

@@ -132,6 +132,18 @@ def _ask_confirmation() -> dict[str, Any]:
         click.echo(f"Type y or n. {LEAVE}.")
 
 
+def confirmed(question: str, err: bool = False) -> bool:
+    """Ask yes or no; an empty line means yes. Ctrl+D raises `click.Abort`. ``err``: write the prompt to stderr."""
+    while True:
+        try:
+            said = _read_text(f"{question} [Y/n]: ", err).casefold()
+        except Later:
+            raise click.Abort from None
+        if said in ("", "y", "yes", "n", "no"):
+            return said not in ("n", "no")
+        click.echo("Type y or n.", err=err)
+
+
 def _ask_value(field: Field, default: Any) -> Any:
     if isinstance(field.type, OneOf) and not field.many:
         for number, name in enumerate(field.type.values, 1):
@@ -215,21 +227,21 @@ def _is_list(text: str) -> bool:
         return False
 
 
-def _read_text(label: str) -> str:
+def _read_text(label: str, err: bool = False) -> str:
     """Ask for a line of text."""
     while True:
-        click.echo(label, nl=False)
+        click.echo(label, nl=False, err=err)
         try:
             line = _read_line()
             if not line:
-                click.echo()
+                click.echo(err=err)
                 raise Later
             return line.decode(sys.stdin.encoding).strip()
         except KeyboardInterrupt:
-            click.echo()
+            click.echo(err=err)
             raise
         except UnicodeDecodeError:
-            click.echo("The input is not UTF-8. Type it again.")
+            click.echo("The input is not UTF-8. Type it again.", err=err)
 
 
 def _read_line() -> bytes:

@@ -274,7 +274,7 @@ async def status_reasons(engine: Engine, info: SessionInfo) -> list[str]:
             lines += [_pause_line(pause, "Pause requested") for pause in await engine.pauses(info.session_id)]
         case "paused":
             pauses = await engine.pauses(info.session_id)
-            lines = [_pause_line(pause) for pause in pauses if not pause.standing]
+            lines = [with_commands(_pause_line(pause), info.session_id) for pause in pauses if not pause.standing]
             if any(pause.standing for pause in pauses) and (standing := await engine.standing_pause()) is not None:
                 lines.insert(0, standing_pause_line(standing))
         case "failed" if info.failure is not None:
@@ -298,6 +298,19 @@ def _pause_line(pause: Pause, verb: str = "Paused") -> str:
     if pause.kind == "guard":
         return one_line(f"Paused by a guard{f' after step {pause.step}' if pause.step else ''}: {pause.reason}")
     return one_line(f"Paused{f' at step {pause.step}' if pause.step else ''} ({pause.kind}): {pause.reason}")
+
+
+_CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
+_OPTIONS = {"resume": "--code", "rewind": "--to", "fork": "--at-step"}
+
+
+def with_commands(text: str, session_id: str) -> str:
+    """Return an engine's message with commands instead of Python calls.
+
+    >>> with_commands("run the later steps again: session.rewind('write#1')", "s1")
+    "run the later steps again: `pausepoint rewind s1 --to 'write#1'`"
+    """
+    return _CALL.sub(lambda found: f"`{command_line(found[1], session_id, _OPTIONS[found[1]], found[2])}`", text)
 
 
 def standing_pause_line(pause: Pause, finishing: int = 0) -> str:

@@ -94,7 +94,7 @@ class Timeline:
         """
         if isinstance(at, int) and not isinstance(at, bool):
             if not 1 <= at <= self.row.seq:
-                raise await self._unknown(at, f"has no checkpoint {at}. Its log has the numbers 1 to {self.row.seq}")
+                raise await self._unknown(at, f"has no checkpoint {at}. Valid numbers are 1 to {self.row.seq}")
             return at
         step, number = _named(at)
         return await self._finished(at, step, number)
@@ -145,7 +145,7 @@ class Timeline:
     async def _checkpoint(self, number: int) -> int:
         found = await self.store.records(self.row.key, number, number) if 1 <= number <= self.row.seq else []
         if not found or found[0].kind != "checkpoint":
-            missing = f"has no checkpoint {number}. Its log has the numbers 1 to {self.row.seq}"
+            missing = f"has no checkpoint {number}. Its log ends at number {self.row.seq}"
             what = f"has record {number}, but it is not a checkpoint" if found else missing
             raise await self._unknown(number, what)
         return number

@@ -162,7 +162,8 @@ class Holding:
         if until:
             data["until"] = until
         things = " or ".join(_WAITS[kind] for kind in data["for"])
-        summary = " or ".join(part for part in (things and f"for {things}", until and f"until {until}") if part)
+        limit = f", at most until {until}" if things else f"until {until}"
+        summary = (f"for {things}" if things else "") + (limit if until else "")
         facts = self._wait_facts() | {"consume": await self._stale_mail(), "questions": self._stale_questions()}
         return await self.ledger.note("session.waiting", f"waits {summary}", data, release=True, **facts)
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -133,7 +134,10 @@ def graph(view: View) -> str:
 
 def folded(text: str) -> str:
     """Wrap a sentence at a terminal, without breaking words."""
-    return click.wrap_text(text, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else text
+    if not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size((100, 24)).columns
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _painted(line: Line) -> str:

@@ -192,9 +192,8 @@ class Ride:
                     return
             async with commands:
                 if commands.waited:
-                    click.echo(
-                        f"Another process was working in {plan.workspace}. Its commands have ended now.", err=True
-                    )
+                    said = f"Another process was working in {plan.workspace}. Its commands have ended now."
+                    click.echo(showing.folded(said), err=True)
                 self._check_workspace()
                 workspace.forget(plan)
                 try:
@@ -226,7 +225,8 @@ class Ride:
         try:
             workspace.keep(self.plan)
         except OSError as error:
-            click.echo(f"Later changes in {self.plan.workspace} will not be detected: {error}", err=True)
+            said = f"Later changes in {self.plan.workspace} will not be detected: {error}"
+            click.echo(showing.folded(said), err=True)
 
     async def _check_free(self, engine: Engine) -> None:
         """Refuse a run that another process drives, and a workspace with another unfinished run."""
@@ -286,9 +286,9 @@ class Ride:
         if sys.stdout.isatty():
             click.echo(showing.graph(view))
         is_over = view.status in ("completed", "failed", "cancelled")
-        click.echo(f"{view.name} {'' if is_over else 'is '}{view.status}: {showing.counted(view)}")
+        click.echo(showing.folded(f"{view.name} {'' if is_over else 'is '}{view.status}: {showing.counted(view)}"))
         if view.reason and not is_over:
-            click.echo(f"Why:  {one_line(view.reason)}")
+            click.echo(showing.folded(f"Why:  {one_line(view.reason)}"))
         for line in self._ways():
             click.echo(line, err=True)
         return code, self._document()
@@ -297,13 +297,13 @@ class Ride:
         """Return the next commands for the user."""
         view, found = self.view, list[str]()
         for row in view.failed:
-            found.append(f"{row.task.id} failed: {one_line(row.note)}")
+            found.append(showing.folded(f"{row.task.id} failed: {one_line(row.note)}"))
             if (log := log_of(self.plan, row.task.id)).exists():
                 found.append(f"  its output: {log}")
         for each in view.questions:
             approve = self.start.command("answer", each.id, "--approve")
             found += [
-                one_line(each.next_question),
+                showing.folded(one_line(each.next_question)),
                 f"  Approve:  {approve}",
                 "  To reject it, pass --reject WHY instead of --approve.",
             ]
@@ -319,7 +319,7 @@ class Ride:
             click.echo(f"{why} before anything was stored.", err=True)
             return code, None
         document = asyncio.run(self._looked())
-        click.echo(f"{why}. Finished work is kept: {showing.counted(self.view)}", err=True)
+        click.echo(showing.folded(f"{why}. Finished work is kept: {showing.counted(self.view)}"), err=True)
         click.echo(self._onward("Resume", "resume"), err=True)
         return code, document
 

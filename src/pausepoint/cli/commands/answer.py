@@ -87,7 +87,7 @@ class Given(NamedTuple):
         return any(each not in (None, (), False) for each in self)
 
     def check(self, cli: Cli) -> None:
-        """Refuse more than one answer, and none without a terminal."""
+        """Refuse several answers, and a missing answer if there is no terminal to ask at."""
         if sum(each not in (None, (), False) for each in self) > 1:
             raise click.UsageError(
                 "There is more than one answer. Give one of TEXT, --set, --data, --approve, --reject or --later."

@@ -11,7 +11,7 @@ from pausepoint.cli.console import ago, span
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, USAGE, Refused
 from pausepoint.cli.host import command_line
-from pausepoint.cli.options import SESSIONS, common
+from pausepoint.cli.options import SESSIONS, Whole, common
 from pausepoint.cli.sessions import checkpoint_of, find_session, session_and_checkpoint
 from pausepoint.cli.text import counted, value
 from pausepoint.errors import SessionError, UnknownCheckpoint
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="List the last N."
-)
-@click.option("--before", type=int, metavar="NUMBER", help="List those before this number, to page back.")
+@click.option("--limit", type=Whole(1), default=50, show_default=True, metavar="N", help="List the last N.")
+@click.option("--before", type=Whole(1), metavar="NUMBER", help="List those before this number, to page back.")
 @click.option("--all", "everything", is_flag=True, help="List all.")
 @common(lines=True)
 def checkpoints(cli: Cli, session: str, limit: int, before: int | None, everything: bool) -> None:

@@ -17,7 +17,7 @@ from pausepoint.cli.exits import DONE, FAILED, Refused
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import common
 from pausepoint.cli.project import check_exists
-from pausepoint.cli.text import counted, size, standing_pause_line, wrap_after
+from pausepoint.cli.text import counted, size, standing_pause_line, with_commands, wrap_after
 from pausepoint.clock import to_datetime
 from pausepoint.engine import documents
 from pausepoint.errors import PausepointError
@@ -194,13 +194,20 @@ async def _misfits(cli: Cli, engine: Engine) -> Any:
     for workflow, count in unknown.items():
         which = counted(count, f"resumable session of {workflow!r}", f"resumable sessions of {workflow!r}")
         way = f'add {workflow} = "file.py:name" to [tool.pausepoint.workflows], or pass --target file.py:name'
-        yield Finding("warn", "fit", f"{which}, whose code is not named", way)
+        yield Finding("warn", "fit", f"{which}, but the code is not named here", way)
     for each in misfits:
         if each.session.workflow in engine.workflows:
             text = f"{each.session.session_id} does not fit the code: {'; '.join(each.reasons)}"
-            yield Finding("bad", "fit", text, "; or ".join(each.ways))
+            ways = with_commands("; or ".join(each.ways), each.session.session_id)
+            yield Finding("bad", "fit", text, ways or _way_out(each.session.session_id))
     if not misfits:
         yield Finding("ok", "fit", "all resumable sessions fit the code")
+
+
+def _way_out(session_id: str) -> str:
+    """Return what to do about a session if the engine knows no way to make it fit."""
+    verify, cancel = command_line("verify", session_id), command_line("cancel", session_id)
+    return f"run the former code and resume; or check for damage: `{verify}`; or end the session: `{cancel}`"
 
 
 LEVELS = {"ok": "green", "warn": "yellow", "bad": "red"}
@@ -241,7 +248,7 @@ def _show_findings(out: Output, findings: list[Finding]) -> None:
     count = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
     if count["bad"] or count["warn"]:
         out.line()
-        out.line(f"{count['bad']} bad, {counted(count['warn'], 'warning')}")
+        out.line(f"{counted(count['bad'], 'problem')}, {counted(count['warn'], 'warning')}")
 
 
 def document(findings: list[Finding], known: Known) -> dict[str, Any]:

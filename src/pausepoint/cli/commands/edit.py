@@ -234,12 +234,13 @@ def _in_editor(cli: Cli, info: SessionInfo, before: dict[str, Any], how: dict[st
 
 def _again(error: Exception) -> bool:
     from pausepoint.cli.editor import at_terminal
+    from pausepoint.cli.prompts import confirmed
 
     if not at_terminal():
         return False
     click.echo(str(error), err=True)
     try:
-        return click.confirm("Edit it again?", default=True, err=True)
+        return confirmed("Edit it again?", err=True)
     except click.Abort:
         return False
 

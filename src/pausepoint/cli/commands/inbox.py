@@ -12,7 +12,7 @@ from pausepoint.cli.console import span
 from pausepoint.cli.context import Cli, not_found, run_async
 from pausepoint.cli.exits import USAGE
 from pausepoint.cli.host import command_line
-from pausepoint.cli.options import SESSIONS, WORKFLOWS, OneOf, common
+from pausepoint.cli.options import SESSIONS, WORKFLOWS, OneOf, Whole, common
 from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import LEAST, MANY, counted, one_line, shortened, time_left
 from pausepoint.errors import SessionError, UnknownSession, did_you_mean
@@ -37,15 +37,13 @@ STATUSES = ("WAITING_USER_INPUT", "RESUMED", "COMPLETED", "EXPIRED", "CANCELLED"
     "--status", "statuses", multiple=True, type=OneOf(STATUSES), metavar="STATUS",
     help=f"List questions with this status; repeatable: {', '.join(STATUSES)}.",
 )  # fmt: skip
-@click.option(
-    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, metavar="N", help="List at most N."
-)
+@click.option("--limit", type=Whole(), default=LIMIT, show_default=True, metavar="N", help="List at most N.")
 @click.option("--all", "everything", is_flag=True, help="List all.")
 @common(lines=True)
 def inbox(cli: Cli, **how: Any) -> None:
     """List the questions that wait for an answer, the oldest first: in all sessions, or in one and its children.
 
-    Each question has its age and the time that is left. `answer` accepts any unique beginning of a question's id.
+    The list shows each question's age and the time that is left. `answer` accepts any unique beginning of an id.
     """
     run_async(_inbox(cli, **how))
 

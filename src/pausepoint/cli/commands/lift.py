@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from typing import TYPE_CHECKING
 
 from pausepoint.cli.commands.pause import LOOK_EVERY, print_sessions
 from pausepoint.cli.commands.worker import STOPPED, shown_log
 from pausepoint.cli.context import Cli, program_of, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, INTERRUPTED, TERMINATED
-from pausepoint.cli.host import command_line
+from pausepoint.cli.host import PAUSEPOINT
 from pausepoint.cli.text import counted, standing_pause_line
 from pausepoint.engine import documents
 from pausepoint.errors import DamagedRecord
@@ -44,6 +45,7 @@ async def _lift(cli: Cli, by: str | None) -> int:
         with shown_log(cli.out, {}):
             found = await engine.lift_pause(by=by)
             _report(cli, engine, pause, found)
+            await _note_paused(cli, engine)
             await _driven(engine)
         if cli.out.as_json:
             infos = [await engine.info(info.session_id) for info in found]
@@ -70,9 +72,20 @@ def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[Sessio
     left = [info for info in left if info not in named]
     if left:
         many = counted(len(left), "session is ready, but its code is", "sessions are ready, but their code is")
-        cli.out.note(
-            f"{many} not named here. Run `{command_line('worker')}` with --target, unless another process has the code."
-        )
+        worker = shlex.join([*PAUSEPOINT.words, "worker", "--target", "TARGET", *cli.store_words()])
+        cli.out.note(f"{many} not named here. A process that has the code runs {'it' if len(left) == 1 else 'them'}.")
+        cli.out.note(f"Run all of them:  {worker}")
+        cli.out.note(f"Run one of them:  {cli.resume(left[0])}")
+
+
+async def _note_paused(cli: Cli, engine: Engine) -> None:
+    """Print how many sessions stay paused, because they have pauses of their own."""
+    count = sum((await engine.tally(status="paused")).values())
+    some = await engine.sessions(status="paused", limit=1)
+    if some:
+        many = counted(count, "session stays paused: it has a pause", "sessions stay paused: they have pauses")
+        which = "Resume it" if count == 1 else "Resume one of them"
+        cli.out.note(f"{many} of {'its' if count == 1 else 'their'} own. {which}:  {cli.resume(some[0])}")
 
 
 async def _driven(engine: Engine) -> None:

@@ -11,7 +11,7 @@ import click
 from pausepoint.cli.console import ago, columns, money
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.host import command_line
-from pausepoint.cli.options import WORKFLOWS, OneOf, common
+from pausepoint.cli.options import WORKFLOWS, OneOf, Whole, common
 from pausepoint.cli.text import (
     MANY,
     counted,
@@ -68,9 +68,7 @@ SORTED_BY = f"Sort by {', '.join(SORTS[:-1])} or {SORTS[-1]}.  [default: updated
 @click.option("--tag", metavar="TAG", help="Only sessions with this tag.")
 @click.option("--sort", type=OneOf(SORTS), default="updated", metavar="BY", help=SORTED_BY)
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
-@click.option(
-    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, metavar="N", help="List at most N."
-)
+@click.option("--limit", type=Whole(), default=LIMIT, show_default=True, metavar="N", help="List at most N.")
 @click.option("--all", "everything", is_flag=True, help="List all.")
 @click.option(
     "--children/--no-children", default=True, show_default=True, help="Show each session's children below it."
@@ -203,7 +201,8 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]])
     many = len(shown) > MANY
     cells["NOTE"] = [status_note(info) if many else await _noted(engine, info) for _, info in shown]
     out.table(list(cells), list(zip(*cells.values(), strict=True)))
-    asking = [short.get(info.session_id, info.session_id) for _, info in shown if "answer" in info.waiting]
+    waiting = [info for _, info in shown if info.status.value == "waiting" and "answer" in info.waiting]
+    asking = [short.get(info.session_id, info.session_id) for info in waiting]
     if asking:
         how = cli.command("answer", asking[0]) if len(asking) == 1 else command_line("inbox")
         out.note(f"{counted(len(asking), 'session')} {'waits' if len(asking) == 1 else 'wait'} for an answer:  {how}")
@@ -248,9 +247,7 @@ GROUPS = {
 
 
 @click.command()
-@click.option(
-    "--limit", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="List at most N per status."
-)
+@click.option("--limit", type=Whole(), default=10, show_default=True, metavar="N", help="List at most N per status.")
 @common()
 def status(cli: Cli, limit: int) -> None:
     """Show what is running, which steps are still finishing, what waits for what, and whether the store is healthy."""

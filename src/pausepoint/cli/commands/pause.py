@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -84,7 +84,8 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
             return _nothing(cli, why, await engine.standing_pause())
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
         asked = await _asked_at(engine, found) if wait else None
-        infos = await _reported(cli, engine, found, finishing, _asked_to_pause if wait else None)
+        over = [info.session_id for info in found if info.status.value in ENDED]
+        infos = await _reported(cli, engine, found, over, finishing, _asked_to_pause if wait else None)
         took = None if asked is None else round((engine.clock.now() - asked) / 1e6, 3)
         for damage in found.damaged:
             cli.out.line(f"{damage.fields['session_id']}  is damaged; the pause is stored: {damage}")
@@ -171,10 +172,15 @@ def _run_waiting(cli: Cli, text: str, work: Any) -> int:
 
 
 async def _reported(
-    cli: Cli, engine: Engine, found: list[SessionInfo], finishing: str, wanted: Callable[[SessionInfo], bool] | None
-) -> list[SessionInfo]:
+    cli: Cli, engine: Engine, found: list[SessionInfo], ended_before: Collection[str], finishing: str,
+    wanted: Callable[[SessionInfo], bool] | None,
+) -> list[SessionInfo]:  # fmt: skip
     """Print the sessions; if ``wanted`` is given, wait for them and print how that ended. Return the sessions."""
-    print_sessions(cli, found, finishing)
+    over = [info for info in found if info.session_id in ended_before]
+    for info in over:
+        how = "has already completed" if info.status.value == "completed" else "was already cancelled"
+        cli.out.line(f"Session {info.session_id} {how}. Nothing was changed.")
+    print_sessions(cli, [info for info in found if info not in over], finishing)
     if wanted is None:
         return found
     ended = await wait_until_settled(engine, found, wanted)
@@ -252,10 +258,11 @@ async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, 
     async with cli.engine() as engine:
         infos = [await find_session(engine, text) for text in sessions]  # find all before one is cancelled
         named = dict.fromkeys(info.session_id for info in infos)
+        over = [info.session_id for info in infos if info.status.value in ENDED]
         for session_id in named:
             await engine.cancel(session_id, reason=reason, by=by)
         found = [await engine.info(session_id) for session_id in named]
-        infos = await _reported(cli, engine, found, "ends after", _asked_to_end if wait else None)
+        infos = await _reported(cli, engine, found, over, "ends after", _asked_to_end if wait else None)
         for number, info in enumerate(infos):
             if wait and info.status.value not in ENDED:  # its process was killed, so it ends here
                 await engine.cancel(info.session_id, reason=reason, by=by)
@@ -342,13 +349,14 @@ def _report_sent(cli: Cli, info: SessionInfo) -> None:
 def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[str, ...], by: str | None) -> int:
     """Send the message, and drive the session here until it ends or needs a person again."""
     from pausepoint.cli.drive import DrivenSession
-    from pausepoint.cli.fields import collect_values, fields_of
     from pausepoint.cli.live import catch_up
     from pausepoint.cli.targets import load_named
 
     target, code = load_named(target, cli.project)
     cli.targets = (target,)
     driven = DrivenSession(cli, code, by)
+    if not cli.place.exists:
+        driven.check_start(_input(code, pairs), {"session_id": session})
 
     async def begin(engine: Engine) -> Session[Any]:
         if await _is_known(cli, engine, session, driven.workflow):
@@ -357,12 +365,20 @@ def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[
             await catch_up(engine, session, driven.view)
             handle = await engine.session(session)
         else:
-            values = collect_values({}, pairs, fields_of(driven.workflow.model))
-            handle = await driven.start(engine, values, {"session_id": session, "by": by})
+            handle = await driven.start(engine, _input(code, pairs), {"session_id": session, "by": by})
         await engine.send(session, value, by=by)
         return handle
 
     return driven.drive(begin)
+
+
+def _input(workflow: Workflow[Any], pairs: tuple[str, ...]) -> dict[str, Any]:
+    from pausepoint.cli.fields import collect_values, fields_of
+
+    fields = fields_of(workflow.model)
+    for field in fields.values():
+        field.taken = True  # `send` has no option for a field, only --field
+    return collect_values({}, pairs, fields)
 
 
 async def _is_known(cli: Cli, engine: Engine, session: str, workflow: Workflow[Any]) -> bool:

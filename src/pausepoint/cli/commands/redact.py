@@ -8,7 +8,7 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import USAGE, Refused
-from pausepoint.cli.options import SESSIONS, common, reason_and_by
+from pausepoint.cli.options import SESSIONS, Whole, common, reason_and_by
 from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import counted
 from pausepoint.engine import documents
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--field", metavar="NAME", help="A field of the state, now and in every record that contains it.")
 @click.option("--value", metavar="TEXT", help="With --field: the new value. Default: the field's default.")
 @click.option("--file", metavar="ID", help="A file: its bytes, its name and its metadata.")
-@click.option("--seq", type=int, metavar="NUMBER", help="The content of the record with this number.")
+@click.option("--seq", type=Whole(1), metavar="NUMBER", help="The content of the record with this number.")
 @click.option("--event", metavar="CURSOR", help="The content of an event, by its cursor (see `events --json`).")
 @reason_and_by
 @common(target=True)

@@ -19,6 +19,7 @@ from pausepoint.cli.fields import Field, collect_values, field_help, fields_of, 
 from pausepoint.cli.host import TARGET, Start, command_line
 from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, OneOf, Usd, by_option, common
 from pausepoint.cli.project import find_project
+from pausepoint.cli.prompts import confirmed
 from pausepoint.cli.sessions import RESUMABLE, candidates, find_session, list_candidates, status_and_age
 from pausepoint.errors import did_you_mean
 
@@ -150,11 +151,12 @@ def run(cli: Cli, **given: Any) -> int:
         former = _former(cli, loaded.workflow, values, options["at_step"], given["again"], asks=not given["detach"])
         if former is not None:
             return _resumed(cli, loaded.workflow, former, by=options["by"], owner=options["owner"])
+    driven = DrivenSession(cli, loaded.workflow, options["by"])
+    driven.check_start(values, options)
     if given["detach"] and not given["detached_as"]:
         from pausepoint.cli.commands.detach import detach
 
         return detach(cli, loaded.workflow.name, args, options["session_id"])
-    driven = DrivenSession(cli, loaded.workflow, options["by"])
     return driven.drive(lambda engine: driven.start(engine, values, options))
 
 
@@ -175,11 +177,11 @@ def _former(
     if not interrupted:
         return None
     last = interrupted[0]
-    more = f"; {len(interrupted) - 1} more like it: {command_line('ls')}" if len(interrupted) > 1 else ""
+    more = f", and {len(interrupted) - 1} more like it (`{command_line('ls')}`)" if len(interrupted) > 1 else ""
     what = f"Session {last.session_id} of {workflow.name} has the same input: {status_and_age(last)}{more}"
     if asks and cli.out.for_people and cli.out.terminal and sys.stdin.isatty():
-        cli.out.line(f"{what}.")
-        return last if click.confirm("Resume it?", default=True) else None
+        cli.out.say(f"{what}.")
+        return last if confirmed("Resume it?") else None
     cli.out.note(f"Hint: {what}. Resume it instead:  {cli.command('resume', last.session_id, workflow.name)}")
     return None
 
@@ -199,11 +201,11 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
 @click.option("--from", "start", metavar="STEP", shell_complete=STEPS, help="Rewind to this step first.")
 @click.option("--until", metavar="STEP", shell_complete=STEPS, help="Pause after this step.")
 @click.option("--steal", is_flag=True, help="Take the session over from a process that hangs.")
-@click.option("--code", type=OneOf(["accept"]), help="Resume although step code that it depends on has changed.")
+@click.option("--code", type=OneOf(["accept"]), help="Resume although earlier steps of the workflow have changed.")
 @click.option("--edits", type=OneOf(["accept", "discard"]),
               help="Accept edited artifacts, or restore edited and damaged ones.")  # fmt: skip
 @click.option("--rerun", multiple=True, metavar="STEP", shell_complete=STEPS,
-              help="Run a finished step again, and the steps that read its results; repeatable.")  # fmt: skip
+              help="Redo a finished step, and the steps that read its artifacts or fields; repeatable.")  # fmt: skip
 @click.option("--wake", is_flag=True, help="Wake a sleeping session now.")
 @click.option("--budget", type=Usd(), metavar="USD", help="Set a new budget.")
 @click.option("--owner", metavar="NAME", help="Refuse if the session has another owner.")
@@ -247,7 +249,9 @@ async def _chosen(
             return await list_candidates(cli, engine, found)
         info = found[0]
         cli.check_code(engine, info)
-        publishes = bool(engine.workflows[info.workflow].publishes) and info.holder is None
+        workflow = engine.workflows[info.workflow]
+        _check_rerun(workflow, how["rerun"])
+        publishes = bool(workflow.publishes) and info.holder is None
         if dry_run or until is not None or publishes:
             id, again = info.session_id, how["rerun"]
             plan = await (engine.plan(id, rerun=again) if start is None else engine.plan_rewind(id, start, rerun=again))
@@ -259,7 +263,18 @@ async def _chosen(
                 from pausepoint.cli.commands.artifacts import decide_edits
 
                 how["edits"] = decide_edits(cli, plan, how["edits"])
-        return info, engine.workflows[info.workflow]
+        return info, workflow
+
+
+def _check_rerun(workflow: Workflow[Any], steps: Sequence[str]) -> None:
+    for step in steps:
+        workflow.step(step)  # refuses a name that does not exist
+    if steps and not workflow.publishes:
+        raise Refused(
+            f"Workflow {workflow.name!r} publishes no artifacts, so --rerun has no effect. Redo the step and all steps"
+            f" after it with --from {steps[0]}.",
+            USAGE,
+        )
 
 
 def _check_until(plan: Plan, until: str) -> None:

@@ -69,7 +69,8 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
             questions = [documents.question(each, cli.command("answer", each.id)) for each in asked]
             cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong))
         else:
-            await _print_session(cli, engine, info, reached, stored, wrong, full)
+            heading = _heading(stored, reached) if at is not None and stored is not None else ""
+            await _print_session(cli, engine, info, heading, stored, wrong, full)
         return FAILED if wrong else DONE
 
 
@@ -79,6 +80,15 @@ async def _reached(engine: Engine, info: SessionInfo, stored: StoredState | None
         return None
     found = await engine.checkpoints(info.session_id, before=stored.seq + 1, limit=1)
     return found[0] if found else None
+
+
+def _heading(stored: StoredState, reached: Checkpoint | None) -> str:
+    """Return which moment an earlier state belongs to."""
+    if reached is None:
+        return f"At record {stored.seq}, before the first checkpoint"
+    if reached.seq == stored.seq:
+        return f"At checkpoint {stored.seq}, {reached.name}"
+    return f"At record {stored.seq}, after checkpoint {reached.seq}, {reached.name}"
 
 
 def _print_field(cli: Cli, stored: StoredState, path: str) -> None:
@@ -99,14 +109,13 @@ def _print_field(cli: Cli, stored: StoredState, path: str) -> None:
 
 
 async def _print_session(
-    cli: Cli, engine: Engine, info: SessionInfo, reached: Checkpoint | None, stored: StoredState | None, wrong: str,
-    full: bool,
-) -> None:  # fmt: skip
+    cli: Cli, engine: Engine, info: SessionInfo, heading: str, stored: StoredState | None, wrong: str, full: bool
+) -> None:
     out = cli.out
     facts(out, await _facts(cli, engine, info))
-    if reached is not None and stored is not None:
+    if heading:
         out.line()
-        out.line(out.paint(f"As of record {stored.seq}, {reached.name}", bold=True))
+        out.line(out.paint(heading, bold=True))
     else:
         paragraph(cli, await status_reasons(engine, info))
         for line in ["", *traceback(cli, info, full)] if info.status.value == "failed" else ():

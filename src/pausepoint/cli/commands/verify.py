@@ -90,8 +90,9 @@ def without_store(cli: Cli, empty: Any) -> bool:
 def verify(cli: Cli, session: str | None) -> int:
     """Check that everything stored is intact, in one SESSION or in the whole store.
 
-    Reads every record, signal, large value, file and tombstone and compares it with its digest. Nothing is changed.
-    Exits with 1 if something is damaged, and names the first damaged record of each session.
+    Reads every record, signal, large value, file and tombstone (the mark of a removed session), and compares each with
+    its digest. Nothing is changed. Exits with 1 if something is damaged, and names the first damaged record of each
+    session.
     """
     if session is None:
         from pausepoint.engine.verify import Verification

@@ -13,7 +13,7 @@ import click
 from pausepoint.cli.console import money, span
 from pausepoint.cli.context import Cli, exit_code_of, run_async
 from pausepoint.cli.exits import DONE, FAILED, PERSON, USAGE, Refused
-from pausepoint.cli.options import SESSIONS, common
+from pausepoint.cli.options import SESSIONS, Whole, common
 from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import counted, one_line, open_questions, position, short_ids, status_lines, status_note
 from pausepoint.clock import to_datetime
@@ -51,7 +51,7 @@ COLOURS = {
 @click.option("--after", metavar="CURSOR", default="", help="Only events after the one with this cursor.")
 @click.option("--type", "types", multiple=True, metavar="TYPE",
               help="Only this type, such as step.completed, or session for all session.*; repeatable.")  # fmt: skip
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N events.")
+@click.option("--last", type=Whole(1), metavar="N", help="Only the last N events.")
 @common(lines=True)
 def events(cli: Cli, session: str, follow: bool, after: str, types: tuple[str, ...], last: int | None) -> None:
     """Show the history of a session, the oldest event first.

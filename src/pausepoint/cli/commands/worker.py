@@ -14,7 +14,7 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, INTERRUPTED, TERMINATED, USAGE, Refused
-from pausepoint.cli.options import WORKFLOWS, by_option, common
+from pausepoint.cli.options import WORKFLOWS, Whole, by_option, common
 from pausepoint.cli.project import check_exists
 from pausepoint.name import NAME
 
@@ -37,7 +37,7 @@ SHARE = 20
 @click.option("--workflow", "only", multiple=True, metavar="NAME", shell_complete=WORKFLOWS,
               help="Only sessions of this workflow; repeatable.")  # fmt: skip
 @click.option("--once", is_flag=True, help="Exit when nothing is ready or due any more.")
-@click.option("--concurrency", type=click.IntRange(min=1), default=100, show_default=True, metavar="N",
+@click.option("--concurrency", type=Whole(1), default=100, show_default=True, metavar="N",
               help="The number of sessions to drive at the same time.")  # fmt: skip
 @by_option
 @common(lines=True, target=True)
