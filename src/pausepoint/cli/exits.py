@@ -84,13 +84,15 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
         if type(error).__module__ != PausepointError.__module__:
             raise
         code = code_of(error)
-        _print_error(Refused(_with_command(str(error)), code), name)
+        _print_error(Refused(_with_next_step(error), code), name)
         sys.exit(code)
 
 
-def _with_command(message: str) -> str:
-    """Replace the Python verb in an engine's message by the command that does the same."""
-    verb = "engine.sessions()"
+def _with_next_step(error: Exception) -> str:
+    """Return an engine's message with the command instead of the Python verb. Pydantic's words get a next step."""
+    message, verb = str(error), "engine.sessions()"
+    if type(error).__name__ == "StateRefused" and not message.endswith((".", "?")):
+        return f"{message}. Correct the value, then run the command again."
     return message.replace(verb, f"`{shlex.join([*started_by()[0], 'ls'])}`") if verb in message else message
 
 
