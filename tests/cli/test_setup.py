@@ -106,9 +106,17 @@ def test_completion_completes_commands_and_options(tmp_path: Path) -> None:
 
 def test_make_demo_passes_options_on_and_its_help_fits_a_terminal() -> None:
     root = Path(__file__).resolve().parents[2]
-    demo = subprocess.run(["make", "-n", "demo", "ARGS=--keep"], cwd=root, capture_output=True, text=True, check=True)
+    demo = subprocess.run(
+        ["make", "--no-print-directory", "-n", "demo", "ARGS=--keep"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert demo.stdout.rstrip().endswith("-m pausepoint.apps.demo --keep")
-    told = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
     assert "make demo" in told
     assert max(map(len, told.splitlines())) <= 80
 
