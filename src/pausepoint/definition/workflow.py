@@ -20,6 +20,7 @@ from pausepoint.definition.binding import (
     Check,
     Function,
     Inputs,
+    PauseAt,
     Problems,
     Read,
     check_result,
@@ -60,7 +61,9 @@ class Workflow(Generic[S]):
 
     ``events`` are the event types that the steps may emit. ``migrations`` bring stored sessions of older versions up to
     ``version``. ``questions_expire`` is how long a question waits if the call sets no ``expires=``: a timedelta, None
-    for no limit, or by default the engine's setting. Raises `DefinitionError`, which lists all problems.
+    for no limit, or by default the engine's setting. ``pause`` says where a pause stops the steps that do not say it
+    themselves: before their next ``"operation"``, or at the end of the ``"step"``. Raises `DefinitionError`, which
+    lists all problems.
 
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
     artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present
@@ -79,6 +82,7 @@ class Workflow(Generic[S]):
         migrations: Sequence[Migration[..., Any]] = (),
         events: Sequence[str] = (),
         questions_expire: timedelta | EllipsisType | None = ...,
+        pause: PauseAt = "operation",
     ) -> None:
         self.name = name
         self.version = version
@@ -87,6 +91,8 @@ class Workflow(Generic[S]):
         problems = Problems(f"Workflow {name!r}")
         if not is_time_to_answer(questions_expire):
             problems.add(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
+        if pause not in get_args(PauseAt):
+            problems.add(f"pause must be 'operation' or 'step', not {pause!r}.")
         self.events = _checked_events(events, problems)
         _check_head(name, version, problems)
         self.migrations: Mapping[int, Migration[..., Any]] = MappingProxyType(
@@ -94,7 +100,7 @@ class Workflow(Generic[S]):
         )
         self.shape = _shape_of(state, name, problems)
         listed = _listed(steps, problems)
-        bound = {each.name: _bound_step(each, self.shape, problems) for each in listed}
+        bound = {each.name: _bound_step(each, self.shape, pause, problems) for each in listed}
         self._steps: Mapping[str, BoundStep] = MappingProxyType(bound)
         self.steps = tuple(bound.values())
         self.outline = tuple(bound)
@@ -308,7 +314,7 @@ def _listed(steps: Any, problems: Problems) -> list[Step[..., Any]]:
     return list(found.values())
 
 
-def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> BoundStep:
+def _bound_step(each: Step[..., Any], state: Shape, pause: PauseAt, problems: Problems) -> BoundStep:
     here = problems.at(f"step {each.name!r}")
     hints = _hints(each.fn, each.hints, here)
     inputs, writes = Inputs(), _places(each.declared_writes, state, here)
@@ -337,6 +343,7 @@ def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> Bound
         when=when,
         takes_blocking=inputs.context is not None and not each.is_async,
         publishes=_bound_artifacts(each, writes, state, here),
+        pause=each.pause or pause,
     )
 
 

@@ -41,7 +41,7 @@ class Service:
         self.is_open = False
         self.drives: Drives = "all"
         self.on_step: OnStep | None = None
-        self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: len(self.driver.runs))
+        self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: self.driver.busy)
         self.driver.on_news = self.waker.poke
         for workflow in [workflows] if isinstance(workflows, Workflow) else workflows:
             self.register(workflow)
@@ -60,7 +60,7 @@ class Service:
     @property
     def running(self) -> tuple[SessionId, ...]:
         """The sessions that this engine drives now, and those that it is about to drive."""
-        return tuple(map(SessionId, {**self.driver.runs, **self.driver.claims}))
+        return tuple(map(SessionId, self.driver.running))
 
     async def _wake(self, row: SessionRow) -> object:
         """Drive a session that is due."""
@@ -126,6 +126,7 @@ class Service:
             row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
             to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
             row.held_by_guard,
+            None if row.kept_by is None else self.store.describe_holder(row.kept_by),
         )  # fmt: skip
 
 

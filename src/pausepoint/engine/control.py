@@ -57,11 +57,15 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="BaseModel")
 
+KEEPER_PATIENCE = 2.0
+"""How many seconds a resume waits for the engine that keeps the step, before it drives the session itself."""
+
 
 class Control(Artifacts, Retention, Transfer, Questions):
     """All verbs over one open store."""
 
     drive_class = Drive  # the testing package replaces this class
+    hold = 0.0  # how many seconds a paused step is kept in memory
 
     @overload
     async def session(self, session_id: str) -> Session[Any]: ...
@@ -352,13 +356,19 @@ class Control(Artifacts, Retention, Transfer, Questions):
             return session
         if before is Status.CANCELLED:
             raise _ended_for_good(row)
+        money = None if budget is None else to_micro_usd(budget)
+        in_place = not (steal or wake or code or until)
+        if row.kept_by is not None and in_place:  # its keeper has the code, and need not be this engine
+            row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
+            self.driver.on_change(budget is not None)
+            if not here or await self._continues_in_place(session, row):
+                return session
         driven = row.live and not steal and not self.driver.is_stranded(row)
         if driven and before is Status.RUNNING:
             await self.driver.wait_for_claim(row.session_id)  # the waker of this engine may be about to drive it
             if self._woke_here(session):
                 return session
             raise self._driven(row)
-        money = None if budget is None else to_micro_usd(budget)
         if not here:
             await self.store.unpause(row.session_id, by, self.clock.now(), money)
             self.driver.on_change(budget is not None)
@@ -371,18 +381,42 @@ class Control(Artifacts, Retention, Transfer, Questions):
         self.driver.on_change(budget is not None)  # its children may be pausing in this process
         if driven and row.live:  # it was about to pause, and now continues where it is
             return session
+        if driven and in_place and await self._continues_in_place(session, row):  # it has stopped since it was read
+            return session
         waits = row.status in (Status.WAITING, Status.SLEEPING)
         # If it waits for a child, the child may have to be resumed, and only the parent's step knows that.
         if waits and not (wake or code or row.frozen or row.awaits_child):
             return session
         try:
             session._run = await self._take_over(
-                workflow, row, records, steal, resumed=True, by=by, wake=wake, accept_code=code == "accept"
-            )
+                workflow, row, records, steal, row.fence if row.kept_by is not None and in_place else None,
+                resumed=True, by=by, wake=wake, accept_code=code == "accept",
+            )  # fmt: skip
+        except HoldLost:
+            if row.kept_by is None:
+                raise  # otherwise its keeper was late, and drives it now
         except AlreadyRunning:
             if not self._woke_here(session):
                 raise
         return session
+
+    async def _continues_in_place(self, session: Session[Any], row: SessionRow) -> bool:
+        """Wait until the engine that keeps the step of a resumed session continues it.
+
+        Return False if no engine keeps it, or its keeper does not react. The session must then be driven here.
+        """
+        fence, end = row.fence, asyncio.get_running_loop().time() + KEEPER_PATIENCE
+        with self.driver.listening(row.session_id) as news:
+            while row.kept_by is not None and row.fence == fence:
+                left = end - asyncio.get_running_loop().time()
+                if left <= 0 or row.pause_requested:
+                    return row.pause_requested
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), min(left, 0.05))
+                news.clear()
+                row = await self._row(row.session_id)
+        session._run = self.driver.runs.get(row.session_id, session._run)
+        return row.fence != fence
 
     async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
         """Lift the pause of everything and return the sessions that it had paused.
@@ -504,6 +538,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         drive.accept_code, drive.until = accept_code, self.driver.untils.get(row.session_id)
         drive.questions_expire = self.questions_expire
         drive.on_step = self.on_step
+        drive.hold = self.hold
         drive.load(records)
         return self.driver.begin(drive)
 
@@ -512,7 +547,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
     async def pause(
         self, session_id: str | None = None, *, workflow: str | None = None, tag: str | None = None,
         owner: str | None = None, everything: bool = False, reason: str = "", by: str | None = None,
-        mode: PauseMode = "finish", freeze: bool = False,
+        mode: PauseMode = "finish", freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Pause one session with its children, all sessions that match, or everything. Return the sessions.
 
@@ -581,7 +616,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         """Drive a session that became due in this engine, if its workflow is registered here."""
         if self.drives == "none" or self.waker.asked is not None:
             return  # the waker picks up asked sessions
-        if row.due and row.status is Status.READY and row.workflow in self.workflows:
+        if row.due and row.status is Status.READY and row.kept_by is None and row.workflow in self.workflows:
             # A received message is kept even if this fails. The waker logs why a session cannot resume here.
             with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
                 await self._wake(row)
@@ -644,6 +679,8 @@ class _Children:
         await self.control._create(workflow, new)
 
     async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
+        if row.kept_by is not None:
+            return  # its keeper continues it
         self.control.register(workflow)
         records = await self.control.store.records(row.key, row.key_frame)
         with suppress(AlreadyRunning, SessionEnded):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -33,6 +34,9 @@ S = TypeVar("S", bound="BaseModel")
 
 DEFAULT_URL = f"sqlite:///{DEFAULT_STORE}"
 
+HOLD = timedelta(minutes=10)
+"""How long an engine keeps a paused step in memory, unless it is told otherwise."""
+
 
 class Engine(Control):
     """Runs workflows and keeps their sessions in a store.
@@ -54,6 +58,9 @@ class Engine(Control):
     - ``drives``: the sessions this engine drives: ``"all"`` due sessions of its workflows, only those that its verbs
       are ``"asked"`` to start or resume (see `drive_only`), or ``"none"``, for programs that only read and send
       requests.
+    - ``hold``: how long the step of a paused session stays in memory, as a timedelta or in seconds. A session that is
+      resumed in time continues in place. After that time the step exits, and a resume starts it again at its top, where
+      finished operations return immediately. 0 makes it exit when it pauses.
     - ``on_step``: an async function, called with the session's id, the step and the visit number before a step runs.
 
     >>> import asyncio
@@ -86,12 +93,14 @@ class Engine(Control):
         create: bool = True,
         questions_expire: timedelta | None = EXPIRY,
         drives: Drives = "all",
+        hold: timedelta | float = HOLD,
         on_step: OnStep | None = None,
     ) -> None:
         if drives not in get_args(Drives):
             raise ValueError(f"drives must be 'all', 'asked' or 'none', not {drives!r}.")
         if not is_time_to_answer(questions_expire):
             raise ValueError(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
+        self.hold = _seconds_of(hold)
         clock = clock or SystemClock()
         super().__init__(store_from(url, clock, create), workflows, clock, limits)
         self.drives = drives
@@ -174,6 +183,13 @@ class Engine(Control):
             raise CallRefused(
                 "This Engine was opened with `with`. Use the blocking engine from `with Engine(…) as engine:`."
             )
+
+
+def _seconds_of(hold: timedelta | float) -> float:
+    seconds = hold.total_seconds() if isinstance(hold, timedelta) else hold
+    if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:
+        raise ValueError(f"hold must be a timedelta or a number of seconds, 0 or more, not {hold!r}.")
+    return float(seconds)
 
 
 def run(

@@ -30,7 +30,7 @@ async def append_event(
         if drive is not None and not drive.ledger.parking:
             await drive.ledger.note(event_type, summary, data, agent=agent_name)
             return
-        if run is not None:
+        if run is not None and not run.is_kept:
             await run.finished()
             continue
         row = await engine._row(session_id)

@@ -115,7 +115,8 @@ class SessionRow(msgspec.Struct, frozen=True):
 
     The store computes ``live`` (the holder is alive) and ``due`` (what the session waits for has arrived) when it reads
     the row. ``waiting`` lists the kinds of things that the session waits for, separated by commas. ``wakes_at`` is the
-    time when it wakes; 0 means that something it waits for has arrived, so it is due now.
+    time when it wakes; 0 means that something it waits for has arrived, so it is due now. ``kept_by`` is the engine
+    that keeps the step of a paused session in memory, if that engine is alive: it can continue the step in place.
     """
 
     key: int
@@ -155,6 +156,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     frozen: int = 0
     parent_id: str | None = None
     due: bool = False
+    kept_by: int | None = None
 
     @property
     def status(self) -> Status:
@@ -265,7 +267,8 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
     ``plain`` marks the most common kind of commit, which writes only records and the session's position. Otherwise:
 
-    - ``release`` gives up the hold; ``waiting`` and ``wakes_at`` then say what resumes the session.
+    - ``release`` gives up the hold; ``waiting`` and ``wakes_at`` then say what resumes the session. ``kept`` says that
+      this engine still has the step in memory.
     - ``consume`` are the numbers of the signals that the session has read. ``report`` goes to its ``parent``.
     - ``asks`` are questions asked by the commit's first record, for the first time or in their next round;
       ``questions`` are changes to open questions. ``settles`` means that the visit that asked them is over.
@@ -289,6 +292,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     ended: Ended | None = None
     failure: Failure | None = None
     release: bool = False
+    kept: bool = False
     only_if_paused: bool = False
     keep_crashes: bool = False
     spend_usd: int = 0

@@ -25,7 +25,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """The facts about a session, without its state. ``seq`` is the number of the last record in its log.
 
     ``held_by_guard`` means that the session's step has ended but the session has not moved on: a guard holds it there,
-    or its next step is not decided yet.
+    or its next step is not decided yet. ``kept_by`` is the process that keeps the step of a paused session in memory:
+    if the session is resumed soon, the step continues there.
     """
 
     session_id: SessionId
@@ -51,6 +52,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     parent_id: str | None = None
     seq: int = 0
     held_by_guard: bool = False
+    kept_by: str | None = None
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress
@@ -65,6 +67,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
             "updated": f"{self.updated_at:%Y-%m-%d %H:%M:%S} UTC",
             "requested": " and ".join(_requests(self)),
             "driven by": self.holder,
+            "step kept by": self.kept_by,
             "failure": failure and _failed(failure),
             "spent": _money(self.spent_usd, self.budget_usd),
             "tokens": self.spent_tokens or None,

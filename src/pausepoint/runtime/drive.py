@@ -40,24 +40,28 @@ from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import RecordKind, SignalRecord
 from pausepoint.model.sessions import Ended, Failure, Flags, PauseKind, SessionRow
 from pausepoint.runtime.context import BlockingContext, Context
-from pausepoint.runtime.hold import Holding, OnStep, end_parked
+from pausepoint.runtime.hold import OnStep, end_parked
+from pausepoint.runtime.keep import Keeping
 from pausepoint.runtime.visit import Family, Visit
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
 
 Interrupt = Literal["exit", "abort", "timeout"]
 
+FRESH = 0.001
+"""For how many seconds the flags that a commit has returned count as current."""
+
 
 class Exited(Exception):
     """Raised when a step exits before it ends, because of a pause, a shutdown or an abort."""
 
 
-class Drive(Holding):
+class Drive(Keeping):
     """One session while this engine holds it. It is also the `Host` of its visits."""
 
     __slots__ = (
-        "cancels", "changed", "demand", "events", "family", "in_code", "in_step", "interrupt", "nudge", "publisher",
-        "task", "visit",
+        "cancels", "changed", "demand", "events", "family", "in_code", "interrupt", "looked_at", "nudge", "publisher",
+        "task",
     )  # fmt: skip
 
     visits = Visit  # the testing package replaces this class
@@ -78,13 +82,12 @@ class Drive(Holding):
         self.events = workflow.events
         self.demand: Paused | None = None
         self.publisher: Publisher | None = None  # only if the workflow publishes artifacts
-        self.visit: Visit | None = None
         self.interrupt: Interrupt | None = None
         self.cancels = 0
-        self.in_step = False
         self.in_code = False  # whether an exception raised now comes from the step's own code
         self.task: asyncio.Task[None] | None = None
         self.nudge = asyncio.Event()
+        self.looked_at = 0.0  # when the flags were last read
 
     # requests from outside
 
@@ -100,6 +103,10 @@ class Drive(Holding):
 
     def notice(self, fence: int, flags: Flags) -> None:
         """React to the fence and the flags that the store has for this session now."""
+        if self.is_kept:
+            self.seen = fence, flags
+            self.news.set()
+            return
         if self.ledger.parking:
             return  # this drive is releasing the hold, and another drive may hold the session already
         if fence != self.row.fence:
@@ -108,7 +115,17 @@ class Drive(Holding):
             return
         self._apply_flags(flags)
 
+    def may_have_news(self) -> bool:
+        """Whether requests may have arrived since the flags were last read. A commit has just read them."""
+        return asyncio.get_running_loop().time() - self.looked_at > FRESH and self.store.has_news()
+
+    async def look(self) -> None:
+        """Read the requests that have arrived."""
+        self.looked_at = asyncio.get_running_loop().time()
+        await self._read_requests()
+
     def _committed(self, flags: Flags) -> None:
+        self.looked_at = asyncio.get_running_loop().time()
         if flags is not self.flags or flags.mail:
             self._apply_flags(flags)
         self.changed(self.session_id)
@@ -132,6 +149,7 @@ class Drive(Holding):
         """Stop driving after the current operation, or immediately if ``now``. The session's status becomes ready."""
         self.stop_reason = self.stop_reason or reason
         self.nudge.set()
+        self.news.set()
         if now:
             self._interrupt("abort")
         elif self.visit is not None:
@@ -140,12 +158,28 @@ class Drive(Holding):
             self._interrupt("exit")
 
     def exit_step(self, waits: bool = False) -> None:
-        """Make the step exit; no operation is in flight. ``waits``: all branches wait, so record what wakes them."""
+        """Make the step exit or keep it; no operation is in flight. ``waits``: all branches wait, so it is known what
+        wakes them.
+        """
         visit = self.visit
+        if self.keeping is not None:
+            return
+        if not waits and self.interrupt is None and self.demand is None and self._may_keep():
+            self.keep_step()
+            return
         self.parks = visit.waits_for() if visit is not None and waits else None
         self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
         self.asked = frozenset(wait.question for wait in visit.waits.values()) if visit is not None else frozenset()
         self._interrupt("exit")
+
+    def _release_step(self) -> None:
+        self._interrupt("exit")
+
+    def _time_out(self) -> None:
+        self._interrupt("timeout")
+
+    def _parked_in_place(self) -> None:
+        self.changed(self.session_id)
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
         """Pause the session with this reason once the step has exited."""
@@ -184,6 +218,7 @@ class Drive(Holding):
             if not isinstance(error, Exception):
                 raise
         finally:
+            self.quiet.set()
             self.changed(self.session_id)
 
     async def _run(self) -> None:
@@ -212,6 +247,7 @@ class Drive(Holding):
     async def _run_visit(self, step: BoundStep) -> None:
         attempt = self.line.attempts + 1
         self.parks = None
+        self.kept_for = 0.0
         while True:
             self.in_code = False
             try:
@@ -245,7 +281,7 @@ class Drive(Holding):
                     return
                 attempt += 1
                 continue
-            took = int((self.clock.monotonic() - started) * 1e6)
+            took = max(int((self.clock.monotonic() - started - self.kept_for) * 1e6), 0)
             await self._checkpoint(step, changes, blobs, took=took, attempts=attempt)
             return
 
@@ -315,15 +351,17 @@ class Drive(Holding):
 
     async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
         """Run the step's code. Raises the exception from `_exit_of` if the step was interrupted before it ended."""
-        timer = None
+        self.timer = None
         if step.timeout is not None:
-            timer = asyncio.get_running_loop().call_later(step.timeout, self._interrupt, "timeout")
+            self.timer = asyncio.get_running_loop().call_later(step.timeout, self._time_out)
         self.in_step = self.in_code = True
         try:
             value = await (step.fn(**values) if step.is_async else in_thread(step.fn, **values))
         except (Exception, asyncio.CancelledError) as error:
             self.in_step = False
             why, _ = await self._take_back_interrupt()
+            if not await self.step_may_end():
+                raise Exited from None
             if why is not None:
                 raise self._exit_of(step, why) from None
             if isinstance(error, asyncio.CancelledError) and not _being_cancelled(self.task):
@@ -333,9 +371,11 @@ class Drive(Holding):
             raise
         finally:
             self.in_step = False
-            if timer is not None:
-                timer.cancel()
+            if self.timer is not None:
+                self.timer.cancel()
         self.in_code = False
+        if not await self.step_may_end():
+            raise Exited
         if self.interrupt is not None:
             why, unseen = await self._take_back_interrupt()
             if why is not None and not unseen:

@@ -29,9 +29,19 @@ class Run:
         self.waiting = 0
         self.final: tuple[int, State] | None = None  # seq and state at the end, for callers that wait
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the session is parked, and its step is only kept in memory."""
+        return self.drive is not None and self.drive.is_kept
+
     async def finished(self) -> None:
-        """Wait until the drive has ended."""
-        await self.ended.wait()
+        """Wait until the drive has ended, or has parked the session and keeps its step."""
+        while (drive := self.drive) is not None and not self.ended.is_set():
+            await drive.quiet.wait()
+            if drive.is_kept:
+                return
+            if drive.quiet.is_set():
+                await self.ended.wait()
 
 
 @contextmanager
@@ -120,6 +130,16 @@ class LocalDriver:
         if (begun := self.claims.get(session_id)) is not None:
             await begun.wait()
 
+    @property
+    def running(self) -> list[str]:
+        """The sessions that are driven or claimed here, without those whose step is only kept in memory."""
+        return [*(id for id, run in self.runs.items() if not run.is_kept), *self.claims]
+
+    @property
+    def busy(self) -> int:
+        """The number of sessions that are driven here."""
+        return sum(not run.is_kept for run in self.runs.values())
+
     def drive(self, session_id: str) -> Drive | None:
         """Return the drive of a session that runs here, or None."""
         run = self.runs.get(session_id)
@@ -127,8 +147,10 @@ class LocalDriver:
 
     async def idle(self, session_ids: Collection[str] = ()) -> None:
         """Wait until none of these sessions is driven here. Without ids, wait until no session is."""
-        while tasks := [run.task for id, run in self.runs.items() if not session_ids or id in session_ids]:
-            await asyncio.wait(tasks)
+        while runs := [run for id, run in self.runs.items() if not session_ids or id in session_ids]:
+            if all(run.is_kept for run in runs):
+                break
+            await asyncio.wait([asyncio.ensure_future(run.finished()) for run in runs if not run.is_kept])
             await asyncio.sleep(0)  # let the tasks' done callbacks run first
         for session_id in tuple(self.claims):
             if not session_ids or session_id in session_ids:

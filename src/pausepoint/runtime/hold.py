@@ -191,15 +191,15 @@ class Holding:
         row = await self.store.get(session_id)
         return row is not None and row.ended is not None
 
-    async def _park_paused(self) -> bool:
+    async def _park_paused(self, kept: bool = False) -> bool:
+        """Park the session if a pause is still requested. ``kept``: its step stays in memory."""
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
         who = ", ".join(sorted({pause.by for pause in pauses if pause.by}))
         why = "; ".join(pause.reason for pause in pauses if pause.reason)
         summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")
         data = {"kind": "operator", "by": who, "mode": self.flags.pause_mode}
-        parked = await self.ledger.note(
-            "session.paused", summary, data, release=True, only_if_paused=True, **self._wait_facts()
-        )
+        facts = {"kept": True} if kept else self._wait_facts()
+        parked = await self.ledger.note("session.paused", summary, data, release=True, only_if_paused=True, **facts)
         if not parked:  # the pause was withdrawn in the meantime
             self._apply_flags(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
         return parked

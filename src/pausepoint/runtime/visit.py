@@ -104,11 +104,20 @@ class Host(Protocol):
     def stopping(self) -> bool:
         """Whether the engine is shutting down, so that no new operation may start."""
 
+    def may_have_news(self) -> bool:
+        """Whether requests may have arrived since they were last read."""
+
+    async def look(self) -> None:
+        """Read the requests that have arrived."""
+
     async def over_budget(self) -> str:
         """Return why no more money may be spent; an empty string if it may."""
 
     def exit_step(self, waits: bool = False) -> None:
-        """Make the step exit; nothing is in flight. ``waits``: every branch waits, so it is known what wakes it."""
+        """Make the step exit, or keep it in memory; nothing is in flight.
+
+        ``waits``: every branch waits, so it is known what wakes it.
+        """
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
         """Pause the session with this reason once the step has exited."""
@@ -191,6 +200,7 @@ class Visit:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.unclaimed = set(host.line.operations)
+        self.pauses_inside = step.pause == "operation"
 
     def close(self) -> None:
         """End the visit: later calls of the context raise an error, and tasks still running are cancelled."""
@@ -247,7 +257,9 @@ class Visit:
             if operation.keyed and found.input and operation.input and found.input != operation.input:
                 await self.refuse(frame, "mismatch", mismatch(self.step.name, operation))
             return
-        if self.host.stopping:
+        if self.pauses_inside and self.host.may_have_news():
+            await self.uninterrupted(self.host.look())
+        while self.host.stopping or (self.pauses_inside and self.host.must_stop):
             await self.halt(frame)
         if self.host.budgeted is not False and (reason := await self.uninterrupted(self.host.over_budget())):
             await self.refuse(frame, "budget", reason)
@@ -483,12 +495,12 @@ class Visit:
     def settle(self) -> None:
         """Make the step exit if everything is halted, or if the engine shuts down and nothing is in flight.
 
-        A visit that only waits exits a few loop turns later, because another branch may be about to start something. A
-        pause does not wait for that. It is then unknown whether all branches wait, and the next resume finds out.
+        A visit that only waits exits a few loop turns later, because another branch may be about to start something. If
+        that is halted, the step is kept in memory instead.
         """
         if self.exited or self.active:
             return
-        if self.waits and not self.halted and (self.host.stopping or not self.host.must_stop):
+        if self.waits and not self.halted:
             if not self.lingering:
                 self.lingering = True
                 self.loop.call_soon(self._linger, LINGER, self.moves)
@@ -501,8 +513,9 @@ class Visit:
             self.loop.call_soon(self._linger, turns, self.moves)
             return
         self.lingering = False
-        if self.waits and not self.exited and not self.active:
-            self.host.exit_step(waits=True)
+        if self.waits and not self.exited and not self.active and not self.halted:
+            # Under a pause it is unknown whether all branches wait; the next resume finds out.
+            self.host.exit_step(waits=self.host.stopping or not self.host.must_stop)
         else:
             self.settle()
 

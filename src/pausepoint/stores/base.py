@@ -90,6 +90,9 @@ class Store(Protocol):
     def number(self) -> int:
         """The number of this engine, as found in `SessionRow.holder` of the sessions that it holds."""
 
+    def has_news(self) -> bool:
+        """Return whether any engine has written since ``on_change`` was last called. Takes microseconds."""
+
     @property
     def trouble(self) -> str | None:
         """Why the store cannot be written at present, since when, and what to do; None while it is healthy.
@@ -140,6 +143,7 @@ class Store(Protocol):
     async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
         """Take the hold of a session, raise its fence, and return its facts.
 
+        A step that an engine kept in memory is no longer valid after a claim by another one: the fence tells it so.
         Counts a crash if the previous holder died without releasing the session. ``steal`` takes the session even from
         a live engine. With ``fence``, the claim succeeds only if the session still has that fence.
 
@@ -180,6 +184,9 @@ class Store(Protocol):
         longer matches.
         """
 
+    async def unkeep(self, key: int, fence: int) -> None:
+        """Record that this engine no longer has the step in memory that it kept under this fence."""
+
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         """Return the fence of these sessions and the requests from outside, by key."""
 
@@ -200,7 +207,8 @@ class Store(Protocol):
     ) -> list[SessionRow]:  # fmt: skip
         """Return sessions of these workflows that are ready to resume: their wake-up time or their mail has come.
 
-        Sessions that a live engine drives are left out. ``tree`` selects one session and its descendants.
+        Sessions that a live engine drives, or whose step it keeps, are left out. ``tree`` selects one session and its
+        descendants.
         """
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
@@ -240,7 +248,8 @@ class Store(Protocol):
         """Withdraw the operator's pauses of a session and its descendants, and record who did.
 
         The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget_usd`` sets a new budget for the
-        session. Damaged descendants stay unchanged, because they cannot resume anyway.
+        session. A session whose step an engine keeps becomes due, so that another engine can drive it if the keeper
+        dies. Damaged descendants stay unchanged, because they cannot resume anyway.
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:

@@ -243,6 +243,9 @@ class _Process:
         verb = getattr(self.inner, name)
         return self._silent if self.is_dead() else verb
 
+    def has_news(self) -> bool:
+        return not self.is_dead() and self.inner.has_news()
+
     def is_dead(self) -> bool:
         return self.fatal is not None
 

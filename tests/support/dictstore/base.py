@@ -35,6 +35,9 @@ class Base:
     def number(self) -> int:
         return self._number
 
+    def has_news(self) -> bool:
+        return False  # writes of others are told at once
+
     @property
     def trouble(self) -> str | None:
         return None
@@ -51,6 +54,8 @@ class Base:
         for kept in self.data.sessions.values():
             if self._number and kept.row.holder == self._number:
                 kept.row = replace(kept.row, holder=None)
+            if kept.row.kept_by == self._number:
+                kept.row = replace(kept.row, kept_by=None)
         self.data.engines.pop(self._number, None)
         self._closed = True
 
@@ -119,6 +124,7 @@ class Base:
         due = row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= self.clock.now())
         return replace(
             row, live=row.holder in self.data.engines, due=due,
+            kept_by=row.kept_by if row.kept_by in self.data.engines else None,
             open_pauses=sum(pause.closed_at is None for pause in kept.pauses),
             parent_id=None if above is None else above.row.session_id,
         )  # fmt: skip

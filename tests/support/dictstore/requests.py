@@ -107,6 +107,8 @@ class Requests(Base):
             self._signal(kept, "resume", by, at, msgspec.json.encode(budget))
             frozen += kept.row.frozen
             self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen, **budget)
+            if self._seen(kept).kept_by is not None:
+                self._set(kept, wakes_at=0)
         self._tell()
         return self._seen(top)
 

@@ -142,9 +142,16 @@ class Sessions(Questions):
         crashed = row.holder is not None and not row.live
         self._set(
             kept, holder=self._number, fence=row.fence + 1, ended=None, crashes=row.crashes + crashed, waiting=None,
-            wakes_at=None,
+            wakes_at=None, kept_by=None,
         )  # fmt: skip
         return self._seen(kept)
+
+    async def unkeep(self, key: int, fence: int) -> None:
+        self._check()
+        kept = self._by(key)
+        if (kept.row.fence, kept.row.kept_by) == (fence, self._number):
+            self._set(kept, kept_by=None)
+            self._tell()
 
     async def commit(self, commit: Commit) -> Flags | None:
         self._check()
@@ -176,7 +183,7 @@ class Sessions(Questions):
         asked = row.cancel_requested and row.ended != "cancelled"
         if commit.cancel_children:
             self._cancel(self._below(kept), commit.closed_by, commit.cancel_children, commit.updated_at)
-        self._set(kept, fence=row.fence + 1, cancel_requested=asked, waiting=None, wakes_at=None)
+        self._set(kept, fence=row.fence + 1, cancel_requested=asked, waiting=None, wakes_at=None, kept_by=None)
         self._move(kept, commit)
         if over(row) and commit.ended is None and (pause := self._pause_above(row.parent, commit.updated_at)):
             self._ask(kept, pause)
@@ -195,6 +202,7 @@ class Sessions(Questions):
         if commit.release:
             came = any(kept.signals[n - 1].kind in (commit.waiting or "").split(",") for n in kept.inbox)
             changes |= {"holder": None, "waiting": commit.waiting, "wakes_at": 0 if came else commit.wakes_at}
+            changes["kept_by"] = self._number if commit.kept else None
         if commit.thaw:
             changes["frozen"] = 0
         self._set(
@@ -260,7 +268,8 @@ class Sessions(Questions):
         self._check()
         known = self._known() if tree is None else self._tree(tree)
         rows = [row for row in map(self._seen, known) if not over(row) and row.workflow in workflows]
-        rows = [row for row in rows if not row.live and not row.open_pauses and not row.pause_requested]
+        rows = [row for row in rows if not row.live and row.kept_by is None]
+        rows = [row for row in rows if not row.open_pauses and not row.pause_requested]
         return [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)][:limit]
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:

@@ -10,7 +10,7 @@ SELECT
     (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL),
     progress, parent, keep_for, mail, frozen,
     (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent),
-    removing, given_sum, moved_sum
+    kept_by, removing, given_sum, moved_sum
 FROM sessions
 
 -- name: place
@@ -42,6 +42,16 @@ SELECT coalesce(max(id), 0) FROM log
 
 -- name: release
 UPDATE sessions SET holder = NULL, waiting = ?, wakes_at = ? WHERE key = ?
+
+-- name: keep
+-- The engine that gives up the hold still has the step in memory.
+UPDATE sessions SET kept_by = holder WHERE key = ?
+
+-- name: unkeep
+UPDATE sessions SET kept_by = NULL WHERE key = ? AND fence = ? AND kept_by = ?
+
+-- name: unkeep_all
+UPDATE sessions SET kept_by = NULL WHERE kept_by = ?
 
 -- name: release_waiting
 -- If what the session waits for arrived while it was parking, it is due immediately.
@@ -125,7 +135,7 @@ ON CONFLICT (session_id) DO NOTHING
 -- name: claim
 -- A claim reopens a failed session. The failure stays until the next commit.
 UPDATE sessions SET
-    holder = ?, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL,
+    holder = ?, kept_by = NULL, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL,
     moved_sum = ?
 WHERE key = ?
 

@@ -58,7 +58,7 @@ _Stored = tuple[
     _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
     int, int, int, int | None, int, str | None,
     int | None, int | None, _Flag, int, str | None,
-    _Flag, int, int,
+    int | None, _Flag, int, int,
 ]  # fmt: skip
 
 
@@ -250,7 +250,7 @@ def due(
     for stored in connection.execute(f"{_FACTS} {_DUE}{among} ORDER BY wakes_at LIMIT :limit", bindings).fetchall():
         with suppress(DamagedRecord):  # a damaged session cannot be driven, but must not stop the others
             rows.append(_row(stored, present))
-    return [row for row in rows if not row.live and not row.open_pauses]
+    return [row for row in rows if not row.live and row.kept_by is None and not row.open_pauses]
 
 
 def next_wake(connection: apsw.Connection, now: int, workflows: Sequence[str], tree: str | None) -> int | None:
@@ -283,7 +283,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
      seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
      crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
-     parent, keep_for, mail, frozen, parent_id, removing, given_sum, moved_sum) = facts  # fmt: skip
+     parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum) = facts  # fmt: skip
     if removing:
         raise UnknownSession(
             f"Session {session_id!r} is being removed. Complete the removal with engine.gc(apply=True).",
@@ -305,6 +305,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
             None if progress is None else _PROGRESS.decode(progress), parent, keep_for, bool(mail), frozen,
             parent_id,
             wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
+            kept_by if kept_by is not None and present.alive(kept_by) else None,
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise _damaged_facts(exc) from exc

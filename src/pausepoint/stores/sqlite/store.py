@@ -135,6 +135,7 @@ class SqliteStore:
             await self._disconnect()
             raise
         self._state = "open"
+        self._seen = self._data_version()
         self._watcher = None if self._place.in_memory else asyncio.create_task(self._watch(on_change))
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -204,15 +205,17 @@ class SqliteStore:
             self._hold.drop()
 
     async def _watch(self, on_change: Callable[[], None]) -> None:
-        seen = self._data_version()
         while True:
             await asyncio.sleep(self._poll)
             if self._ballast.short() and not self._trouble.is_there:
                 self._writer.distrust()
             now = self._data_version()
-            if now != seen:
-                seen = now
+            if now != self._seen:
+                self._seen = now
                 on_change()
+
+    def has_news(self) -> bool:
+        return self._watcher is not None and self._data_version() != self._seen
 
     def _data_version(self) -> int | None:
         try:
@@ -281,6 +284,9 @@ class SqliteStore:
 
     async def revise(self, commit: Commit) -> None:
         await self._do(lambda connection: self._writes.revise(connection, commit), urgent=parks(commit))
+
+    async def unkeep(self, key: int, fence: int) -> None:
+        await self._do(lambda connection: self._writes.unkeep(connection, key, fence), urgent=True)
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         with self._reading() as connection:

@@ -145,6 +145,8 @@ class Writes:
         if commit.parent is not None:
             self._report_to_parent(connection, commit, commit.parent)
         if commit.release:
+            if commit.kept:
+                connection.execute(QUERIES["keep"], (commit.key,))
             query = QUERIES["release" if commit.waiting is None else "release_waiting"]
             connection.execute(query, (commit.waiting, commit.wakes_at, commit.key))
 
@@ -208,6 +210,10 @@ class Writes:
             row.fence + 1,
         )
         connection.execute(QUERIES["claim"], (self.number, crashed, moved, row.key))
+
+    def unkeep(self, connection: apsw.Connection, key: int, fence: int) -> None:
+        """Record that the step which this engine kept in memory is gone."""
+        connection.execute(QUERIES["unkeep"], (key, fence, self.number))
 
     def _seal_given(self, connection: apsw.Connection, key: int) -> None:
         """Update the checksum of the facts that seldom change."""
@@ -402,6 +408,8 @@ class Writes:
                 connection.execute(QUERIES["set_budget"], (budget, row.key))
                 self._seal_given(connection, row.key)
             self._signal(connection, row.key, "resume", by, at, _json({} if budget is None else {"budget_usd": budget}))
+            if row.kept_by is not None:  # if the engine that keeps it dies now, any other may drive it
+                connection.execute(QUERIES["wake"], (row.key,))
         return self._known(connection, session_id)
 
     def _withdraw_pause(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
@@ -499,6 +507,7 @@ class Writes:
     def leave(self, connection: apsw.Connection) -> None:
         """Release all sessions on a clean stop, without counting a crash. The next engine deletes this one's row."""
         connection.execute(QUERIES["release_all"], (self.number,))
+        connection.execute(QUERIES["unkeep_all"], (self.number,))
 
     def describe(self, connection: apsw.Connection, holder: int | None) -> str:
         """Describe a holder for people."""

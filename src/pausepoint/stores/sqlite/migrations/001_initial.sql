@@ -31,6 +31,7 @@ CREATE TABLE sessions (
     pause_mode TEXT NOT NULL DEFAULT 'finish' CHECK (pause_mode IN ('finish', 'abort')),
     cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
     holder INTEGER,
+    kept_by INTEGER,
     fence INTEGER NOT NULL DEFAULT 0,
     waiting TEXT,
     wakes_at INTEGER,
