@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import facts, money, span
@@ -65,13 +66,15 @@ class DrivenSession:
             if session_id == self.session_id:  # children are not shown
                 await following.step(engine, session_id, step, visit)
 
-        async with Engine(self.cli.place.url, workflows=workflows, drives="asked", on_step=on_step) as engine:
+        async with Engine(
+            self.cli.place.url, workflows=workflows, drives="asked", on_step=on_step, hold=self._hold
+        ) as engine:
             if self.session_id is None:
                 self.view.began = time.monotonic()
             session = await begin(engine)
             self.session_id = session.id
             await engine.drive_only(session.id)  # other sessions are left to workers
-            until = asyncio.ensure_future(session.outcome())
+            until = asyncio.ensure_future(self._outcome(engine, session))
             try:
                 outcome = await following.until(engine, session.id, until)
             finally:
@@ -80,6 +83,20 @@ class DrivenSession:
                 return INTERRUPTED  # not used: the end of the engine's block raises KeyboardInterrupt or SystemExit
             self.asked = outcome if outcome.questions and at_terminal(self.out) else None
             return PERSON if self.asked else await self._report(engine, outcome)
+
+    @property
+    def _hold(self) -> timedelta:
+        """How long a paused step stays in memory: only at a terminal can a person see that it waits."""
+        from pausepoint.engine.engine import HOLD
+
+        return HOLD if self.out.terminal and not self.out.as_json else timedelta(0)
+
+    async def _outcome(self, engine: Engine, session: Session[Any]) -> Outcome[Any]:
+        """Wait for the outcome, and again if the session is resumed in place after a pause."""
+        while True:
+            outcome = await session.outcome()
+            if not await _resumed_in_place(engine, session):
+                return outcome
 
     def _ask(self, outcome: Outcome[Any]) -> int:
         """Ask the first question, then continue with the answer. No engine is open while the person thinks."""
@@ -276,3 +293,13 @@ class DrivenSession:
             document = documents.stopped(info, self._command())
             (self.out.record if self.out.as_lines else self.out.document)(document)
         return code
+
+
+async def _resumed_in_place(engine: Engine, session: Session[Any]) -> bool:
+    """Wait while the step of a paused session stays in memory. Return whether the session was resumed."""
+    kept = False
+    async for info in engine.watch(session.id):
+        if info.kept_by is None:
+            return kept and info.holder is not None
+        kept = True
+    return False

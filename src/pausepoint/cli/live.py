@@ -234,6 +234,8 @@ class Lines(Display):
 
 def resume_lines(view: View, event: Event) -> list[str]:
     """Return the lines about a resume: where the session continues, and what does not run again."""
+    if event.data.get("in_place"):
+        return [f"Resumed in place: {event.data['step']} continues"]
     kept = [f"{counted(view.remembered, 'operation')} of {event.data['step']}"] if view.remembered else []
     skipped = [visit.name for visit in view.done if not visit.skipped]
     from_where = "No checkpoints found, starting from scratch"
@@ -321,6 +323,8 @@ def render(view: View, info: SessionInfo, ending: str, height: int) -> Table:
         whole.add_row(Text("Finishing the current operation; Ctrl+C again aborts it", style="yellow"))
     elif info.status.value == "pausing":
         whole.add_row(Text("Pausing at the next safe point", style="yellow"))
+    elif info.status.value == "paused" and info.kept_by is not None:
+        whole.add_row(Text("Paused; a resume from any terminal continues it here, Ctrl+C exits", style="yellow"))
     return whole
 
 

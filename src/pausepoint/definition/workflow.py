@@ -7,6 +7,7 @@ running a step needs is prepared here.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import EllipsisType, FunctionType, MappingProxyType
@@ -62,8 +63,9 @@ class Workflow(Generic[S]):
     ``events`` are the event types that the steps may emit. ``migrations`` bring stored sessions of older versions up to
     ``version``. ``questions_expire`` is how long a question waits if the call sets no ``expires=``: a timedelta, None
     for no limit, or by default the engine's setting. ``pause`` says where a pause stops the steps that do not say it
-    themselves: before their next ``"operation"``, or at the end of the ``"step"``. Raises `DefinitionError`, which
-    lists all problems.
+    themselves: before their next ``"operation"``, or at the end of the ``"step"``. ``hold`` is how long a paused step
+    stays in memory, as a timedelta or in seconds; by default the engine's setting. Raises `DefinitionError`, which lists
+    all problems.
 
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
     artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present
@@ -83,6 +85,7 @@ class Workflow(Generic[S]):
         events: Sequence[str] = (),
         questions_expire: timedelta | EllipsisType | None = ...,
         pause: PauseAt = "operation",
+        hold: timedelta | float | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -91,6 +94,7 @@ class Workflow(Generic[S]):
         problems = Problems(f"Workflow {name!r}")
         if not is_time_to_answer(questions_expire):
             problems.add(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
+        self.hold = _checked_hold(hold, problems)
         if pause not in get_args(PauseAt):
             problems.add(f"pause must be 'operation' or 'step', not {pause!r}.")
         self.events = _checked_events(events, problems)
@@ -221,6 +225,22 @@ def _check_head(name: str, version: object, problems: Problems) -> None:
         problems.add(refused)
     if type(version) is not int or version < 1:
         problems.add(f"version={version!r} must be a whole number of 1 or more.")
+
+
+def _checked_hold(hold: timedelta | float | None, problems: Problems) -> float | None:
+    try:
+        return None if hold is None else hold_seconds(hold)
+    except ValueError as exc:
+        problems.add(str(exc))
+        return None
+
+
+def hold_seconds(hold: timedelta | float) -> float:
+    """Return how many seconds a paused step stays in memory. Raises `ValueError` if that is not a time."""
+    seconds = hold.total_seconds() if isinstance(hold, timedelta) else hold
+    if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:
+        raise ValueError(f"hold must be a timedelta or a number of seconds, 0 or more, not {hold!r}.")
+    return float(seconds)
 
 
 def _checked_events(events: str | Sequence[str], problems: Problems) -> frozenset[str]:

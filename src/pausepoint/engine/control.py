@@ -483,6 +483,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         fence: int | None = None, **how: Any,
     ) -> Run:  # fmt: skip
         seq, steal = row.seq, steal or self.driver.is_stranded(row)
+        await self.driver.let_go(row.session_id)
         with self.driver.claiming(row.session_id), self._driven_if_cancelled(row.session_id, **how):
             row = await self.store.claim(row.session_id, steal, fence)
             if not row.seq == seq == records[-1].seq:
@@ -538,7 +539,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         drive.accept_code, drive.until = accept_code, self.driver.untils.get(row.session_id)
         drive.questions_expire = self.questions_expire
         drive.on_step = self.on_step
-        drive.hold = self.hold
+        drive.hold = self.hold if workflow.hold is None else workflow.hold
         drive.load(records)
         return self.driver.begin(drive)
 

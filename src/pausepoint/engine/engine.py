@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.codec.values import DEFAULT_LIMITS, Limits
-from pausepoint.definition.workflow import Workflow
+from pausepoint.definition.workflow import Workflow, hold_seconds
 from pausepoint.engine.base import Drives
 from pausepoint.engine.control import Control
 from pausepoint.errors import CallRefused, StoreClosed, StoreError
@@ -100,7 +99,7 @@ class Engine(Control):
             raise ValueError(f"drives must be 'all', 'asked' or 'none', not {drives!r}.")
         if not is_time_to_answer(questions_expire):
             raise ValueError(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
-        self.hold = _seconds_of(hold)
+        self.hold = hold_seconds(hold)
         clock = clock or SystemClock()
         super().__init__(store_from(url, clock, create), workflows, clock, limits)
         self.drives = drives
@@ -183,13 +182,6 @@ class Engine(Control):
             raise CallRefused(
                 "This Engine was opened with `with`. Use the blocking engine from `with Engine(…) as engine:`."
             )
-
-
-def _seconds_of(hold: timedelta | float) -> float:
-    seconds = hold.total_seconds() if isinstance(hold, timedelta) else hold
-    if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:
-        raise ValueError(f"hold must be a timedelta or a number of seconds, 0 or more, not {hold!r}.")
-    return float(seconds)
 
 
 def run(

@@ -103,7 +103,9 @@ class Orchestrator:
             await Performance(plan, self.agents, self.work, self, ctx).run()
 
         kinds = (TaskStarted, TaskCompleted, TaskFailed)
-        return Workflow(name, state=Plan, steps=[work], events=[kind.in_history() for kind in kinds])
+        events = [kind.in_history() for kind in kinds]
+        # The snapshot is written into the paused session, which would take a held step over.
+        return Workflow(name, state=Plan, steps=[work], events=events, hold=0)
 
     # the button
 

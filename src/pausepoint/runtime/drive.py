@@ -360,11 +360,15 @@ class Drive(Keeping):
         except (Exception, asyncio.CancelledError) as error:
             self.in_step = False
             why, _ = await self._take_back_interrupt()
+            if why is None and _being_cancelled(self.task):
+                if self.keeping is not None:
+                    self.keeping.cancel()
+                raise
             if not await self.step_may_end():
                 raise Exited from None
             if why is not None:
                 raise self._exit_of(step, why) from None
-            if isinstance(error, asyncio.CancelledError) and not _being_cancelled(self.task):
+            if isinstance(error, asyncio.CancelledError):
                 raise StepError(
                     f"Step {step.name!r} cancelled its own task. To make the step fail, raise an exception instead."
                 ) from error

@@ -140,6 +140,13 @@ class LocalDriver:
         """The number of sessions that are driven here."""
         return sum(not run.is_kept for run in self.runs.values())
 
+    async def let_go(self, session_id: str) -> None:
+        """Make a step that is kept here exit, and wait for it: the session is about to change or to start again."""
+        run = self.runs.get(session_id)
+        if run is not None and run.drive is not None and run.is_kept:
+            run.drive.stop_keeping()
+            await run.ended.wait()
+
     def drive(self, session_id: str) -> Drive | None:
         """Return the drive of a session that runs here, or None."""
         run = self.runs.get(session_id)

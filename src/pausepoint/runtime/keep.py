@@ -21,7 +21,7 @@ from pausepoint.runtime.visit import Visit
 class Keeping(Holding):
     """A held session whose step can be kept in memory while it is paused."""
 
-    __slots__ = ("hold", "in_step", "keeping", "kept_for", "news", "quiet", "seen", "timer", "visit")
+    __slots__ = ("gives_up", "hold", "in_step", "keeping", "kept_for", "news", "quiet", "seen", "timer", "visit")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -30,6 +30,7 @@ class Keeping(Holding):
         self.visit: Visit | None = None
         self.timer: asyncio.TimerHandle | None = None  # the timeout of the running step
         self.keeping: asyncio.Task[bool] | None = None
+        self.gives_up = False
         self.kept_for = 0.0  # seconds that the step was kept; they do not count as its run time
         self.quiet = asyncio.Event()  # the session is parked: its drive has ended, or keeps the step
         self.news = asyncio.Event()
@@ -71,6 +72,11 @@ class Keeping(Holding):
     async def step_may_end(self) -> bool:
         """Wait while the step is kept, and return whether it continues in place. A step can end while it is kept."""
         return self.keeping is None or await asyncio.shield(self.keeping)
+
+    def stop_keeping(self) -> None:
+        """Make the step exit instead of waiting for a resume."""
+        self.gives_up = True
+        self.news.set()
 
     async def _keep(self) -> bool:
         """Keep the step until the session is resumed. Return whether it continues in place."""
@@ -130,7 +136,7 @@ class Keeping(Holding):
             if fence != self.fence:
                 return False
             self.flags = flags
-            gives_up = self.stop_reason or flags.cancel_requested or flags.pause_mode == "abort"
+            gives_up = self.gives_up or self.stop_reason or flags.cancel_requested or flags.pause_mode == "abort"
             if not gives_up and not flags.pause_requested and await self._claim_again():
                 return True
             if gives_up or loop.time() >= until:
@@ -164,7 +170,14 @@ class Keeping(Holding):
         by = closed[-1].closed_by if closed else None
         summary = f"resumed{f' by {by}' if by else ''} in place at {self.line.step}#{self.line.visit}"
         frozen = self.row.frozen
+        data = {
+            "step": self.line.step,
+            "by": by,
+            "skipped": 0,
+            "saved_seconds": 0.0,
+            "saved_usd": 0.0,
+            "in_place": True,
+        }
         await self.ledger.note(
-            "session.resumed", summary, {"step": self.line.step, "by": by, "in_place": True},
-            shift=frozen, thaw=bool(frozen), questions=self._deferred_questions(),
+            "session.resumed", summary, data, shift=frozen, thaw=bool(frozen), questions=self._deferred_questions(),
         )  # fmt: skip
