@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -137,7 +138,7 @@ async def test_a_step_that_pauses_at_its_end_runs_all_its_operations() -> None:
 def test_where_a_step_pauses_is_checked() -> None:
     with pytest.raises(DefinitionError, match="Step 'late': pause must be 'operation' or 'step', not 'later'"):
 
-        @step(pause="later")  # type: ignore[call-overload]
+        @step(pause="later")  # type: ignore[call-overload,untyped-decorator]
         def late() -> None: ...
 
     @step(pause="operation")
@@ -328,12 +329,13 @@ async def test_the_end_of_a_step_that_ends_while_it_is_held_waits_for_the_resume
 
 @on_loop
 async def test_map_items_and_blocking_steps_are_held_too() -> None:
-    began, go, ran = asyncio.Event(), asyncio.Event(), list[str]()
+    began, go, ran = asyncio.Event(), threading.Event(), list[str]()
+    loop = asyncio.get_running_loop()
 
-    async def item(name: str) -> str:
+    def item(name: str) -> str:
         ran.append(name)
-        began.set()
-        await go.wait()
+        loop.call_soon_threadsafe(began.set)
+        go.wait(60)
         return name
 
     @step(writes="names")

@@ -64,8 +64,8 @@ class Workflow(Generic[S]):
     ``version``. ``questions_expire`` is how long a question waits if the call sets no ``expires=``: a timedelta, None
     for no limit, or by default the engine's setting. ``pause`` says where a pause stops the steps that do not say it
     themselves: before their next ``"operation"``, or at the end of the ``"step"``. ``hold`` is how long a paused step
-    stays in memory, as a timedelta or in seconds; by default the engine's setting. Raises `DefinitionError`, which lists
-    all problems.
+    stays in memory, as a timedelta or in seconds; by default the engine's setting. Raises `DefinitionError`, which
+    lists all problems.
 
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
     artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present

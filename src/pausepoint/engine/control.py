@@ -23,6 +23,7 @@ from pausepoint.engine.events import append_event
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
+from pausepoint.engine.standstill import standstill
 from pausepoint.engine.time_travel import merged_changes
 from pausepoint.engine.transfer import Transfer
 from pausepoint.errors import (
@@ -45,12 +46,13 @@ from pausepoint.log.trail import Trail
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
 from pausepoint.model.records import Record, first_digest, seal
 from pausepoint.model.sessions import Filter, NewSession, Pause, PauseMode, SessionRow, Status
-from pausepoint.model.views import Listing, SessionInfo
+from pausepoint.model.views import Listing, SessionInfo, Working
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.driver import Run
 from pausepoint.runtime.files import Files
 from pausepoint.runtime.hold import end_parked
 from pausepoint.runtime.visit import to_micro_usd
+from pausepoint.stores.base import Found
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -560,6 +562,10 @@ class Control(Artifacts, Retention, Transfer, Questions):
         - ``mode``: ``"finish"`` lets a running step stop at a safe point; ``"abort"`` cancels the step, and a resume
           runs it again.
         - ``freeze``: stop the sessions' timers too, so that they are due later by the length of the pause.
+        - ``wait``: return when every one of them has stopped. From then on nothing begins until a resume. With
+          ``timeout``, in seconds or as a timedelta, return after that time; ``working`` of the result then names the
+          sessions that are still worked on, by which process and with what. Without ``wait``, an operation that a
+          process admitted just before the pause was stored may still begin.
 
         Damaged sessions are paused too and are listed in ``damaged`` of the result. If the session you named is
         damaged, its `DamagedRecord` is raised after the pause is stored.
@@ -568,6 +574,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         check_texts(reason=reason, by=by)
         if mode not in ("finish", "abort"):
             raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}.")
+        if timeout is not None and not wait:
+            raise ValueError("timeout limits the wait for a pause. Pass wait=True with it.")
         named = [part for part in (session_id, workflow, tag, owner) if part is not None]
         if everything == bool(named):
             raise ValueError("Pass a session id, workflow=, tag= or owner= to pause, or pass everything=True alone.")
@@ -584,11 +592,15 @@ class Control(Artifacts, Retention, Transfer, Questions):
         found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
         self.driver.on_change()
         await self.driver.refresh()  # the drives of this process see the pause from now on
+        working: tuple[Working, ...] = ()
+        if wait:
+            working = await standstill(self, query, pause.created_at, timeout)
+            found = Found([await self._row(row.session_id) for row in found], found.damaged)
         for damage in found.damaged:
             log_line(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
             if damage.fields["session_id"] == session_id:
                 raise damage
-        return Listing(map(self._info, found), found.damaged)
+        return Listing(map(self._info, found), found.damaged, working)
 
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
         """Cancel a session and its children, and return its status. What it has done stays readable.

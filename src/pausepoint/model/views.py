@@ -75,15 +75,33 @@ class SessionInfo(msgspec.Struct, frozen=True):
         return facts(known, f"Session {self.session_id}")
 
 
+class Working(msgspec.Struct, frozen=True):
+    """A session that a process still works on although it was asked to pause.
+
+    ``operations`` are the names of the operations in flight. ``confirmed`` is false if the process has not reacted to
+    the request yet: it may be blocked, stopped or out of reach, and may still begin something.
+    """
+
+    session_id: SessionId
+    holder: str
+    step: str
+    operations: tuple[str, ...]
+    confirmed: bool
+
+
 class Listing(list[T]):
     """The result of a search for sessions. ``damaged`` are the errors of sessions whose facts cannot be read.
 
-    A damaged session does not hide the others. Each `DamagedRecord` names its ``session_id``.
+    A damaged session does not hide the others. Each `DamagedRecord` names its ``session_id``. ``working`` is what
+    ``pause(wait=True, timeout=…)`` found still at work when its time was over.
     """
 
-    def __init__(self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+    def __init__(
+        self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = (), working: Iterable[Working] = ()
+    ) -> None:  # fmt: skip
         super().__init__(found)
         self.damaged = tuple(damaged)
+        self.working = tuple(working)
 
 
 def _requests(info: SessionInfo) -> list[str]:

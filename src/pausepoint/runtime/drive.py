@@ -12,6 +12,7 @@ import logging
 import random
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 from pausepoint.artifacts.publisher import Publisher
@@ -48,6 +49,9 @@ from pausepoint.threads import in_thread
 
 Interrupt = Literal["exit", "abort", "timeout"]
 
+CONFIRM_AFTER = 0.2
+"""After how many seconds a session that cannot stop yet records what it is finishing."""
+
 FRESH = 0.001
 """For how many seconds the flags that a commit has returned count as current."""
 
@@ -60,8 +64,8 @@ class Drive(Keeping):
     """One session while this engine holds it. It is also the `Host` of its visits."""
 
     __slots__ = (
-        "cancels", "changed", "demand", "events", "family", "in_code", "interrupt", "looked_at", "nudge", "publisher",
-        "task",
+        "cancels", "changed", "confirming", "demand", "events", "family", "in_code", "interrupt", "looked_at", "nudge",
+        "publisher", "task",
     )  # fmt: skip
 
     visits = Visit  # the testing package replaces this class
@@ -88,6 +92,7 @@ class Drive(Keeping):
         self.task: asyncio.Task[None] | None = None
         self.nudge = asyncio.Event()
         self.looked_at = 0.0  # when the flags were last read
+        self.confirming: asyncio.Task[None] | None = None
 
     # requests from outside
 
@@ -138,12 +143,24 @@ class Drive(Keeping):
             return
         if self.flags.pause_requested and not flags.pause_requested:
             self._pause_withdrawn()
+        elif flags.pause_requested and not self.flags.pause_requested and self.in_step:
+            self.confirming = asyncio.get_running_loop().create_task(self._confirm_pause())
         self.flags = flags
         self.nudge.set()
         if flags.pause_requested and flags.pause_mode == "abort":
             self._interrupt("abort")
         elif self.visit is not None:
             self.visit.reconsider()
+
+    async def _confirm_pause(self) -> None:
+        """Record what is finished before the pause, if that takes a while: whoever waits for the pause can see it."""
+        await asyncio.sleep(CONFIRM_AFTER)
+        if not self.in_step or self.keeping is not None or self.ledger.parking or not self.flags.pause_requested:
+            return
+        operations = [] if self.visit is None else self.visit.in_flight
+        what = ", ".join(operations) or f"{self.line.step}#{self.line.visit}"
+        with suppress(StoreError, HoldLost):  # the drive finds out itself
+            await self.ledger.note("session.pausing", f"finishing {what} before the pause", {"operations": operations})
 
     def stop(self, reason: str, now: bool = False) -> None:
         """Stop driving after the current operation, or immediately if ``now``. The session's status becomes ready."""
@@ -218,6 +235,8 @@ class Drive(Keeping):
             if not isinstance(error, Exception):
                 raise
         finally:
+            if self.confirming is not None:
+                self.confirming.cancel()
             self.quiet.set()
             self.changed(self.session_id)
 

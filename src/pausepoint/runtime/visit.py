@@ -8,6 +8,7 @@ halted, the drive cancels the step. This way a pause works the same inside `asyn
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Awaitable, Mapping
 from datetime import timedelta
@@ -45,6 +46,8 @@ T = TypeVar("T")
 
 LINGER = 5
 """The number of loop turns before a visit that only waits exits. Another branch may be about to start something."""
+
+_NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
 
 MOST = 2**60
 """The most tokens or micro-dollars that one call can record."""
@@ -267,6 +270,11 @@ class Visit:
             raise why
         if self.unclaimed and not operation.keyed:
             self.misses.append(operation)
+
+    @property
+    def in_flight(self) -> list[str]:
+        """The names of the operations in flight."""
+        return [found[1] if (found := _NAME.search(scope)) else scope for scope in self.running]
 
     def note_misses(self) -> None:
         """At the end of the step, record the operations that ran again because their input had changed."""
