@@ -9,9 +9,14 @@ import signal
 from contextlib import chdir
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
 from pydantic import BaseModel
 
 from pausepoint import Engine, Workflow, step
+from pausepoint.cli.app import app
+from pausepoint.cli.commands.worker import Job
+from pausepoint.model.views import SessionInfo
 from tests.cli import brief as sample
 from tests.cli.desk import Desk
 from tests.cli.kit import Process, run
@@ -103,6 +108,29 @@ def test_a_worker_takes_up_what_another_process_was_killed_with_and_ends_with_14
     assert [line["session_id"] for line in lines] == ["mine"] * len(lines)
     assert lines[0]["text"].startswith("resumed")
     assert desk.calls.count("plan") == 1
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_pause_that_comes_between_the_look_and_the_pick_up_stays(
+    desk: Desk, everything: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(desk, "one", "two")
+    look = Job._ready
+
+    async def look_then_pause(job: Job, engine: Engine) -> list[SessionInfo]:
+        found = await look(job, engine)
+        async with Engine(desk.store) as operator:
+            for info in found if not everything else ():
+                await operator.pause(info.session_id, by="ann")
+            if everything:
+                await operator.pause(everything=True, by="ann")
+        return found
+
+    monkeypatch.setattr(Job, "_ready", look_then_pause)
+    monkeypatch.chdir(desk.root)
+    done = CliRunner().invoke(app, ["worker", "--once", *TARGET])
+    assert (done.exit_code, desk.calls) == (0, [])
+    assert {info.session_id: info.status.value for info in desk.sessions()} == {"one": "paused", "two": "paused"}
 
 
 def test_an_interrupted_worker_leaves_its_sessions_ready(desk: Desk) -> None:

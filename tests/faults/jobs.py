@@ -102,8 +102,8 @@ class PointStore(SqliteStore):
     async def unpause(self, *given: Any) -> SessionRow:
         return await self._between("unpause", super().unpause(*given))
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        return await self._between("claim", super().claim(session_id, steal, fence))
+    async def claim(self, *given: Any) -> SessionRow:
+        return await self._between("claim", super().claim(*given))
 
     async def _between(self, verb: str, work: Awaitable[T]) -> T:
         self.asked[verb] += 1

@@ -71,9 +71,9 @@ class Witness:
             done()
         return row
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+    async def claim(self, *given: Any) -> SessionRow:
         done = self._ask("claim")
-        row = await self._inner.claim(session_id, steal, fence)
+        row = await self._inner.claim(*given)
         done(fence=row.fence)
         return row
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
-from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded
+from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded, VerbRefused
 from pausepoint.model.records import Record, first_digest, seal
 from pausepoint.model.sessions import Commit, Failure, Filter, NewSession, Pause, QuestionStatus, SessionRow, Status
 from tests.laws.store_model import IDS, LEGAL, Belief, StoreModel, over
@@ -75,16 +75,19 @@ class StoreMachine(StoreModel):
             self.believe(self.number_of(engine), row)
 
     @precondition(lambda self: self.rows)
-    @rule(data=st.data(), engine=engines, steal=st.booleans())
-    def claim(self, data: st.DataObject, engine: int, steal: bool) -> None:
+    @rule(data=st.data(), engine=engines, steal=st.booleans(), paused=st.booleans())
+    def claim(self, data: st.DataObject, engine: int, steal: bool, paused: bool) -> None:
         session_id, engine = self.draw_session(data), self.number_of(engine)
         row = self.row(session_id)
-        claim = self.store(engine).claim(session_id, steal)
+        claim = self.store(engine).claim(session_id, steal, paused=paused)
         if over(row):
             with pytest.raises(SessionEnded):
                 self.run(claim)
         elif row.live and not steal:
             with pytest.raises(AlreadyRunning):
+                self.run(claim)
+        elif row.pause_requested and not paused:
+            with pytest.raises(VerbRefused):
                 self.run(claim)
         else:
             self.claimed(engine, self.run(claim))
@@ -100,7 +103,7 @@ class StoreMachine(StoreModel):
         row = self.row(session_id)
 
         async def race() -> list[SessionRow | BaseException]:
-            claims = (self.stores[engine].claim(session_id) for engine in (0, 1))
+            claims = (self.stores[engine].claim(session_id, paused=True) for engine in (0, 1))
             return await asyncio.gather(*claims, return_exceptions=True)
 
         results = self.run(race())
@@ -117,7 +120,7 @@ class StoreMachine(StoreModel):
         belief = self.beliefs[winner, row.session_id]
         self.commit(winner, row.session_id, self.next_commit(0, belief, row.session_id, 1, release=True))
         self.beliefs = beliefs
-        self.claimed(0, self.run(self.stores[0].claim(row.session_id)))
+        self.claimed(0, self.run(self.stores[0].claim(row.session_id, paused=True)))
 
     # driving
 
@@ -344,7 +347,7 @@ class StoreMachine(StoreModel):
         for session_id, row in self.rows.items():
             if over(row):
                 continue
-            held = self.run(store.claim(session_id, steal=True))
+            held = self.run(store.claim(session_id, steal=True, paused=True))
             belief = Belief(held.key, held.fence, held.seq, held.digest)
             commit = self.next_commit(0, belief, session_id, 1, ended="completed", release=True)
             assert self.run(store.commit(commit)) is not None

@@ -250,7 +250,7 @@ class WholeStoreMachine(QuestionMachine):
             return store.pause(Filter(unended=True), pause), happens
 
         def claiming() -> Verb:
-            return store.claim(session_id, True), lambda: self.taken(session_id, store._writes.number)
+            return store.claim(session_id, True, paused=True), lambda: self.taken(session_id, store._writes.number)
 
         def removing() -> Verb:
             return store.remove(session_id, None, "old", now), lambda: self.removed(tree, None, now)
@@ -397,7 +397,7 @@ BROKEN: dict[str, Fault] = {
     "time falls": Fault("move", "max(updated_at, ?)", "?", lambda: [create(), ("jump", {"seconds": -HOUR}), go_on()]),
     "a claim keeps what it waited for": Fault(
         "claim", "waiting = NULL, wakes_at = NULL,", "",
-        lambda: [create(), drive("wait", waiting=None, delay=HOUR), ask("claim", steal=False)],
+        lambda: [create(), drive("wait", waiting=None, delay=HOUR), ask("claim", steal=False, paused=True)],
     ),
     "a closed pause is closed again": Fault(
         "close_pause", "AND closed_at IS NULL", "",
@@ -406,7 +406,7 @@ BROKEN: dict[str, Fault] = {
     ),
     "a crash is not counted": Fault(
         "claim", "crashes + ?", "crashes + 0 * ?",
-        lambda: [create(), ("crash", {"engine": 0}), ask("claim", steal=False)], "file",
+        lambda: [create(), ("crash", {"engine": 0}), ask("claim", steal=False, paused=True)], "file",
     ),
     "a message wakes nobody": Fault(
         "has_mail", "THEN 0", "THEN wakes_at", lambda: [create(), drive("wait", waiting="message", delay=None), send()]

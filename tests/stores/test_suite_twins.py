@@ -53,15 +53,26 @@ class NeverHearsOfAPause(DictStore):
 
 
 class KeepsTheFenceOnAClaim(DictStore):
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        row = await super().claim(session_id, steal, fence)
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
+        row = await super().claim(session_id, steal, fence, paused)
         self.data.sessions[row.key].row = replace(row, fence=row.fence - 1)
         return replace(row, fence=row.fence - 1)
 
 
 class TakesWhatIsHeld(DictStore):
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        return await super().claim(session_id, True, fence)
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
+        return await super().claim(session_id, True, fence, paused)
+
+
+class TakesWhatIsPaused(DictStore):
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
+        return await super().claim(session_id, steal, fence, True)
 
 
 class LosesMail(DictStore):
@@ -153,6 +164,7 @@ TWINS: dict[type[DictStore], str] = {
     NeverHearsOfAPause: "test_a_commit_does_not_erase_a_pause_that_came_meanwhile",
     KeepsTheFenceOnAClaim: "test_a_claim_raises_the_fence_and_the_older_fence_is_refused",
     TakesWhatIsHeld: "test_a_session_is_held_by_one_engine_at_a_time",
+    TakesWhatIsPaused: "test_a_paused_session_is_claimed_only_by_a_resume",
     LosesMail: "test_only_a_commit_that_consumes_mail_removes_it",
     ListsTheOldestFirst: "test_find_combines_its_filters_and_lists_the_newest_first",
     ProvesNothing: "test_a_damaged_record_is_named_and_never_returned",

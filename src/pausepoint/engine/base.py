@@ -125,8 +125,7 @@ class Service:
             row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
             row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
             to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
-            row.held_by_guard,
-            None if row.kept_by is None else self.store.describe_holder(row.kept_by),
+            row.held_by_guard, None if row.kept_by is None else self.store.describe_holder(row.kept_by), row.fence,
         )  # fmt: skip
 
 

@@ -391,7 +391,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
             return session
         try:
             session._run = await self._take_over(
-                workflow, row, records, steal, row.fence if row.kept_by is not None and in_place else None,
+                workflow, row, records, steal, row.fence if row.kept_by is not None and in_place else None, paused=True,
                 resumed=True, by=by, wake=wake, accept_code=code == "accept",
             )  # fmt: skip
         except HoldLost:
@@ -419,6 +419,37 @@ class Control(Artifacts, Retention, Transfer, Questions):
                 row = await self._row(row.session_id)
         session._run = self.driver.runs.get(row.session_id, session._run)
         return row.fence != fence
+
+    async def take_up(self, session_id: str, *, fence: int | None = None, by: str | None = None) -> Session[Any]:
+        """Drive a session that is ready in this process, and return a handle on it. Unlike `resume`, withdraw nothing.
+
+        Use this in a program that looks for sessions to drive, such as a worker: a pause that arrives between its look
+        and this call stays in effect.
+
+        - ``fence``: the ``fence`` of the session when it was seen. If another process has driven the session since,
+          `HoldLost` is raised.
+        - ``by``: who picks it up, recorded in the history.
+
+        Raises `VerbRefused` if the session is paused or has failed, `AlreadyRunning` if a process drives it, and
+        `SessionEnded` if it is completed or cancelled.
+        """
+        self._check_open()
+        check_texts(by=by)
+        self._check_drives("take up", session_id)
+        row = await self._row(session_id)
+        if row.status in (Status.PAUSED, Status.PAUSING, Status.FAILED):
+            raise _only_resumed(row)
+        session: Session[Any] = Session(self, SessionId(row.session_id))
+        workflow = self._workflow_of(row)
+        records = await self.store.records(row.key, row.key_frame)
+        seen = row.fence if fence is None else fence
+        try:
+            session._run = await self._take_over(workflow, row, records, fence=seen, resumed=True, by=by)
+        except AlreadyRunning:
+            if not self._woke_here(session):
+                raise
+        self.waker.ask(row.session_id)
+        return session
 
     async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
         """Lift the pause of everything and return the sessions that it had paused.
@@ -482,12 +513,12 @@ class Control(Artifacts, Retention, Transfer, Questions):
 
     async def _take_over(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False,
-        fence: int | None = None, **how: Any,
+        fence: int | None = None, paused: bool = False, **how: Any,
     ) -> Run:  # fmt: skip
         seq, steal = row.seq, steal or self.driver.is_stranded(row)
         await self.driver.let_go(row.session_id)
         with self.driver.claiming(row.session_id), self._driven_if_cancelled(row.session_id, **how):
-            row = await self.store.claim(row.session_id, steal, fence)
+            row = await self.store.claim(row.session_id, steal, fence, paused)
             if not row.seq == seq == records[-1].seq:
                 records = await self.store.records(row.key, row.key_frame)
             return self._begin(workflow, row, records, picked_up=True, **how)
@@ -505,8 +536,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         try:
             with self.driver.claiming(session_id):
                 await self._drive_if_ours(session_id, **how)
-        except (UnknownSession, SessionEnded):
-            pass  # there is nothing to drive
+        except (UnknownSession, SessionEnded, VerbRefused):
+            pass  # there is nothing to drive, or it is paused
         except PausepointError as error:
             log_line(logging.WARNING, f"was claimed for a cancelled call and cannot be driven: {error}", session_id)
 
@@ -516,7 +547,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         except AlreadyRunning:
             if session_id in self.driver.runs or (await self._row(session_id)).holder != self.store.number:
                 return
-            row = await self.store.claim(session_id, steal=True)
+            row = await self.store.claim(session_id, steal=True, paused=True)
         records = await self.store.records(row.key, row.key_frame)
         self._begin(self._workflow_of(row), row, records, picked_up=True, **how)
 
@@ -631,7 +662,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
             return  # the waker picks up asked sessions
         if row.due and row.status is Status.READY and row.kept_by is None and row.workflow in self.workflows:
             # A received message is kept even if this fails. The waker logs why a session cannot resume here.
-            with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
+            with suppress(AlreadyRunning, HoldLost, SessionEnded, VerbRefused, DefinitionError, DamagedRecord):
                 await self._wake(row)
             await self.driver.wait_for_claim(row.session_id)  # the waker may have been faster
 
@@ -666,6 +697,16 @@ def _ended_for_good(row: SessionRow) -> VerbRefused:
     )  # fmt: skip
 
 
+def _only_resumed(row: SessionRow) -> VerbRefused:
+    """Return why a session is not picked up: it is paused or has failed, and only a resume may continue it."""
+    failed = row.status is Status.FAILED
+    what = "has failed, and picking it up would retry the step" if failed else "is paused, and stays so"
+    return VerbRefused(
+        f"Session {row.session_id!r} {what}. Continue it with engine.resume({row.session_id!r}).",
+        session_id=row.session_id, status=row.status.value,
+    )  # fmt: skip
+
+
 class _Children:
     """The children of one session, for its visits."""
 
@@ -696,5 +737,5 @@ class _Children:
             return  # its keeper continues it
         self.control.register(workflow)
         records = await self.control.store.records(row.key, row.key_frame)
-        with suppress(AlreadyRunning, SessionEnded):
+        with suppress(AlreadyRunning, SessionEnded, VerbRefused):
             await self.control._take_over(workflow, row, records, resumed=True)

@@ -26,7 +26,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
     ``held_by_guard`` means that the session's step has ended but the session has not moved on: a guard holds it there,
     or its next step is not decided yet. ``kept_by`` is the process that keeps the step of a paused session in memory:
-    if the session is resumed soon, the step continues there.
+    if the session is resumed soon, the step continues there. ``fence`` rises whenever an engine takes the session; see
+    `Engine.take_up`.
     """
 
     session_id: SessionId
@@ -53,6 +54,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     seq: int = 0
     held_by_guard: bool = False
     kept_by: str | None = None
+    fence: int = 0
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress

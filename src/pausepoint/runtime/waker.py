@@ -20,6 +20,7 @@ from pausepoint.errors import (
     SessionEnded,
     StoreError,
     UnknownSession,
+    VerbRefused,
     error_text,
 )
 from pausepoint.log.telemetry import detach_task, log_line, logger
@@ -140,8 +141,8 @@ class Waker:
     async def _pick_up(self, row: SessionRow) -> None:
         try:
             await self.take(row)
-        except (AlreadyRunning, HoldLost, SessionEnded, UnknownSession):
-            pass  # another engine picked it up first, or it was ended
+        except (AlreadyRunning, HoldLost, SessionEnded, UnknownSession, VerbRefused):
+            pass  # another engine picked it up first, or it was ended or paused
         except (DamagedRecord, Redacted) as error:
             self._refuse(row, error)  # only this session is unreadable; it must not block the others
         except StoreError:

@@ -140,15 +140,20 @@ class Store(Protocol):
 
     # driving
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
         """Take the hold of a session, raise its fence, and return its facts.
 
         A step that an engine kept in memory is no longer valid after a claim by another one: the fence tells it so.
         Counts a crash if the previous holder died without releasing the session. ``steal`` takes the session even from
-        a live engine. With ``fence``, the claim succeeds only if the session still has that fence.
+        a live engine. With ``fence``, the claim succeeds only if the session still has that fence. Only a resume, which
+        withdraws the pauses first, passes ``paused``: then a pause that was requested since does not prevent the claim,
+        and the session parks before any step.
 
         Raises `UnknownSession`; `SessionEnded` if the session is completed or cancelled; `AlreadyRunning` if a live
-        engine, this one included, holds it; and `HoldLost` if ``fence`` no longer matches.
+        engine, this one included, holds it; `HoldLost` if ``fence`` no longer matches; and `VerbRefused` if a pause of
+        the session is requested and ``paused`` is not set.
         """
 
     async def commit(self, commit: Commit) -> Flags | None:

@@ -15,6 +15,7 @@ from pausepoint.errors import (
     FileRefused,
     HoldLost,
     SessionEnded,
+    VerbRefused,
 )
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.records import Record, SignalRecord, first_digest, intact
@@ -129,7 +130,9 @@ class Sessions(Questions):
 
     # commits
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
         self._check()
         kept = self._named(session_id)
         row = self._seen(kept)
@@ -139,6 +142,8 @@ class Sessions(Questions):
             self._refuse_held(row)
         if fence is not None and row.fence != fence:
             raise HoldLost(f"{session_id} has moved on; nothing was written", session_id=session_id)
+        if row.pause_requested and not paused:
+            raise VerbRefused(f"{session_id} is to be paused", session_id=session_id, status=row.status.value)
         crashed = row.holder is not None and not row.live
         self._set(
             kept, holder=self._number, fence=row.fence + 1, ended=None, crashes=row.crashes + crashed, waiting=None,

@@ -128,12 +128,19 @@ class Job:
         return max(self.concurrency - len(engine.running), 0)
 
     async def _pick_up(self, engine: Engine, info: SessionInfo) -> None:
-        from pausepoint.errors import AlreadyRunning, PausepointError, SessionEnded, UnknownSession, VerbRefused
+        from pausepoint.errors import (
+            AlreadyRunning,
+            HoldLost,
+            PausepointError,
+            SessionEnded,
+            UnknownSession,
+            VerbRefused,
+        )
 
         try:
-            await engine.resume(info.session_id, by=self.by)
-        except (AlreadyRunning, SessionEnded, UnknownSession, VerbRefused):
-            pass  # another process was faster
+            await engine.take_up(info.session_id, fence=info.fence, by=self.by)
+        except (AlreadyRunning, HoldLost, SessionEnded, UnknownSession, VerbRefused):
+            pass  # another process was faster, or the session was paused meanwhile
         except PausepointError as error:
             self.refused[info.session_id] = info.updated_at
             logging.getLogger(NAME).warning("session %s: cannot continue here: %s", info.session_id, error)

@@ -266,8 +266,10 @@ class SqliteStore:
 
     # driving
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        row = await self._do(lambda connection: self._writes.claim(connection, session_id, steal, fence))
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
+        row = await self._do(lambda connection: self._writes.claim(connection, session_id, steal, fence, paused))
         self._held.add(row.key)
         return row
 

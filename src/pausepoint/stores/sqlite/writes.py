@@ -17,7 +17,15 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from pausepoint.clock import Clock, to_datetime
-from pausepoint.errors import AlreadyRunning, DamagedRecord, FileRefused, HoldLost, SessionEnded, UnknownSession
+from pausepoint.errors import (
+    AlreadyRunning,
+    DamagedRecord,
+    FileRefused,
+    HoldLost,
+    SessionEnded,
+    UnknownSession,
+    VerbRefused,
+)
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.questions import about
 from pausepoint.model.records import SignalRecord, first_digest, seal_signal
@@ -177,7 +185,9 @@ class Writes:
         connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_, _ in blobs])
         connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_ in names])
 
-    def claim(self, connection: apsw.Connection, session_id: str, steal: bool, fence: int | None) -> SessionRow:
+    def claim(
+        self, connection: apsw.Connection, session_id: str, steal: bool, fence: int | None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
         row = self._known(connection, session_id)
         if row.ended in ("completed", "cancelled"):
             raise SessionEnded(
@@ -189,6 +199,8 @@ class Writes:
             raise self._driven(connection, row)
         if fence is not None and row.fence != fence:
             raise _changed_meanwhile(row)
+        if row.pause_requested and not paused:
+            raise _is_paused(row)
         crashed = row.holder is not None and not row.live
         self._take(connection, row, crashed)
         return self._again(connection, row)
@@ -551,6 +563,15 @@ def _changed_meanwhile(row: SessionRow) -> HoldLost:
         f"Session {row.session_id!r} has changed since it was read; it is now at record {row.seq} with fence"
         f" {row.fence}. Nothing was written. Read the session again, then retry.",
         session_id=row.session_id,
+    )
+
+
+def _is_paused(row: SessionRow) -> VerbRefused:
+    return VerbRefused(
+        f"Session {row.session_id!r} is to be paused, so it was not picked up. Resume it with"
+        f" engine.resume({row.session_id!r}).",
+        session_id=row.session_id,
+        status=row.status.value,
     )
 
 

@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 
-from pausepoint.errors import UnknownSession
+from pausepoint.errors import UnknownSession, VerbRefused
 from pausepoint.model.sessions import Filter, Pause, Status
 from pausepoint.stores.base import Store
-from pausepoint.testing.suite.base import Place, Suite, created, new_session, on_loop, operator, started, stored
+from pausepoint.testing.suite.base import (
+    Driver,
+    Place,
+    Suite,
+    created,
+    new_session,
+    on_loop,
+    operator,
+    parked,
+    started,
+    stored,
+)
 
 
 class OutsideTests(Suite):
@@ -149,6 +160,23 @@ class OutsideTests(Suite):
             assert flags is not None
             assert flags.pause_requested
             assert (await stored(store)).pause_requested
+
+    @pytest.mark.parametrize("steal", [False, True])
+    @on_loop
+    async def test_a_paused_session_is_claimed_only_by_a_resume(self, place: Place, steal: bool) -> None:
+        async with place.store() as store:
+            await parked(store)
+            seen = await stored(store)
+            await store.pause(Filter(session_id="s1"), operator())
+            with pytest.raises(VerbRefused) as refusal:
+                await store.claim("s1", steal, fence=seen.fence)
+            assert (refusal.value.session_id, refusal.value.status) == ("s1", "paused")
+            assert (await stored(store)).fence == seen.fence
+            row = await store.claim("s1", steal, fence=seen.fence, paused=True)
+            assert (row.status, row.holder, row.fence) == (Status.PAUSING, store.number, seen.fence + 1)
+            await Driver(store, row).commit(release=True, only_if_paused=True)
+            await store.unpause("s1", "ben", 8000)
+            assert (await store.claim("s1", steal)).status is Status.RUNNING
 
     @on_loop
     async def test_pauses_are_listed_oldest_first(self, place: Place) -> None:
