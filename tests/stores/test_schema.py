@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
-from pausepoint.model.sessions import Filter, Status
+from pausepoint.model.sessions import Filter, Sort, Status
 from pausepoint.stores.sqlite import SqliteStore, reads, schema, sql
 from tests.stores.kit import on_loop, opened, outside, started, stored
 
@@ -324,6 +324,29 @@ def test_looking_for_sessions_keeps_its_index(query: Filter, index: str) -> None
     where, bindings = reads._where(connection, query, reads.Present(lambda holder: True, lambda: 0))
     plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM sessions {where}", bindings).fetchall()
     assert any(index in str(line[3]) for line in plan), plan
+
+
+@pytest.mark.parametrize("statuses", [(Status.RUNNING,), (Status.PAUSING,), (Status.RUNNING, Status.PAUSING)])
+@pytest.mark.parametrize("sort", ["created", "updated"])
+def test_what_runs_is_found_without_reading_what_does_not(statuses: tuple[Status, ...], sort: Sort) -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    asked: list[str] = []
+
+    def traced(_: object, statement: str, bindings: object) -> bool:
+        asked.append(statement) if "FROM sessions" in statement else None
+        return True
+
+    connection.exec_trace = traced
+    present = reads.Present(lambda holder: True, lambda: 0)
+    reads.find(connection, Filter(statuses=statuses, sort=sort, limit=10), present)
+    reads.tally(connection, Filter(statuses=statuses), present)
+    connection.exec_trace = None
+    for statement in [each for each in asked if "status" in each]:
+        plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {statement}", _nothing(statement))]
+        looked = [line for line in plan if "sessions" in line.split()[1]]
+        assert any("sessions_held" in line for line in looked), plan
+        assert not any("sessions_created" in line for line in plan), plan
 
 
 def test_a_path_that_the_system_refuses_is_refused_with_the_reason(tmp_path: Path) -> None:

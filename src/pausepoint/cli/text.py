@@ -180,7 +180,8 @@ def status_note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequ
         case "pausing":
             return f"still finishing {info.step}#{info.visit}"
         case "paused":
-            return "; ".join(pause_note(pause) for pause in pauses)
+            failed = [f"failed: {failure_phrase(info)}"] if info.failure else []
+            return "; ".join([*(pause_note(pause) for pause in pauses), *failed])
         case "waiting" if questions:
             more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
             return one_line(f"asks: {questions[0].next_question}{more}")
@@ -189,10 +190,22 @@ def status_note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequ
         case "sleeping" if info.wakes_at:
             return f"until {clock(info.wakes_at)} ({ago(info.wakes_at)})"
         case "failed" if info.failure:
-            return one_line(f"{info.failure.type}: {info.failure.message}")
+            return failure_phrase(info)
         case "ready":
             return "not running"
     return ""
+
+
+def failure_phrase(info: SessionInfo) -> str:
+    """Return the error of a failed session as one line."""
+    return one_line(f"{info.failure.type}: {info.failure.message}") if info.failure is not None else ""
+
+
+def _failure_line(info: SessionInfo) -> list[str]:
+    if info.failure is None:
+        return []
+    tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
+    return [f"Failed in {info.failure.step}#{info.visit}{tries}: {failure_phrase(info)}"]
 
 
 def wait_phrase(info: SessionInfo) -> str:
@@ -277,10 +290,9 @@ async def status_reasons(engine: Engine, info: SessionInfo) -> list[str]:
             lines = [with_commands(_pause_line(pause), info.session_id) for pause in pauses if not pause.standing]
             if any(pause.standing for pause in pauses) and (standing := await engine.standing_pause()) is not None:
                 lines.insert(0, standing_pause_line(standing))
-        case "failed" if info.failure is not None:
-            tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
-            said = one_line(f"{info.failure.type}: {info.failure.message}")
-            lines = [f"Failed in {info.failure.step}#{info.visit}{tries}: {said}"]
+            lines += _failure_line(info)
+        case "failed":
+            lines = _failure_line(info)
         case "waiting" if questions := await open_questions(engine, info):
             lines = [_question_line(each) for each in questions]
         case "waiting":

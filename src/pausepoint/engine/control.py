@@ -588,7 +588,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         Sessions stop at their next safe point. Sessions that have ended are returned with their status.
 
         - ``workflow``, ``tag``, ``owner``: pause all sessions that match. ``everything=True`` pauses all sessions until
-          `lift_pause`; sessions that any process starts meanwhile are stored paused.
+          `lift_pause`; sessions that any process starts meanwhile are stored paused. Failed sessions do not run anyway
+          and stay failed, unless one is named by its id.
         - ``reason``, ``by``: recorded with the pause.
         - ``mode``: ``"finish"`` lets a running step stop at a safe point; ``"abort"`` cancels the step, and a resume
           runs it again.
@@ -615,7 +616,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
                 await self._row(session_id)
         query = Filter(
             session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None,
-            tree=session_id is not None,
+            tree=session_id is not None, failed=None if session_id is not None else False,
         )  # fmt: skip
         pause = msgspec.structs.replace(self._operator_pause(reason, by, mode, freeze), standing=everything)
         found = await self.store.pause(query, pause)

@@ -61,13 +61,15 @@ class Queries(Service):
 
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
-        status: Status | str | Iterable[Status | str] | None = None, prefix: str | None = None,
-        parent: str | None = None, tree: str | None = None, level: Level = "any", sort: Sort = "created",
-        reverse: bool = False, limit: int | None = None,
+        status: Status | str | Iterable[Status | str] | None = None, failed: bool | None = None,
+        prefix: str | None = None, parent: str | None = None, tree: str | None = None, level: Level = "any",
+        sort: Sort = "created", reverse: bool = False, limit: int | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Return the sessions that match, newest first. Unreadable ones are listed in ``damaged`` of the result.
 
         - ``workflow``, ``owner``, ``tag``, ``status``: filters. ``status`` may be one status or several.
+        - ``failed``: only sessions that have failed, or only others. A failed session that is paused has the status
+          ``paused``, so ``status="failed"`` does not find it.
         - ``prefix``: the beginning of the id.
         - ``parent``: the id of a session, to list only its children. ``tree``: the id of a session, to list it with
           all its descendants.
@@ -79,15 +81,15 @@ class Queries(Service):
         self._check_open()
         above = None if parent is None else (await self._row(parent)).key
         query = Filter(
-            workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), prefix=prefix, parent=above,
-            session_id=tree, tree=tree is not None, level=level, sort=sort, reverse=reverse, limit=limit,
+            workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed, prefix=prefix,
+            parent=above, session_id=tree, tree=tree is not None, level=level, sort=sort, reverse=reverse, limit=limit,
         )  # fmt: skip
         found = await self.store.find(query)
         return Listing(map(self._info, found), found.damaged)
 
     async def tally(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
-        status: Status | str | Iterable[Status | str] | None = None, level: Level = "any",
+        status: Status | str | Iterable[Status | str] | None = None, failed: bool | None = None, level: Level = "any",
     ) -> dict[tuple[str, Status], int]:  # fmt: skip
         """Return the number of sessions that match, by workflow and status, without reading them.
 
@@ -95,7 +97,7 @@ class Queries(Service):
         """
         self._check_open()
         return await self.store.tally(
-            Filter(workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), level=level)
+            Filter(workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed, level=level)
         )
 
     async def find(self, beginning: str) -> SessionInfo:

@@ -440,8 +440,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects sessions. A session must match every given condition; without conditions, all sessions match.
 
     ``tree`` adds the descendants of ``session_id``. ``parent`` is the key of a session whose children are selected.
-    ``prefix`` is the start of the id. ``statuses`` selects sessions whose current status is one of these. ``level`` is
-    ``root`` to leave out all child sessions, or ``top`` to leave out only those whose parent matches too.
+    ``prefix`` is the start of the id. ``statuses`` selects sessions whose current status is one of these. ``failed``
+    selects sessions that have failed, or those that have not, even if they are paused. ``level`` is ``root`` to leave
+    out all child sessions, or ``top`` to leave out only those whose parent matches too.
     """
 
     session_id: str | None = None
@@ -453,6 +454,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     tree: bool = False
     parent: int | None = None
     statuses: tuple[Status, ...] = ()
+    failed: bool | None = None
     input_digest: bytes | None = None
     level: Level = "any"
     sort: Sort = "created"

@@ -110,6 +110,8 @@ class Base:
         found = [each for each in found if not query.unended or not over(each.row)]
         found = [each for each in found if query.input_digest in (None, each.row.input_digest)]
         found = [each for each in found if not query.statuses or self._seen(each).status in query.statuses]
+        failed = query.failed
+        found = [each for each in found if failed is None or (each.row.ended == "failed") is failed]
         above = {each.row.key for each in found} if query.level == "top" else set(self.data.sessions)
         found = [each for each in found if query.level == "any" or each.row.parent not in above]
         falling = query.sort in ("created", "updated", "spent")

@@ -63,6 +63,7 @@ SORTED_BY = f"Sort by {', '.join(SORTS[:-1])} or {SORTS[-1]}.  [default: updated
     metavar="STATUS",
     help=f"Only sessions with this status; repeatable: {', '.join(STATUSES)}.",
 )
+@click.option("--failed", is_flag=True, help="Only sessions that have failed, also those that were paused since.")
 @click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="Only sessions of this workflow.")
 @click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
 @click.option("--tag", metavar="TAG", help="Only sessions with this tag.")
@@ -138,10 +139,12 @@ class Wanted(NamedTuple):
 
 
 async def _list(
-    cli: Cli, engine: Engine, *, statuses: tuple[str, ...], workflow: str | None, owner: str | None, tag: str | None,
-    sort: str, reverse: bool, limit: int, everything: bool, children: bool,
+    cli: Cli, engine: Engine, *, statuses: tuple[str, ...], failed: bool, workflow: str | None, owner: str | None,
+    tag: str | None, sort: str, reverse: bool, limit: int, everything: bool, children: bool,
 ) -> None:  # fmt: skip
-    filters: dict[str, Any] = {"workflow": workflow, "owner": owner, "tag": tag, "status": statuses or None}
+    filters: dict[str, Any] = {
+        "workflow": workflow, "owner": owner, "tag": tag, "status": statuses or None, "failed": failed or None,
+    }  # fmt: skip
     wanted = Wanted(filters, sort, reverse, None if everything else limit, children)
     page, damaged = await wanted.page(engine)
     shown = await wanted.tree(engine, page)
@@ -324,6 +327,9 @@ async def _print_status(
     if (standing := await engine.standing_pause()) is not None:
         line = standing_pause_line(standing, counts.get("pausing", 0))
         out.say(out.paint(f"{line}. Resume everything:  {cli.lift}", "yellow"))
+    if hidden := sum((await engine.tally(status=("paused", "pausing"), failed=True)).values()):
+        which = counted(hidden, "paused session has failed", "paused sessions have failed")
+        out.line(out.paint(f"{which}:  {command_line('ls', '--failed')}", "red"))
     wrong = [engine.trouble] if engine.trouble else []
     for each in [*wrong, *damaged]:
         out.line(out.paint(f"! {each}", "red"))

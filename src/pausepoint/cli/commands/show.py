@@ -118,7 +118,8 @@ async def _print_session(
         out.line(out.paint(heading, bold=True))
     else:
         paragraph(cli, await status_reasons(engine, info))
-        for line in ["", *traceback(cli, info, full)] if info.status.value == "failed" else ():
+        failed = info.failure is not None and info.status.value in ("failed", "paused")
+        for line in ["", *traceback(cli, info, full)] if failed else ():
             out.line(line)
         paragraph(cli, await command_lines(cli, engine, info))
     out.line()

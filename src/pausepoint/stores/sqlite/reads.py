@@ -195,7 +195,8 @@ def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[
 
 
 def _where(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
-    """Return the WHERE clause of a filter, and its bindings."""
+    """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings."""
+    index = ""
     bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
     conditions = [_TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part in bindings]
     conditions.append("removing = 0")
@@ -205,13 +206,16 @@ def _where(connection: apsw.Connection, query: Filter, present: Present) -> tupl
         bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
         conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
         if set(query.statuses) <= {Status.RUNNING, Status.PAUSING}:
-            conditions.append("holder IS NOT NULL")  # makes SQLite use the index of held sessions
+            conditions.append("holder IS NOT NULL")
+            index = "INDEXED BY sessions_held "  # otherwise SQLite scans all sessions in the order of the result
+    if query.failed is not None:
+        conditions.append("ended = 'failed'" if query.failed else "ended IS NOT 'failed'")
     if query.level == "root":
         conditions.append("parent IS NULL")
     elif query.level == "top":
         alike = " AND ".join(conditions)
         conditions.append(f"(parent IS NULL OR parent NOT IN (SELECT key FROM sessions WHERE {alike}))")
-    return f"WHERE {' AND '.join(conditions)}", bindings
+    return f"{index}WHERE {' AND '.join(conditions)}", bindings
 
 
 def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:
