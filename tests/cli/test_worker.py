@@ -8,6 +8,7 @@ import re
 import signal
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,8 +16,8 @@ from pydantic import BaseModel
 
 from pausepoint import Engine, Workflow, step
 from pausepoint.cli.app import app
-from pausepoint.cli.commands.worker import Job
-from pausepoint.model.views import SessionInfo
+from pausepoint.model.sessions import SessionRow
+from pausepoint.stores.sqlite import SqliteStore
 from tests.cli import brief as sample
 from tests.cli.desk import Desk
 from tests.cli.kit import Process, run
@@ -115,21 +116,23 @@ def test_a_pause_that_comes_between_the_look_and_the_pick_up_stays(
     desk: Desk, everything: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted(desk, "one", "two")
-    look = Job._ready
+    take = SqliteStore.take
+    looks = 0
 
-    async def look_then_pause(job: Job, engine: Engine) -> list[SessionInfo]:
-        found = await look(job, engine)
+    async def pause_then_take(store: SqliteStore, *given: Any) -> list[SessionRow]:
+        nonlocal looks
+        looks += 1
         async with Engine(desk.store) as operator:
-            for info in found if not everything else ():
-                await operator.pause(info.session_id, by="ann")
+            for session_id in ("one", "two") if not everything else ():
+                await operator.pause(session_id, by="ann")
             if everything:
                 await operator.pause(everything=True, by="ann")
-        return found
+        return await take(store, *given)
 
-    monkeypatch.setattr(Job, "_ready", look_then_pause)
+    monkeypatch.setattr(SqliteStore, "take", pause_then_take)
     monkeypatch.chdir(desk.root)
     done = CliRunner().invoke(app, ["worker", "--once", *TARGET])
-    assert (done.exit_code, desk.calls) == (0, [])
+    assert (done.exit_code, desk.calls, looks) == (0, [], 1)
     assert {info.session_id: info.status.value for info in desk.sessions()} == {"one": "paused", "two": "paused"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from pausepoint.errors import (
     VerbRefused,
 )
 from pausepoint.model.views import SessionInfo
-from tests.support.loop import on_loop
+from tests.support.children import outside_sql
+from tests.support.loop import PATIENCE, on_loop
 
 
 class Doc(BaseModel):
@@ -157,7 +159,52 @@ async def test_it_needs_the_workflow_an_engine_that_drives_and_a_session(tmp_pat
     assert runs == []
 
 
+@on_loop
+async def test_ready_sessions_are_taken_and_what_cannot_run_here_is_given_back(tmp_path: Path) -> None:
+    for name in ("one", "two", "paused", "damaged"):
+        await ready(tmp_path / "store.db", name)
+    outside_sql(tmp_path / "store.db", "UPDATE log SET payload = x'7b7b' WHERE session = 4")
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine, Engine(tmp_path / "store.db") as desk:
+        await desk.pause("paused", by="ann")
+        assert await engine.take_ready(1, by="worker 7") == ["one"]
+        assert await engine.take_ready() == ["two"]
+        assert await engine.take_ready() == [], "the damaged session is not tried again"
+        for name in ("one", "two"):
+            assert (await (await engine.session(name)).outcome()).state.text == "12"
+        info = await desk.info("damaged")
+        assert (info.status, info.holder) == (Status.CREATED, None)
+        assert (await desk.info("paused")).status is Status.PAUSED
+
+
+@on_loop
+async def test_what_an_observer_resumes_an_open_engine_picks_up(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        await engine.start(brief, session_id="one", paused=True)
+        async with Engine(tmp_path / "store.db", drives="none") as observer:
+            began = time.monotonic()
+            await observer.resume("one", here=False, by="ann")
+            async for info in engine.watch("one"):
+                if info.status is Status.COMPLETED:
+                    break
+            assert (runs, time.monotonic() - began < PATIENCE) == (["first", "second"], True)
+
+
+@on_loop
+async def test_what_is_unpaused_in_the_view_an_open_engine_picks_up(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        await engine.start(brief, session_id="one", paused=True)
+        await engine.start(chat, session_id="two")
+        await engine.idle()
+        await engine.pause("two")
+        outside_sql(tmp_path / "store.db", "UPDATE workflow_states SET pause_requested = 0")
+        async for info in engine.watch("one"):
+            if info.status is Status.COMPLETED:
+                break
+        assert ((await engine.info("two")).status, (await engine.verify()).problems) == (Status.WAITING, [])
+
+
 def test_blocking_code_has_it_too(tmp_path: Path) -> None:
     asyncio.run(ready(tmp_path / "store.db"))
     with Engine(tmp_path / "store.db", workflows=ALL) as engine:
         assert engine.take_up("one", fence=engine.info("one").fence).outcome().state.text == "12"
+        assert engine.take_ready() == []

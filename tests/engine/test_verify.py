@@ -214,11 +214,12 @@ async def test_an_unknown_session_and_a_removed_one_are_told_apart(path: Path) -
 @on_loop
 async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    async with Engine(path, workflows=[doc]) as engine:
+    async with Engine(path, workflows=[doc], drives="asked") as engine:
         await engine.start(doc, session_id="d1", paused=True, by="ann")
+        engine.waker.asked = set()  # it stays where it is
         for flag in (0, 1):
             outside_sql(path, f"UPDATE workflow_states SET pause_requested = {flag}")
-            assert (await engine.info("d1")).status is (Status.PAUSED if flag else Status.CREATED)
+            assert (await engine.info("d1")).status is (Status.PAUSED if flag else Status.READY)
             assert (await engine.verify()).ok
         assert len(await engine.pauses("d1")) == 1
 
@@ -356,3 +357,15 @@ def test_a_report_says_what_was_looked_at() -> None:
     one = Verification(sessions=1, records=1, problems=[Problem("facts", "it is damaged")])
     assert str(one).startswith("1 session, 1 record (0 redacted), 0 signals")
     assert str(one).endswith(": 1 problem")
+
+
+@on_loop
+async def test_a_session_that_workers_would_not_find_in_time_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=[doc]) as engine:
+        await engine.start(doc, session_id="d1", paused=True)
+        outside_sql(path, "UPDATE sessions SET ready_at = 5")
+        [problem] = (await engine.verify()).problems
+        assert (problem.session_id, problem.what) == ("d1", "facts")
+        assert "ready_at is 5 instead of None" in problem.text
+        assert "Pause and resume the session" in problem.text

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded, VerbRefused
 from pausepoint.model.records import Record, first_digest, seal
 from pausepoint.model.sessions import Commit, Failure, Filter, NewSession, Pause, QuestionStatus, SessionRow, Status
-from tests.laws.store_model import IDS, LEGAL, Belief, StoreModel, over
+from tests.laws.store_model import IDS, LEGAL, WORKFLOWS, Belief, StoreModel, over
 
 ids = st.sampled_from(IDS)
 engines = st.sampled_from((0, 1))
@@ -95,6 +95,32 @@ class StoreMachine(StoreModel):
     def claimed(self, engine: int, row: SessionRow) -> None:
         self.taken(row.session_id, self.store(engine)._writes.number)
         self.believe(engine, row)
+
+    @rule(engine=engines, limit=st.integers(1, 3), skips=rarely)
+    def take(self, engine: int, limit: int, skips: bool) -> None:
+        engine, now = self.number_of(engine), self.clock.now()
+        for session_id, row in self.rows.items():
+            if row.holder is not None and row.holder not in self.alive():
+                self.rows[session_id] = replace(row, holder=None, crashes=row.crashes + 1)
+        ready = [row for row in map(self.row, self.rows) if row.ready_at is not None and row.ready_at <= now]
+        ready.sort(key=lambda row: (row.ready_at, row.key))
+        skip = {row.key: row.seq for row in ready[:1]} if skips else {}
+        wanted = [row for row in ready if row.key not in skip][:limit]
+        found = self.run(self.store(engine).take(now, WORKFLOWS, limit, skip))
+        assert [row.session_id for row in found] == [row.session_id for row in wanted]
+        for row in found:
+            self.claimed(engine, row)
+
+    @precondition(lambda self: self.believing())
+    @rule(data=st.data())
+    def let_go(self, data: st.DataObject) -> None:
+        """Give up the hold of a session without a record."""
+        engine, session_id, belief = self.draw_belief(data)
+        self.run(self.store(engine).release(belief.key, belief.fence))
+        row = self.rows.get(session_id)
+        number = self.store(engine)._writes.number
+        if row is not None and (row.key, row.fence, row.holder) == (belief.key, belief.fence, number):
+            self.rows[session_id] = replace(row, holder=None)
 
     @precondition(lambda self: self.rows and len(self.stores) == 2)
     @rule(data=st.data())
@@ -282,12 +308,12 @@ class StoreMachine(StoreModel):
         assert {row.session_id: row for row in rows} == {each: self.row(each) for each in found}
 
     @precondition(lambda self: self.rows)
-    @rule(data=st.data(), engine=engines, by=people, budget=st.sampled_from((None, None, 9)))
-    def unpause(self, data: st.DataObject, engine: int, by: str | None, budget: int | None) -> None:
+    @rule(data=st.data(), engine=engines, by=people, budget=st.sampled_from((None, None, 9)), wake=st.booleans())
+    def unpause(self, data: st.DataObject, engine: int, by: str | None, budget: int | None, wake: bool) -> None:
         session_id, now = self.draw_session(data), self.clock.now()
-        self.run(self.store(engine).unpause(session_id, by, now, budget))
+        self.run(self.store(engine).unpause(session_id, by, now, budget, wake))
         for each in self.tree(session_id):
-            self.unpaused(each, by, now, budget if each == session_id else None)
+            self.unpaused(each, by, now, budget if each == session_id else None, wake)
 
     @precondition(lambda self: self.rows)
     @rule(data=st.data(), engine=engines, by=people)

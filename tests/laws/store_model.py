@@ -31,6 +31,7 @@ from pausepoint.model.sessions import (
     SessionRow,
     Status,
     Tombstone,
+    ready_at,
 )
 from pausepoint.testing import ManualClock
 from tests.faults.vfs import FaultVFS, Perform, Touch, broken, torn_length
@@ -170,7 +171,7 @@ class StoreModel(RuleBasedStateMachine):
     def row(self, session_id: str) -> SessionRow:
         row = self.rows[session_id]
         due = row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= self.clock.now())
-        return replace(row, live=row.holder in self.alive(), due=due)
+        return replace(row, live=row.holder in self.alive(), due=due, ready_at=ready_at(row))
 
     def status(self, session_id: str) -> Status:
         return self.row(session_id).status
@@ -408,12 +409,10 @@ class StoreModel(RuleBasedStateMachine):
                 self.signal(session_id, "resume", by, now, {})
                 changes |= {"pause_requested": False, "pause_mode": "finish"}
             self.expect(session_id, "lift", **changes)
-            row, status = self.rows[session_id], self.status(session_id)
-            if status in (S.CREATED, S.READY) or (row.frozen and status in (S.WAITING, S.SLEEPING)):
-                self.rows[session_id] = replace(row, wakes_at=0)
+            self.woken(session_id)
         return found
 
-    def unpaused(self, session_id: str, by: str | None, now: int, budget: int | None) -> None:
+    def unpaused(self, session_id: str, by: str | None, now: int, budget: int | None, wake: bool = False) -> None:
         row, known = self.rows[session_id], self.known[session_id]
         if not row.pause_requested and budget is None:
             return
@@ -425,6 +424,14 @@ class StoreModel(RuleBasedStateMachine):
         self.signal(session_id, "resume", by, now, {} if budget is None else {"budget_usd": budget})
         budget = row.budget_usd if budget is None else budget
         self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", budget_usd=budget, frozen=frozen)
+        if wake:
+            self.woken(session_id)
+
+    def woken(self, session_id: str) -> None:
+        """Make a session due if it waits for nothing, or if its timers were frozen."""
+        row, status = self.rows[session_id], self.status(session_id)
+        if status in (S.CREATED, S.READY) or (row.frozen and status in (S.WAITING, S.SLEEPING)):
+            self.rows[session_id] = replace(row, wakes_at=0)
 
     def cancelled(self, session_id: str, by: str | None, now: int, reason: str = "enough", below: bool = False) -> None:
         """Cancel a session and its descendants; with ``below`` only the descendants."""

@@ -354,6 +354,10 @@ def pause(tree: bool = False, standing: bool = False, **query: Any) -> Act:
     return "pause", {"engine": 0, "query": query, "tree": tree, **how}
 
 
+def unpause() -> Act:
+    return ask("unpause", by=None, budget=None, wake=False)
+
+
 def lift() -> Act:
     return "lift", {"engine": 0, "by": None}
 
@@ -408,6 +412,11 @@ BROKEN: dict[str, Fault] = {
         "claim", "crashes + ?", "crashes + 0 * ?",
         lambda: [create(), ("crash", {"engine": 0}), ask("claim", steal=False, paused=True)], "file",
     ),
+    "nobody finds what is ready": nothing(lambda: [create(), park()], "reckon"),
+    "who comes back finds nothing ready": Fault(
+        "release_all", ", ready_at = ", ", updated_at = updated_at + 0 * ",
+        lambda: [create(), ("close", {"engine": 0})], "file",
+    ),
     "a message wakes nobody": Fault(
         "has_mail", "THEN 0", "THEN wakes_at", lambda: [create(), drive("wait", waiting="message", delay=None), send()]
     ),
@@ -426,7 +435,7 @@ BROKEN: dict[str, Fault] = {
                  drive("tell_the_parent", "bee", ends=True)],
     ),
     "frozen time passes": nothing(
-        lambda: [create(), pause(), ("jump", {"seconds": 1}), ask("unpause", by=None, budget=None)], "freeze"
+        lambda: [create(), pause(), ("jump", {"seconds": 1}), unpause()], "freeze"
     ),
     "what is created stands still for nobody": Fault(
         "standing_pause", "FROM standing_pause", "FROM standing_pause WHERE 0",
@@ -489,7 +498,7 @@ BROKEN: dict[str, Fault] = {
     ),
     "frozen time counts for who counts questions": Fault(
         "tally_questions", "own.frozen +", "0 +",
-        lambda: [create(), asked(lasts=1), pause(), ("jump", {"seconds": HOUR}), ask("unpause", by=None, budget=None)],
+        lambda: [create(), asked(lasts=1), pause(), ("jump", {"seconds": HOUR}), unpause()],
     ),
     "when it was first asked changes with the round": Fault(
         "asked_since", "SELECT created_at", "SELECT created_at + 1",

@@ -263,6 +263,7 @@ def test_every_named_query_can_be_prepared() -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     for name, query in sql.QUERIES.items():
+        query = f"{sql.QUERIES['facts']} {query}" if name == "ready" else query
         assert connection.execute(f"EXPLAIN {query}", _nothing(query)).fetchall(), name
 
 
@@ -283,6 +284,7 @@ def _nothing(query: str) -> list[None] | dict[str, None]:
         ("key_frame_after", "log_key_frames"),
         ("key_frame_before", "log_key_frames"),
         ("next_wake", "sessions_waking"),
+        ("reap", "sessions_held"),
         ("holders", "sessions_held"),
         ("charge_ancestors", "USING INTEGER PRIMARY KEY"),
         ("pauses", "pauses_session"),
@@ -324,6 +326,15 @@ def test_looking_for_sessions_keeps_its_index(query: Filter, index: str) -> None
     where, bindings = reads._where(connection, query, reads.Present(lambda holder: True, lambda: 0))
     plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM sessions {where}", bindings).fetchall()
     assert any(index in str(line[3]) for line in plan), plan
+
+
+def test_ready_sessions_are_read_in_the_order_of_their_index() -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    text = f"{sql.QUERIES['facts']} {sql.QUERIES['ready']}"
+    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
+    assert "SEARCH sessions USING INDEX sessions_ready (workflow=? AND ready_at>? AND ready_at<?)" in plan, plan
+    assert not any("TEMP B-TREE" in line for line in plan), plan
 
 
 @pytest.mark.parametrize("statuses", [(Status.RUNNING,), (Status.PAUSING,), (Status.RUNNING, Status.PAUSING)])

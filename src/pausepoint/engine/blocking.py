@@ -151,6 +151,7 @@ class BlockingEngine:
         session = on_engine(Control.session)
     resume = on_engine(Control.resume)
     take_up = on_engine(Control.take_up)
+    take_ready = on_engine(Control.take_ready)
     lift_pause = on_engine(Control.lift_pause)
     same_input = on_engine(Control.same_input)
     pause = on_engine(Control.pause)

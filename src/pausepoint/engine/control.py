@@ -337,8 +337,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         - ``edits``: ``"accept"`` adopts edited artifacts, ``"discard"`` restores the recorded content. Without it,
           `UndecidedEdits` is raised if the edits would make finished steps stale.
         - ``rerun``: finished steps to run again, together with all steps that read what they wrote.
-        - ``here=False``: only close the operator pauses and leave the session to another engine. The workflow need not
-          be registered.
+        - ``here=False``: only close the operator pauses. The session becomes due, and an open engine that has its
+          workflow picks it up. The workflow need not be registered here.
         """
         self._check_open()
         check_texts(by=by, owner=owner)
@@ -372,7 +372,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
                 return session
             raise self._driven(row)
         if not here:
-            await self.store.unpause(row.session_id, by, self.clock.now(), money)
+            await self.store.unpause(row.session_id, by, self.clock.now(), money, True)
             self.driver.on_change(budget is not None)
             return session
         workflow = self._workflow_of(row)
@@ -450,6 +450,40 @@ class Control(Artifacts, Retention, Transfer, Questions):
                 raise
         self.waker.ask(row.session_id)
         return session
+
+    async def take_ready(self, limit: int = 100, *, by: str | None = None) -> list[SessionId]:
+        """Pick up to ``limit`` ready sessions of the registered workflows, drive them here, and return their ids.
+
+        A session is ready if it was interrupted, if its timer is due, or if what it waits for has arrived. Sessions of
+        processes that died are ready too. As with `take_up`, nothing is withdrawn: paused and failed sessions stay as
+        they are. Finding the sessions costs the same, however many are stored. ``by`` is recorded in the history.
+        """
+        self._check_open()
+        check_texts(by=by)
+        self._check_drives("pick up", "ready sessions")
+        work = asyncio.ensure_future(self._take_ready(limit, by))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self.driver.finish(work)  # the sessions are taken already, so they must be driven
+            raise
+
+    async def _take_ready(self, limit: int, by: str | None) -> list[SessionId]:
+        rows = await self.store.take(self.clock.now(), list(self.workflows), limit, self.waker.refused)
+        found: list[SessionId] = []
+        for row in rows:
+            with self.driver.claiming(row.session_id):
+                try:
+                    workflow = self._workflow_of(row)
+                    records = await self.store.records(row.key, row.key_frame)
+                except PausepointError as error:
+                    self.waker.refuse(row, error)
+                    await self.store.release(row.key, row.fence)
+                    continue
+                self._begin(workflow, row, records, picked_up=True, resumed=True, by=by)
+                found.append(SessionId(row.session_id))
+                self.waker.ask(row.session_id)
+        return found
 
     async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
         """Lift the pause of everything and return the sessions that it had paused.

@@ -115,7 +115,7 @@ class Session(Generic[S]):
         - ``code="accept"``: resume although steps before the session's position have changed.
         - ``until``: the step after which the session pauses again.
         - ``edits``: ``"accept"`` or ``"discard"`` edited artifacts. ``rerun``: finished steps to run again.
-        - ``here=False``: only close the operator pauses and leave the session to another engine.
+        - ``here=False``: only close the operator pauses and leave the session to an open engine that has its workflow.
 
         See `Engine.resume` for details and errors.
         """

@@ -16,7 +16,7 @@ from pausepoint.log.replay import Line, body_of, fold
 from pausepoint.model.files import file_facts
 from pausepoint.model.questions import Inquiry, digest
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import Filter, SessionRow
+from pausepoint.model.sessions import Filter, SessionRow, ready_at
 from pausepoint.stores.base import Store
 from pausepoint.stores.disk import Folder
 from pausepoint.threads import in_thread
@@ -154,6 +154,7 @@ class Inspector:
             self._time(walk)
             await self._money(walk)
             await self._pauses(walk)
+            self._ready(walk)
             await self._questions(walk)
             await self._files(walk)
         except UnknownSession:  # it was removed meanwhile
@@ -169,6 +170,16 @@ class Inspector:
             await self.store.pauses(walk.row.key, open_only=False)
         except DamagedRecord as exc:
             walk.problem("pause", str(exc))
+
+    def _ready(self, walk: _Walk) -> None:
+        """Check the stored time from which on a worker finds the session. Facts that are wrong make it wrong, too."""
+        row = walk.row
+        if row.ready_at != (expected := ready_at(row)) and not walk.problems():
+            walk.problem(
+                "facts",
+                f"ready_at is {row.ready_at} instead of {expected}, so workers look for it at the wrong time. Pause and"
+                " resume the session to correct it.",
+            )
 
     async def _questions(self, walk: _Walk) -> None:
         """Check that each question matches the record of the log that asked it."""

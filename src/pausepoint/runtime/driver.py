@@ -70,7 +70,7 @@ class LocalDriver:
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without releasing the hold
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None
-        self.background: set[asyncio.Task[None]] = set()
+        self.background: set[asyncio.Task[Any]] = set()
         self.ending = ""
         self.on_news: Callable[[], None] = lambda: None  # called when the store changed or a drive ended
 
@@ -187,6 +187,11 @@ class LocalDriver:
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the background; `stop` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+
+    def finish(self, task: asyncio.Task[Any]) -> None:
+        """Let a task whose caller was cancelled run to its end; `stop` waits for it."""
         self.background.add(task)
         task.add_done_callback(self.background.discard)
 

@@ -144,13 +144,14 @@ class Waker:
         except (AlreadyRunning, HoldLost, SessionEnded, UnknownSession, VerbRefused):
             pass  # another engine picked it up first, or it was ended or paused
         except (DamagedRecord, Redacted) as error:
-            self._refuse(row, error)  # only this session is unreadable; it must not block the others
+            self.refuse(row, error)  # only this session is unreadable; it must not block the others
         except StoreError:
             raise
         except PausepointError as error:
-            self._refuse(row, error)
+            self.refuse(row, error)
 
-    def _refuse(self, row: SessionRow, error: PausepointError) -> None:
+    def refuse(self, row: SessionRow, error: PausepointError) -> None:
+        """Do not try this session again before it has changed, and log why."""
         self.refused[row.key] = row.seq
         log_line(logging.WARNING, f"is due but cannot resume here: {error_text(error)}", row.session_id)
 

@@ -24,7 +24,7 @@ out whether the transaction took effect before it reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -216,6 +216,20 @@ class Store(Protocol):
         descendants.
         """
 
+    async def take(
+        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
+    ) -> list[SessionRow]:
+        """Claim up to ``limit`` sessions of these workflows that are ready, in one transaction, and return them.
+
+        A session is ready if `pausepoint.model.sessions.ready_at` is at or before ``now``; the earliest come first,
+        then the oldest. A session whose step a live engine keeps is left to it. Sessions of engines that died are
+        released before, and count a crash. ``skip`` are keys of
+        sessions to leave out as long as they are at the given record. While nothing is ready, nothing is written.
+        """
+
+    async def release(self, key: int, fence: int) -> None:
+        """Give up the hold of a session without a record, and count no crash. Do nothing if the hold was lost."""
+
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         """Return when the next session of these workflows wakes after ``now``; None if there is none.
 
@@ -249,12 +263,15 @@ class Store(Protocol):
         (`pausepoint.model.sessions.needs_driving`). Damaged sessions stay unchanged.
         """
 
-    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
+    async def unpause(
+        self, session_id: str, by: str | None, at: int, budget_usd: int | None = None, wake: bool = False
+    ) -> SessionRow:
         """Withdraw the operator's pauses of a session and its descendants, and record who did.
 
         The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget_usd`` sets a new budget for the
-        session. A session whose step an engine keeps becomes due, so that another engine can drive it if the keeper
-        dies. Damaged descendants stay unchanged, because they cannot resume anyway.
+        session. With ``wake``, the sessions become due if they need an engine to drive them. A session whose step an
+        engine keeps becomes due in any case, so that another engine can drive it if the keeper dies. Damaged
+        descendants stay unchanged, because they cannot resume anyway.
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:

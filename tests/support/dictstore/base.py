@@ -18,6 +18,7 @@ from pausepoint.model.records import first_digest, seal_signal
 from pausepoint.model.sessions import (
     Filter,
     SessionRow,
+    ready_at,
 )
 from tests.support.dictstore.data import Data, Kept, over, sorted_by
 
@@ -124,12 +125,13 @@ class Base:
         row = kept.row
         above = None if row.parent is None else self.data.sessions.get(row.parent)
         due = row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= self.clock.now())
-        return replace(
+        row = replace(
             row, live=row.holder in self.data.engines, due=due,
             kept_by=row.kept_by if row.kept_by in self.data.engines else None,
             open_pauses=sum(pause.closed_at is None for pause in kept.pauses),
             parent_id=None if above is None else above.row.session_id,
         )  # fmt: skip
+        return replace(row, ready_at=ready_at(row))
 
     def _refuse_held(self, row: SessionRow) -> None:
         holder = self.describe_holder(row.holder)

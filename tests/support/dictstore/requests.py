@@ -92,7 +92,9 @@ class Requests(Base):
         if needs_driving(self._seen(kept)):
             self._set(kept, wakes_at=0)
 
-    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
+    async def unpause(
+        self, session_id: str, by: str | None, at: int, budget_usd: int | None = None, wake: bool = False
+    ) -> SessionRow:
         self._check()
         top = self._named(session_id)
         for kept in self._tree(session_id):
@@ -107,7 +109,7 @@ class Requests(Base):
             self._signal(kept, "resume", by, at, msgspec.json.encode(budget))
             frozen += kept.row.frozen
             self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen, **budget)
-            if self._seen(kept).kept_by is not None:
+            if (wake or kept.row.kept_by) and needs_driving(self._seen(kept)):
                 self._set(kept, wakes_at=0)
         self._tell()
         return self._seen(top)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -276,6 +276,26 @@ class Sessions(Questions):
         rows = [row for row in rows if not row.live and row.kept_by is None]
         rows = [row for row in rows if not row.open_pauses and not row.pause_requested]
         return [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)][:limit]
+
+    async def take(
+        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
+    ) -> list[SessionRow]:
+        self._check()
+        for kept in self._known():
+            if kept.row.holder is not None and kept.row.holder not in self.data.engines:
+                self._set(kept, holder=None, crashes=kept.row.crashes + 1)
+        rows = [row for row in map(self._seen, self._known()) if row.workflow in workflows]
+        rows = [row for row in rows if row.ready_at is not None and row.ready_at <= now]
+        rows = [row for row in rows if row.kept_by is None and (skip or {}).get(row.key) != row.seq]
+        rows.sort(key=lambda row: (row.ready_at, row.key))
+        return [await self.claim(row.session_id) for row in rows[:limit]]
+
+    async def release(self, key: int, fence: int) -> None:
+        self._check()
+        kept = self._by(key)
+        if (kept.row.fence, kept.row.holder) == (fence, self._number):
+            self._set(kept, holder=None)
+            self._tell()
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         self._check()

@@ -1,4 +1,14 @@
--- The statements of the store, by name. `sql.py` loads them.
+-- The statements of the store, by name. `sql.py` loads them. A part stands for its name in braces.
+
+-- part: ready
+-- The value of `ready_at` once no engine holds the session, as `pausepoint.model.sessions.ready_at` defines it. The
+-- store suite, the store model and `verify` check that both agree.
+CASE
+    WHEN pause_requested OR ended IS NOT NULL OR removing
+        OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL) THEN NULL
+    WHEN wakes_at IS NULL AND waiting IS NULL THEN 0
+    ELSE wakes_at
+END
 
 -- name: facts
 -- The facts about sessions, in the order of `SessionRow`. Callers add a WHERE.
@@ -10,7 +20,7 @@ SELECT
     (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL),
     progress, parent, keep_for, mail, frozen,
     (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent),
-    kept_by, removing, given_sum, moved_sum
+    kept_by, removing, given_sum, moved_sum, ready_at
 FROM sessions
 
 -- name: place
@@ -65,10 +75,23 @@ WHERE key = ?3
 
 -- name: give_back
 -- Release a session that this engine held when a commit failed, unless another engine has claimed it since.
-UPDATE sessions SET holder = NULL WHERE key = ? AND fence = ? AND holder = ?
+UPDATE sessions SET holder = NULL, ready_at = {ready} WHERE key = ? AND fence = ? AND holder = ?
 
 -- name: release_all
-UPDATE sessions SET holder = NULL WHERE holder = ?
+UPDATE sessions SET holder = NULL, ready_at = {ready} WHERE holder = ?
+
+-- name: reap
+-- Release the sessions of an engine that died, and count the crash.
+UPDATE sessions SET holder = NULL, crashes = crashes + 1, ready_at = {ready} WHERE holder = ?
+
+-- name: reckon
+-- Store since when a session is ready. Every change of the facts behind it ends with this.
+UPDATE sessions SET ready_at = iif(holder IS NULL, {ready}, NULL) WHERE key = ?
+
+-- name: ready
+-- Ready sessions of one workflow, those that have waited longest first. Callers put the facts before it.
+INDEXED BY sessions_ready WHERE workflow = :workflow AND ready_at <= :now AND ready_at IS NOT NULL
+ORDER BY ready_at, key LIMIT :limit
 
 -- name: keep_blob
 INSERT INTO blobs (hash, data) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING
@@ -126,17 +149,17 @@ UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ?
 -- name: create
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
-    seq, head, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest, parent, keep_for, held_by_guard,
-    given_sum, moved_sum
+    seq, head, key_frame, digest, step, visit, holder, ready_at, fence, budget_usd, signals_digest, parent, keep_for,
+    held_by_guard, given_sum, moved_sum
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id) DO NOTHING
 
 -- name: claim
 -- A claim reopens a failed session. The failure stays until the next commit.
 UPDATE sessions SET
     holder = ?, kept_by = NULL, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL,
-    moved_sum = ?
+    ready_at = NULL, moved_sum = ?
 WHERE key = ?
 
 -- name: given
@@ -349,7 +372,7 @@ SELECT session_id, (SELECT key FROM sessions AS other WHERE other.session_id = d
 FROM sessions AS damaged WHERE key = ?
 
 -- name: mark_removing
-UPDATE sessions SET holder = NULL, removing = 1, removal = ? WHERE key = ?
+UPDATE sessions SET holder = NULL, ready_at = NULL, removing = 1, removal = ? WHERE key = ?
 
 -- name: removal
 SELECT removal FROM sessions WHERE key = ? AND removing = 1

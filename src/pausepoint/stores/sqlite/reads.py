@@ -58,7 +58,7 @@ _Stored = tuple[
     _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
     int, int, int, int | None, int, str | None,
     int | None, int | None, _Flag, int, str | None,
-    int | None, _Flag, int, int,
+    int | None, _Flag, int, int, _Time | None,
 ]  # fmt: skip
 
 
@@ -257,6 +257,22 @@ def due(
     return [row for row in rows if not row.live and row.kept_by is None and not row.open_pauses]
 
 
+def ready(connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int) -> Rows:
+    """Return sessions that can be taken. Only as many rows are read as are returned."""
+    rows = []
+    for workflow in dict.fromkeys(workflows):
+        bindings = {"workflow": workflow, "now": now, "limit": limit}
+        for stored in connection.execute(f"{_FACTS} {QUERIES['ready']}", bindings).fetchall():
+            with suppress(DamagedRecord):  # a damaged session cannot be driven, but must not stop the others
+                rows.append(_row(stored, present))
+    return sorted(rows, key=lambda row: (row.ready_at or 0, row.key))[:limit]
+
+
+def dead_holders(connection: apsw.Connection, present: Present) -> list[int]:
+    """Return the engines that died while they held sessions."""
+    return [holder for (holder,) in every(connection, QUERIES["holders"]) if not present.alive(holder)]
+
+
 def next_wake(connection: apsw.Connection, now: int, workflows: Sequence[str], tree: str | None) -> int | None:
     among = f" AND {_TREE}" if tree is not None else ""
     found: int | None = connection.execute(QUERIES["next_wake"] + among, _waking(now, workflows, tree)).get
@@ -287,7 +303,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
      seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
      crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
-     parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum) = facts  # fmt: skip
+     parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum, ready_at) = facts  # fmt: skip
     if removing:
         raise UnknownSession(
             f"Session {session_id!r} is being removed. Complete the removal with engine.gc(apply=True).",
@@ -310,6 +326,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
             parent_id,
             wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
             kept_by if kept_by is not None and present.alive(kept_by) else None,
+            ready_at,
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise _damaged_facts(exc) from exc

@@ -43,6 +43,7 @@ CREATE TABLE sessions (
     fence INTEGER NOT NULL DEFAULT 0,
     waiting TEXT,
     wakes_at INTEGER,
+    ready_at INTEGER,
     mail INTEGER NOT NULL DEFAULT 0 CHECK (mail IN (0, 1)),
     frozen INTEGER NOT NULL DEFAULT 0,
     crashes INTEGER NOT NULL DEFAULT 0,
@@ -60,6 +61,7 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_created ON sessions (created_at);
 CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
 CREATE INDEX sessions_waking ON sessions (wakes_at) WHERE wakes_at IS NOT NULL AND pause_requested = 0;
+CREATE INDEX sessions_ready ON sessions (workflow, ready_at) WHERE ready_at IS NOT NULL;
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
 
@@ -241,7 +243,19 @@ WHEN NEW.pause_requested = 0 AND OLD.pause_requested = 1
 BEGIN
     UPDATE pauses SET closed_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
     WHERE session = NEW.key AND kind = 'operator' AND closed_at IS NULL;
-    UPDATE sessions SET pause_mode = 'finish' WHERE key = NEW.key;
+    UPDATE sessions SET pause_mode = 'finish', ready_at = CASE
+        WHEN holder IS NOT NULL OR ended IS NOT NULL OR removing
+            OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL) THEN NULL
+        WHEN wakes_at IS NULL AND waiting IS NULL THEN 0
+        ELSE wakes_at
+    END
+    WHERE key = NEW.key;
+END;
+
+CREATE TRIGGER pause_asked_for AFTER UPDATE OF pause_requested ON sessions
+WHEN NEW.pause_requested = 1 AND OLD.ready_at IS NOT NULL
+BEGIN
+    UPDATE sessions SET ready_at = NULL WHERE key = NEW.key;
 END;
 
 -- A view for people. Only `pause_requested` can be set. `status` is what SQL can know: a session whose holder died
@@ -285,4 +299,7 @@ BEGIN
     UPDATE sessions SET pause_requested = NEW.pause_requested
     WHERE session_id = NEW.session_id
         AND (NEW.pause_requested = 0 OR ended IS NULL OR ended = 'failed');
+    -- What waits for nothing becomes due, so that an engine picks it up.
+    UPDATE sessions SET wakes_at = 0
+    WHERE session_id = NEW.session_id AND NEW.pause_requested = 0 AND OLD.pause_requested = 1 AND ready_at = 0;
 END;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -310,6 +310,23 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.due(connection, self._writes.present, now, workflows, limit, tree)
 
+    async def take(
+        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
+    ) -> list[SessionRow]:
+        skipped = {} if skip is None else dict(skip)
+        with self._reading() as connection:  # an idle worker looks often and must not write
+            present = self._writes.present
+            found = reads.ready(connection, present, now, workflows, len(skipped) + 1)
+            if all(skipped.get(row.key) == row.seq for row in found) and not reads.dead_holders(connection, present):
+                return []
+        rows = await self._do(lambda connection: self._writes.take(connection, now, workflows, limit, skipped))
+        self._held.update(row.key for row in rows)
+        return rows
+
+    async def release(self, key: int, fence: int) -> None:
+        await self._do(lambda connection: self._writes.release(connection, key, fence), urgent=True)
+        self._held.discard(key)
+
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         with self._reading() as connection:
             return reads.next_wake(connection, now, workflows, tree)
@@ -326,8 +343,13 @@ class SqliteStore:
     async def lift(self, by: str | None, at: int) -> Found:
         return await self._do(lambda connection: self._writes.lift(connection, by, at))
 
-    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
-        return await self._do(lambda connection: self._writes.unpause(connection, session_id, by, at, budget_usd))
+    async def unpause(
+        self, session_id: str, by: str | None, at: int, budget_usd: int | None = None, wake: bool = False
+    ) -> SessionRow:
+        def verb(connection: apsw.Connection) -> SessionRow:
+            return self._writes.unpause(connection, session_id, by, at, budget_usd, wake)
+
+        return await self._do(verb)
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
         def verb(connection: apsw.Connection) -> Found:

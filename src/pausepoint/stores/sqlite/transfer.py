@@ -86,6 +86,7 @@ class Moving(Cleaning):
         root = reads.one(connection, QUERIES["root_of"], key)[0]
         for question in session.questions:
             asking.open_one(connection, key, root, first + question.seq - 1, question)
+        connection.execute(QUERIES["reckon"], (key,))
         return key
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -157,7 +157,7 @@ class Writes:
                 connection.execute(QUERIES["keep"], (commit.key,))
             query = QUERIES["release" if commit.waiting is None else "release_waiting"]
             connection.execute(query, (commit.waiting, commit.wakes_at, commit.key))
-
+            connection.execute(QUERIES["reckon"], (commit.key,))
         if commit.version is not None:
             self._seal_given(connection, commit.key)
         if commit.redact or commit.redact_signals or commit.unname:
@@ -177,6 +177,7 @@ class Writes:
     def _deliver(self, connection: apsw.Connection, key: int, n: int, kind: str, payload: bytes) -> None:
         connection.execute(QUERIES["deliver"], (key, n, kind, about(kind, payload)))
         connection.execute(QUERIES["has_mail"], (kind, key))
+        connection.execute(QUERIES["reckon"], (key,))
 
     def _keep(
         self, connection: apsw.Connection, key: int, blobs: Sequence[tuple[bytes, bytes]], names: Sequence[bytes] = ()
@@ -204,6 +205,20 @@ class Writes:
         crashed = row.holder is not None and not row.live
         self._take(connection, row, crashed)
         return self._again(connection, row)
+
+    def take(
+        self, connection: apsw.Connection, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int]
+    ) -> list[SessionRow]:
+        for holder in reads.dead_holders(connection, self.present):
+            connection.execute(QUERIES["reap"], (holder,))
+        rows = reads.ready(connection, self.present, now, workflows, limit + len(skip))
+        rows = [row for row in rows if row.kept_by is None and skip.get(row.key) != row.seq][:limit]
+        for row in rows:
+            self._take(connection, row, crashed=False)
+        return [self._again(connection, row) for row in rows]
+
+    def release(self, connection: apsw.Connection, key: int, fence: int) -> None:
+        connection.execute(QUERIES["give_back"], (key, fence, self.number))
 
     def _take(self, connection: apsw.Connection, row: SessionRow, crashed: bool) -> None:
         """Take the hold of a session and raise its fence."""
@@ -271,8 +286,8 @@ class Writes:
         values = (
             new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest,
             new.created_at, new.created_at, last.seq, head, key_frame, last.digest, new.step, new.visit,
-            self.number if new.claim else None, fence, new.budget_usd, first_digest(new.session_id),
-            new.parent, new.keep_for, new.held_by_guard,
+            self.number if new.claim else None, None if new.claim else 0, fence, new.budget_usd,
+            first_digest(new.session_id), new.parent, new.keep_for, new.held_by_guard,
             sums.given(new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest, new.created_at,
                        new.parent, new.keep_for, new.budget_usd, 0),
             sums.moved(last.seq, key_frame, last.digest, new.step, new.visit, new.held_by_guard, None, None, None,
@@ -367,9 +382,14 @@ class Writes:
         else:
             self._close_standing(connection, row, by, at)
         row = self._again(connection, row)
+        self._wake(connection, row)
+        return self._again(connection, row)
+
+    def _wake(self, connection: apsw.Connection, row: SessionRow) -> None:
+        """Make a session due if it needs an engine to drive it."""
         if needs_driving(row):
             connection.execute(QUERIES["wake"], (row.key,))
-        return self._again(connection, row)
+            connection.execute(QUERIES["reckon"], (row.key,))
 
     def _close_standing(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
         """Close the session's part of the pause of everything. Its own pause stays, and decides about frozen timers."""
@@ -407,8 +427,9 @@ class Writes:
         return self._again(connection, row)
 
     def unpause(
-        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, budget_usd: int | None
-    ) -> SessionRow:
+        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, budget_usd: int | None,
+        wake: bool = False,
+    ) -> SessionRow:  # fmt: skip
         self._known(connection, session_id)
         for row in reads.find(connection, Filter(session_id=session_id, tree=True), self.present):
             budget = budget_usd if row.session_id == session_id else None
@@ -420,8 +441,8 @@ class Writes:
                 connection.execute(QUERIES["set_budget"], (budget, row.key))
                 self._seal_given(connection, row.key)
             self._signal(connection, row.key, "resume", by, at, _json({} if budget is None else {"budget_usd": budget}))
-            if row.kept_by is not None:  # if the engine that keeps it dies now, any other may drive it
-                connection.execute(QUERIES["wake"], (row.key,))
+            if wake or row.kept_by is not None:  # if the engine that keeps it dies now, any other may drive it
+                self._wake(connection, self._again(connection, row))
         return self._known(connection, session_id)
 
     def _withdraw_pause(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:

@@ -31,6 +31,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "tally": lambda store: store.tally(Filter()),
     "records": lambda store: store.records(1, 1),
     "claim": lambda store: store.claim("s1"),
+    "take": lambda store: store.take(1, ["brief"], 1),
     "flags": lambda store: store.flags([1]),
     "pause": lambda store: store.pause(Filter(), operator()),
     "send": lambda store: store.send("s1", None, 1, b"{}"),
@@ -135,6 +136,16 @@ class SharingTests(Suite):
             assert ((await stored(other)).status, (await stored(other)).fence) == (Status.FAILED, seen.fence + 1)
             with pytest.raises(HoldLost):
                 await other.claim("s1", steal=True, fence=seen.fence)
+
+    @on_loop
+    async def test_of_two_engines_that_take_at_once_each_gets_its_own(self, place: Place) -> None:
+        async with place.store() as mine, place.store() as other:
+            for n in range(6):
+                await (await started(mine, f"s{n}")).commit(release=True)
+            now = place.clock.now()
+            found = await asyncio.gather(*(store.take(now, ["brief"], 2) for store in (mine, other, mine, other)))
+            taken = [row.session_id for rows in found for row in rows]
+            assert sorted(taken) == [f"s{n}" for n in range(6)]
 
     @on_loop
     async def test_an_engine_whose_session_was_stolen_writes_nothing(self, place: Place) -> None:
