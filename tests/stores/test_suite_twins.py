@@ -135,6 +135,16 @@ class HandsOutSignalsTwice(DictStore):
         return await super().signals(key, max(after - 1, 0), until)
 
 
+class TakesWhatIsKept(DictStore):
+    def _seen(self, kept: Kept) -> SessionRow:
+        return replace(super()._seen(kept), kept_by=None)
+
+
+class KeepsForEver(DictStore):
+    async def unkeep(self, key: int, fence: int) -> None:
+        await super().unkeep(key, 0)
+
+
 class StartsWhileEverythingStandsStill(DictStore):
     def _pause_above(self, parent: int | None, at: int) -> Pause | None:
         return None if parent is None else super()._pause_above(parent, at)
@@ -164,6 +174,8 @@ TWINS: dict[type[DictStore], str] = {
     NeverHearsOfAPause: "test_a_commit_does_not_erase_a_pause_that_came_meanwhile",
     KeepsTheFenceOnAClaim: "test_a_claim_raises_the_fence_and_the_older_fence_is_refused",
     TakesWhatIsHeld: "test_a_session_is_held_by_one_engine_at_a_time",
+    TakesWhatIsKept: "test_an_engine_that_keeps_a_step_claims_it_again_under_its_fence",
+    KeepsForEver: "test_a_step_that_is_no_longer_kept_is_anyones",
     TakesWhatIsPaused: "test_a_paused_session_is_claimed_only_by_a_resume",
     LosesMail: "test_only_a_commit_that_consumes_mail_removes_it",
     ListsTheOldestFirst: "test_find_combines_its_filters_and_lists_the_newest_first",

@@ -49,8 +49,8 @@ def pause(
 ) -> int:  # fmt: skip
     """Pause one session, several, or everything.
 
-    A running session stops at its next safe point: the end of the step, the next item of a map, a wait, or
-    ctx.safe_point(). --abort cancels the step instead. A named session is paused with its children. If you give several
+    A running session stops at its next safe point: before the next operation, at a wait, or at the end of the step.
+    --abort cancels the step instead. A named session is paused with its children. If you give several
     filters, all must match.
 
     --all stays in effect until `pausepoint resume --all`: sessions that any process starts meanwhile are stored paused.

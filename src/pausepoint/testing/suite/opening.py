@@ -125,6 +125,40 @@ class SharingTests(Suite):
                 await mine.claim("s1")
 
     @on_loop
+    async def test_an_engine_that_keeps_a_step_claims_it_again_under_its_fence(self, place: Place) -> None:
+        async with place.store() as keeper, place.store() as other:
+            driver = await started(keeper)
+            await keeper.pause(Filter(session_id="s1"), operator())
+            await driver.commit(release=True, kept=True, only_if_paused=True)
+            row = await stored(other)
+            assert (row.status, row.holder, row.kept_by, row.fence) == (Status.PAUSED, None, keeper.number, 1)
+            await other.unpause("s1", "ben", 6000)
+            now = place.clock.now()
+            assert (await other.due(now, ["brief"], 9), await other.take(now, ["brief"], 9)) == ([], [])
+            row = await keeper.claim("s1", fence=1)
+            assert (row.holder, row.kept_by, row.fence, row.crashes) == (keeper.number, None, 2, 0)
+
+    @on_loop
+    async def test_a_step_that_is_no_longer_kept_is_anyones(self, place: Place) -> None:
+        async with place.store() as other:
+            async with place.store() as keeper:
+                for name in ("unkept", "stolen", "closed"):
+                    driver = await started(keeper, name)
+                    await keeper.pause(Filter(session_id=name), operator())
+                    await driver.commit(release=True, kept=True, only_if_paused=True)
+                    await other.unpause(name, "ben", 6000)
+                await keeper.unkeep((await stored(other, "unkept")).key, 7)  # another fence: nothing happens
+                assert (await stored(other, "unkept")).kept_by == keeper.number
+                await keeper.unkeep((await stored(other, "unkept")).key, 1)
+                assert (await stored(other, "unkept")).kept_by is None
+                await other.claim("stolen", steal=True)
+                with pytest.raises(AlreadyRunning):
+                    await keeper.claim("stolen", fence=1)
+            assert [(await stored(other, name)).kept_by for name in ("unkept", "stolen", "closed")] == [None] * 3
+            due = await other.due(place.clock.now(), ["brief"], 9)
+            assert sorted(row.session_id for row in due) == ["closed", "unkept"]
+
+    @on_loop
     async def test_a_claim_can_require_the_fence_that_was_read(self, place: Place) -> None:
         async with place.store() as mine, place.store() as other:
             await (await started(mine)).commit(release=True)
