@@ -26,6 +26,7 @@ PausepointError
 │   │   ├── QuestionExpired · RoundsExhausted
 └── StoreError             the store cannot do what was asked
     ├── StoreClosed · StoreMissing · NewerSchema · DamagedRecord · DamagedFile · Redacted
+    ├── StoreDamaged       acknowledged commits are lost; nothing was changed
     ├── StoreUnavailable
     │   └── StoreReadOnly  the disk is full or failing; reading still works
 
@@ -418,6 +419,16 @@ class StoreReadOnly(StoreUnavailable):
 
 class NewerSchema(StoreError):
     """The database was written by a newer version of Pausepoint."""
+
+
+class StoreDamaged(StoreError):
+    """The write-ahead log of the store at ``path`` is damaged: acknowledged commits cannot be read.
+
+    The store was not changed. ``kept`` is the path of a copy of the damaged log; None if it could not be written.
+    """
+
+    path: str
+    kept: str | None
 
 
 class DamagedRecord(StoreError):

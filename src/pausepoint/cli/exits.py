@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 import click
 
-from pausepoint.cli.host import TARGET, started_by
-from pausepoint.errors import PausepointError, did_you_mean
+from pausepoint.cli.host import PAUSEPOINT, TARGET, started_by
+from pausepoint.errors import PausepointError, StoreDamaged, did_you_mean
 from pausepoint.name import NAME
 
 DONE, FAILED, USAGE, PERSON, NOT_FOUND, CONFLICT, DECISION = 0, 1, 2, 3, 4, 5, 6
@@ -84,14 +84,20 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
         if type(error).__module__ != PausepointError.__module__:
             raise
         code = code_of(error)
-        _print_error(Refused(_with_command(str(error)), code), name)
+        _print_error(Refused(with_commands(error), code), name)
         sys.exit(code)
 
 
-def _with_command(message: str) -> str:
-    """Replace the Python verb in an engine's message by the command that does the same."""
+def with_commands(error: BaseException) -> str:
+    """Return an error's message, with the Python calls in it replaced by the commands that do the same."""
+    message = str(error)
     verb = "engine.sessions()"
-    return message.replace(verb, f"`{shlex.join([*started_by()[0], 'ls'])}`") if verb in message else message
+    if verb in message:
+        message = message.replace(verb, f"`{shlex.join([*started_by()[0], 'ls'])}`")
+    if isinstance(error, StoreDamaged):
+        command = shlex.join([*PAUSEPOINT.words, "doctor", "--loss", "accept", "--store", error.path])
+        message = message.replace(f"pausepoint.engine.accept_loss({error.path!r})", f"`{command}`")
+    return message
 
 
 def wants_json() -> bool:

@@ -215,6 +215,17 @@ def run(
         return session.outcome()
 
 
+def accept_loss(url: str | Path = DEFAULT_URL) -> str | None:
+    """Make a store that raises `StoreDamaged` usable again, without the commits that cannot be read.
+
+    Sessions are then at their last record that can be read, and operations after it run again. Restore a backup instead
+    if you have one. Returns the path of a copy of the damaged log; None if nothing is damaged, which changes nothing.
+    Blocks until it is done; close all engines of the store first.
+    """
+    store = store_from(url, SystemClock())
+    return store.accept_loss() if isinstance(store, SqliteStore) else None
+
+
 def store_from(url: str | Path | Store, clock: Clock, create: bool = True) -> Store:
     """Return the store for a URL, a path or a `Store`. Only this function imports concrete stores."""
     if isinstance(url, Path):

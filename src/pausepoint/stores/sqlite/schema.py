@@ -18,7 +18,7 @@ import apsw
 
 from pausepoint.errors import NewerSchema, StoreMissing, StoreUnavailable
 from pausepoint.name import NAME
-from pausepoint.stores.sqlite import sql
+from pausepoint.stores.sqlite import recovery, sql
 from pausepoint.stores.sqlite.errors import edge
 from pausepoint.stores.sqlite.sql import Migration
 
@@ -51,6 +51,11 @@ class Place(NamedTuple):
     def in_memory(self) -> bool:
         return self.path == ":memory:"
 
+    @property
+    def syncs_commits(self) -> bool:
+        """Whether every commit is synced. Otherwise a power loss cannot be told from damage."""
+        return self.synchronous in ("FULL", "EXTRA")
+
 
 def prepare(place: Place) -> None:
     """Make sure that ``place`` has a database with the current schema. Raises `StoreError` otherwise."""
@@ -76,11 +81,42 @@ def _prepare_file(place: Place) -> None:
     _make_folder(path.parent)
     refuse_network(path.parent, mounts())
     _make_file(path)
-    version = _patiently(lambda: _look(place))
+    version = _checked_version(place)
     if not version and not place.create:
         raise _missing(path)
     if version < VERSION:
         _patiently(lambda: _bring_up(place))
+
+
+def _checked_version(place: Place) -> int:
+    """Return the schema version. Raises `StoreDamaged` if the log is damaged, because the version may be in it.
+
+    A database of another program is refused first, however its log looks.
+    """
+    log = recovery.suspect(place.path, place.vfs) if place.syncs_commits else None
+    try:
+        version = _patiently(lambda: _look(place))
+    except apsw.CorruptError:
+        _refuse_damage(log)
+        raise
+    _refuse_damage(log)
+    return version
+
+
+def accept_loss(place: Place) -> str | None:
+    """Give up what a damaged log has lost. Return the path of the log's copy; None if the log is not damaged."""
+    with edge(place.path):
+        log = recovery.suspect(place.path, place.vfs)
+        if log is None:
+            return None
+        with suppress(apsw.CorruptError):
+            _look(place)  # refuses a database of another program
+        return recovery.accept_loss(log)
+
+
+def _refuse_damage(log: recovery.Suspect | None) -> None:
+    if log is not None:
+        _patiently(lambda: recovery.refuse_damage(log))
 
 
 def _missing(path: Path) -> StoreMissing:
@@ -96,6 +132,15 @@ def connect(place: Place) -> apsw.Connection:
     # No connection is used by two threads at once, so SQLite does not need to lock it for each call.
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX | (apsw.SQLITE_OPEN_CREATE if place.in_memory else 0)
     connection = apsw.Connection(place.path, flags=flags, vfs=place.vfs)
+    try:
+        _tune(connection, place)
+    except BaseException:
+        connection.close(True)  # the error may be kept for long, and with it this frame
+        raise
+    return connection
+
+
+def _tune(connection: apsw.Connection, place: Place) -> None:
     # The last connection to close locks the database for a moment.
     connection.set_busy_timeout(PATIENCE)
     # Only `disconnect` may checkpoint on close. A forked child also closes its copy of the connection when it exits,
@@ -105,7 +150,6 @@ def connect(place: Place) -> apsw.Connection:
     connection.execute(f"PRAGMA synchronous = {place.synchronous}")
     connection.execute("PRAGMA secure_delete = ON").fetchall()  # deleted data must not remain in the file
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}").fetchall()
-    return connection
 
 
 def disconnect(connection: apsw.Connection) -> None:

@@ -35,7 +35,7 @@ from pausepoint.model.sessions import (
 )
 from pausepoint.stores.base import Found, FoundQuestions
 from pausepoint.stores.sqlite import questions as asking
-from pausepoint.stores.sqlite import reads, schema
+from pausepoint.stores.sqlite import reads, recovery, schema
 from pausepoint.stores.sqlite import removal as cleaning
 from pausepoint.stores.sqlite import transfer as moving
 from pausepoint.stores.sqlite import verify as checking
@@ -71,6 +71,15 @@ class _Reading(edge):
         return self.connection
 
 
+def _real_path(path: str | Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError as exc:
+        raise StoreUnavailable(
+            f"{str(path)!r:.200} is not a path that the system can open ({exc}). Name another file for the store."
+        ) from exc
+
+
 class SqliteStore:
     """A `pausepoint.stores.base.Store` in one SQLite file, or in memory with the path ``:memory:``.
 
@@ -94,7 +103,7 @@ class SqliteStore:
         if synchronous not in _SYNCHRONOUS:
             raise ValueError(f"synchronous={synchronous!r} is not valid. Use one of {', '.join(_SYNCHRONOUS)}.")
         # Resolve links only once, because the files next to the database have its real name.
-        self.path = str(path) if str(path) == ":memory:" else os.path.realpath(path)
+        self.path = str(path) if str(path) == ":memory:" else _real_path(path)
         if ballast < 0:
             raise ValueError(f"ballast={ballast} is not valid. Pass a number of bytes, or 0 to reserve none.")
         self._place = schema.Place(self.path, vfs, synchronous, create)
@@ -109,6 +118,19 @@ class SqliteStore:
         self._read: apsw.Connection | None = None
 
     # opening and closing
+
+    def accept_loss(self) -> str | None:
+        """Make a store that raises `StoreDamaged` usable again, without the commits that cannot be read.
+
+        Returns the path of the copy of the damaged log; None if nothing is damaged, which changes nothing.
+        """
+        try:
+            return None if self._place.in_memory else schema.accept_loss(self._place)
+        except OSError as exc:
+            raise StoreUnavailable(
+                f"{self.path}: the damaged log could not be copied ({exc.strerror}), so nothing was changed. Free some"
+                " space and check the folder's permissions, then try again."
+            ) from exc
 
     async def open(self, on_change: Callable[[], None]) -> None:
         if self._state != "new":
@@ -203,6 +225,7 @@ class SqliteStore:
                 schema.disconnect(self._read)
         finally:
             self._hold.drop()
+            recovery.close_deleted()
 
     async def _watch(self, on_change: Callable[[], None]) -> None:
         while True:

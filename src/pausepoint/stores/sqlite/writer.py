@@ -145,10 +145,10 @@ class Transactions:
 
     def move(self, commit: Commit) -> Flags | None:
         """Run a single commit. Does the same as `run`, but faster, for an engine that drives one session."""
-        cursor = self._cursor
-        if cursor is None:
-            cursor = self._cursor = self.connection.cursor()
         try:
+            cursor = self._cursor
+            if cursor is None:
+                cursor = self._cursor = self.connection.cursor()
             cursor.execute("BEGIN IMMEDIATE")
             outcome = self._writes.move(cursor, commit)
             self._commit(cursor, lambda: _trace(commit))
