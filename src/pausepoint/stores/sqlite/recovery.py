@@ -98,10 +98,19 @@ def _damage(log: Suspect, connection: apsw.Connection) -> Damage | None:
     database = _reader(connection, _DATABASE)
     wal = Wal(_reader(connection, _WAL), _size(f"{log.path}-wal"), _page_size(database))
     last = _last_frame(log)
-    found = find_damage(wal, database, last, log.index)
+    found = find_damage(wal, database, last, log.index, _pads(log))
     if found is None and _was_refused_before(log.path, connection):
         return Damage(wal.live(last or 0)[0] + 1, 0)
     return found
+
+
+def _pads(log: Suspect) -> bool:
+    """Return whether SQLite fills a sector after each commit, because a torn write could harm the rest of it."""
+    file = apsw.VFSFile(log.vfs or "", log.path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    try:
+        return not file.xDeviceCharacteristics() & apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE
+    finally:
+        file.xClose()
 
 
 def _was_refused_before(path: str, connection: apsw.Connection) -> bool:

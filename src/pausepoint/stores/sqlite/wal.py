@@ -121,8 +121,8 @@ class Wal:
         return HEADER + (number - 1) * self._step
 
     def frame(self, number: int) -> Frame:
-        page, commit, salt, *stored = _FRAME_FIELDS.unpack(self._read(self.place(number), _FRAME))
-        return Frame(page, commit, salt, (stored[0], stored[1]))
+        page, commit, salt, first, second = _FRAME_FIELDS.unpack(self._read(self.place(number), _FRAME))
+        return Frame(page, commit, salt, (first, second))
 
     def page(self, number: int) -> bytes:
         return self._read(self.place(number) + _FRAME, self.page_size)
@@ -133,8 +133,9 @@ class Wal:
         if frame.salt != salt or not frame.page:
             return False
         before = self._sum if number == 1 else self.frame(number - 1).sum
-        head = checksum(self._read(self.place(number), 8), self._big_endian, before)
-        return checksum(self.page(number), self._big_endian, head) == frame.sum
+        data = self._read(self.place(number), self._step)
+        head = checksum(data[:8], self._big_endian, before)
+        return checksum(data[_FRAME:], self._big_endian, head) == frame.sum
 
     def live(self, last: int = 0) -> tuple[int, int]:
         """Return the end of the last commit, and the first frame that does not fit (``count + 1``: none).
@@ -159,10 +160,7 @@ class Wal:
             yield start, self.count + 1
 
     def commits(self, start: int, end: int) -> int:
-        """Count the commits that end from frame ``start`` to before ``end``. Repeats of a frame are one commit.
-
-        On some disks SQLite repeats the last frame of a commit up to the end of a sector.
-        """
+        """Count the commits that end from frame ``start`` to before ``end``. A padded commit counts once."""
         found = 0
         for number in range(start, end):
             if self.frame(number).commit and not (number > start and self._repeats(number)):
@@ -170,25 +168,26 @@ class Wal:
         return found
 
     def _repeats(self, number: int) -> bool:
-        return self._looks_repeated(number) and self.page(number) == self.page(number - 1)
-
-    def _looks_repeated(self, number: int) -> bool:
-        return self.frame(number)[:3] == self.frame(number - 1)[:3]
+        same = self.frame(number)[:3] == self.frame(number - 1)[:3]
+        return same and self.page(number) == self.page(number - 1)
 
     def ends_synced_commit(self, bad: int) -> bool:
         """Return whether the bad frame is marked as the end of a commit, and the next frame continues it."""
         if bad >= self.count or self.place(bad) % SECTOR == SECTOR - 8:
             return False  # the mark and the salt are in two sectors, which may be of different age
         frame = self.frame(bad)
-        if not (frame.commit and frame.page and frame.salt == self.salt) or self._looks_repeated(bad + 1):
-            return False
-        return self.proves(bad + 1, self.salt)
+        marked = frame.commit and frame.page and frame.salt == self.salt
+        return bool(marked) and self.proves(bad + 1, self.salt)
 
 
-def find_damage(wal: Wal, database: Read, last: int | None = None, index: Index | None = None) -> Damage | None:
+def find_damage(
+    wal: Wal, database: Read, last: int | None = None, index: Index | None = None, padded: bool = False
+) -> Damage | None:
     """Return the damage of a log; None if it is whole, or torn as a power loss leaves it.
 
     ``database`` reads the database file. ``last`` is the last frame that SQLite has read; None if it is not known.
+    ``padded`` means that SQLite repeats the last frame of a commit up to the end of a sector. The end of the last
+    repeat is not synced, although the index counts it.
     """
     if not wal.count:
         return None
@@ -198,6 +197,8 @@ def find_damage(wal: Wal, database: Read, last: int | None = None, index: Index 
     commits = max((wal.commits(start, end) for start, end in wal.stretches(bad)), default=0)
     if commits > 1:
         return Damage(last + 1, commits)
+    if padded:
+        return None
     if wal.ends_synced_commit(bad):
         return Damage(last + 1, 1)
     if index is not None and index.salt == wal.salt and index.frames > last:
