@@ -12,6 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from pausepoint import Engine
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
 from pausepoint.model.sessions import Filter, Sort, Status
 from pausepoint.stores.sqlite import SqliteStore, reads, schema, sql
@@ -366,3 +367,10 @@ def test_a_path_that_the_system_refuses_is_refused_with_the_reason(tmp_path: Pat
     for name in ("link.db", "x" * 300, "file/folder/store.db"):
         with pytest.raises(StoreUnavailable, match=r"cannot be opened \(.+\)\. Check the path"):
             schema.prepare(schema.Place(str(tmp_path / name)))
+
+
+@pytest.mark.parametrize("path", ["\0", "a\0b.db", "\ud800.db"], ids=["null", "null inside", "not UTF-8"])
+def test_a_path_that_no_system_call_takes_is_refused(path: str) -> None:
+    for given in (path, Path(path), f"sqlite:///{path}"):
+        with pytest.raises(StoreUnavailable, match=r"is not a path that the system can open .* Name another file"):
+            Engine(given)

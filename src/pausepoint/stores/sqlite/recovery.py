@@ -50,7 +50,7 @@ def refuse_damage(log: Suspect) -> None:
             if damage is not None:
                 raise _refusal(log.path, damage, _kept(log.path, connection))
     except apsw.ReadOnlyError:
-        return  # nobody can overwrite the log here
+        return  # without the lock, a commit of another process could look like damage
     except apsw.BusyError:
         if not _is_open_elsewhere(log.path):
             raise
@@ -88,6 +88,8 @@ def _locked(log: Suspect) -> Iterator[apsw.Connection]:
     """Keep every process from appending to the log or emptying it."""
     connection = _connect(log)
     try:
+        if connection.readonly("main"):
+            raise apsw.ReadOnlyError(f"{log.path} cannot be written")  # SQLite would begin, but lock nothing
         connection.execute("BEGIN IMMEDIATE")
         yield connection
     finally:
