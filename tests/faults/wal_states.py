@@ -19,7 +19,7 @@ from pausepoint.errors import StoreDamaged
 from pausepoint.stores.sqlite import recovery, wal
 from pausepoint.stores.sqlite.wal import INDEX, Damage, Read, Wal, find_damage, index_of
 from tests.faults.crash_states import STYLES, Disk, Style, _applied, _File, _sectors
-from tests.faults.vfs import FaultVFS, Perform, Recorder, Touch
+from tests.faults.vfs import FaultVFS, Perform, Recorder, Touch, torn_length
 
 PAGE = 4096
 LIVES = 4
@@ -93,7 +93,12 @@ def remember_checksums() -> Callable[[], None]:
 
 
 class IndexRecorder(Recorder):
-    """Also notes the WAL index before every touch: the version that the previous touches have led to."""
+    """Also notes the WAL index before every touch: the version that the previous touches have led to.
+
+    If ``full_after`` is set, the disk refuses a write to the log after that many others, and keeps half of it.
+    """
+
+    full_after = 0
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -103,7 +108,19 @@ class IndexRecorder(Recorder):
 
     def __call__(self, touch: Touch, perform: Perform) -> None:
         self.versions.append(self.look())
+        if self._refuses(touch):
+            half = torn_length(len(touch.data), 0.5)
+            super().__call__(
+                Touch(touch.index, "write", "-wal", touch.offset, touch.data[:half]), lambda: perform(half)
+            )
+            raise apsw.FullError("the disk is full (by order of the test)")
         super().__call__(touch, perform)
+
+    def _refuses(self, touch: Touch) -> bool:
+        if not self.full_after or (touch.file, touch.kind) != ("-wal", "write") or not touch.offset:
+            return False
+        self.full_after -= 1
+        return self.full_after == 0
 
     def look(self) -> bytes:
         if self._descriptor is None and self.path.exists():
@@ -144,24 +161,34 @@ def open_database(path: Path, vfs: str, habits: Habits, limit: int) -> apsw.Conn
     return connection
 
 
-def live(connection: apsw.Connection, rng: random.Random, transactions: int) -> None:
-    """Run random transactions: single rows, groups, rollbacks, and checkpoints of all kinds."""
+def live(connection: apsw.Connection, recorder: IndexRecorder, rng: random.Random, transactions: int) -> None:
+    """Run random transactions: single rows, groups, rollbacks, refused writes, and checkpoints of all kinds."""
     connection.execute("CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, d BLOB)")
     for _ in range(transactions):
-        connection.execute("BEGIN IMMEDIATE")
-        size = rng.random()
-        rows = 1 if size < 0.5 else rng.randint(2, 12) if size < 0.85 else rng.randint(20, 80)
-        for _ in range(rows):
-            if rng.random() < 0.7:
-                data = rng.randbytes(rng.choice([100, 900, 3000]))
-                connection.execute("INSERT INTO t (d) VALUES (?)", (data,))
-            else:
-                change = "UPDATE t SET d = ? WHERE id = (SELECT ? % (max(id) + 1) FROM t)"
-                connection.execute(change, (rng.randbytes(900), rng.randrange(2**31)))
-        connection.execute("ROLLBACK" if rng.random() < 0.08 else "COMMIT")
+        recorder.full_after = rng.randint(1, 8) if rng.random() < 0.15 else 0
+        try:
+            _transact(connection, rng)
+        except apsw.FullError:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        recorder.full_after = 0
         if rng.random() < 0.02:
             kind = rng.choice(["restart", "truncate", "passive"])
             connection.execute(f"PRAGMA wal_checkpoint({kind})").fetchall()
+
+
+def _transact(connection: apsw.Connection, rng: random.Random) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    size = rng.random()
+    rows = 1 if size < 0.5 else rng.randint(2, 12) if size < 0.85 else rng.randint(20, 80)
+    for _ in range(rows):
+        if rng.random() < 0.7:
+            data = rng.randbytes(rng.choice([100, 900, 3000]))
+            connection.execute("INSERT INTO t (d) VALUES (?)", (data,))
+        else:
+            change = "UPDATE t SET d = ? WHERE id = (SELECT ? % (max(id) + 1) FROM t)"
+            connection.execute(change, (rng.randbytes(900), rng.randrange(2**31)))
+    connection.execute("ROLLBACK" if rng.random() < 0.08 else "COMMIT")
 
 
 def recorded_life(path: Path, rng: random.Random, habits: Habits) -> tuple[list[Touch], list[bytes]]:
@@ -170,7 +197,7 @@ def recorded_life(path: Path, rng: random.Random, habits: Habits) -> tuple[list[
     name = f"wal-{path.parent.name}-{path.name}"
     vfs = FaultVFS(name, recorder)
     connection = open_database(path, name, habits, rng.choice([16 * 2**20, 100_000]))
-    live(connection, rng, rng.choice([3, 15, 60]))
+    live(connection, recorder, rng, rng.choice([3, 15, 60]))
     versions = [*recorder.versions[1:], recorder.look()]
     connection.close(True)
     recorder.close()
@@ -273,6 +300,11 @@ def two_commits_in_any_stretches(log: Wal, bad: int) -> bool:
     return sum(log.commits(start, end) for start, end in log.stretches(bad)) > 1
 
 
+def mark_without_a_commit_behind_it(log: Wal, bad: int) -> bool:
+    """Take a marked frame for a synced commit as soon as one frame continues it."""
+    return log.header_fits and log.ends_commit(bad) and bad < log.count and log.proves(bad + 1, log.salt)
+
+
 def every_refused_header(log: Wal, bad: int) -> bool:
     """Take every refused header for damage, whether the database has the pages or not."""
     return not log.header_fits and log.count > 0
@@ -282,6 +314,7 @@ WRONG_RULES: dict[str, Callable[[Wal, int], bool]] = {
     "any frame with the salt": any_frame_with_the_salt,
     "two marks without proof": two_marks_without_proof,
     "two commits in any stretches": two_commits_in_any_stretches,
+    "mark without a commit behind it": mark_without_a_commit_behind_it,
     "every refused header": every_refused_header,
 }
 
@@ -355,7 +388,7 @@ def killed(path: Path, rng: random.Random, transactions: int) -> Files:
     name = f"wal-{path.parent.name}-{path.name}"
     vfs = FaultVFS(name, recorder)
     connection = open_database(path, name, Habits(200, False, False), 16 * 2**20)
-    live(connection, rng, transactions)
+    live(connection, recorder, rng, transactions)
     # A process that dies between a restart of the log and the next commit leaves an index without frames.
     connection.execute("INSERT INTO t (d) VALUES ('last')")
     if rng.random() < 0.2:

@@ -8,7 +8,7 @@ shows behind the bad frame:
 - A *stretch* is an unbroken run of proved frames behind the bad one. Frames of lost transactions may remain behind
   newer commits, but each transaction starts at the end of the log, so they never continue each other. A stretch with
   two commits was written after the bad frame was synced.
-- The bad frame itself may be marked as the end of a commit. If the next frame continues it, it was synced too.
+- The bad frame itself may be marked as the end of a commit. If the next commit continues it, it was synced too.
 - If the header is refused, all frames are in question. After a power loss at a restart of the log they are all in the
   database already, so a page that differs was lost.
 - The WAL index (``-shm``) counts the frames that were synced. It outlives a killed process.
@@ -171,13 +171,12 @@ class Wal:
         same = self.frame(number)[:3] == self.frame(number - 1)[:3]
         return same and self.page(number) == self.page(number - 1)
 
-    def ends_synced_commit(self, bad: int) -> bool:
-        """Return whether the bad frame is marked as the end of a commit, and the next frame continues it."""
-        if bad >= self.count or self.place(bad) % SECTOR == SECTOR - 8:
+    def ends_commit(self, number: int) -> bool:
+        """Return whether a frame is marked as the end of a commit of this log."""
+        if number > self.count or self.place(number) % SECTOR == SECTOR - 8:
             return False  # the mark and the salt are in two sectors, which may be of different age
-        frame = self.frame(bad)
-        marked = frame.commit and frame.page and frame.salt == self.salt
-        return bool(marked) and self.proves(bad + 1, self.salt)
+        frame = self.frame(number)
+        return frame.commit > 0 and frame.page > 0 and frame.salt == self.salt
 
 
 def find_damage(
@@ -194,13 +193,15 @@ def find_damage(
     if not wal.header_fits:
         return Damage(0, 0) if _differs(wal, database) else None
     last, bad = wal.live(last or 0)
-    commits = max((wal.commits(start, end) for start, end in wal.stretches(bad)), default=0)
-    if commits > 1:
-        return Damage(last + 1, commits)
+    commits = {start: wal.commits(start, end) for start, end in wal.stretches(bad)}
+    most = max(commits.values(), default=0)
+    if most > 1:
+        return Damage(last + 1, most)
     if padded:
         return None
-    if wal.ends_synced_commit(bad):
-        return Damage(last + 1, 1)
+    # Without the commit behind it, a header that a full disk cut in two would look the same.
+    if wal.ends_commit(bad) and commits.get(bad + 1):
+        return Damage(last + 1, 2)
     if index is not None and index.salt == wal.salt and index.frames > last:
         return Damage(last + 1, 0)
     return None
