@@ -110,9 +110,8 @@ class IndexRecorder(Recorder):
         self.versions.append(self.look())
         if self._refuses(touch):
             half = torn_length(len(touch.data), 0.5)
-            super().__call__(
-                Touch(touch.index, "write", "-wal", touch.offset, touch.data[:half]), lambda: perform(half)
-            )
+            perform(half)
+            self.trace.append(Touch(touch.index, "write", "-wal", touch.offset, touch.data[:half]))
             raise apsw.FullError("the disk is full (by order of the test)")
         super().__call__(touch, perform)
 
