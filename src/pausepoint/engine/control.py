@@ -761,7 +761,7 @@ class _Children:
     async def begin_child(self, workflow: Workflow[Any], child_id: SessionId, given: Any) -> None:
         self.control.register(workflow)
         parent = self.parent
-        new = self.control._new_session(workflow, given, child_id, None, None)
+        new = self.control._new_session(workflow, given, check_session_id(child_id), None, None)
         new = msgspec.structs.replace(
             new, owner=parent.owner, tags=parent.tags, parent=parent.key, keep_for=parent.keep_for
         )

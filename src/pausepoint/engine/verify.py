@@ -14,6 +14,7 @@ from pausepoint.engine.redaction import Taken, named_by, taken_by
 from pausepoint.errors import DamagedRecord, PausepointError, UnknownSession
 from pausepoint.log.replay import Line, body_of, fold
 from pausepoint.model.files import file_facts
+from pausepoint.model.ids import is_session_id, shortened
 from pausepoint.model.questions import Inquiry, digest
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, SessionRow, ready_at
@@ -203,6 +204,10 @@ class Inspector:
             signals = await self.store.files(walk.row.key)
         except DamagedRecord:
             return  # the chain of signals is damaged, and _signals reports that
+        if not is_session_id(walk.row.session_id):
+            walk.problem("session", f"its id {shortened(walk.row.session_id)} is not valid, so it has no folder for"
+                                    " files. Restore the database from a backup.")  # fmt: skip
+            return
         place = self.store.folder(walk.row.session_id)
         if place is None:
             return

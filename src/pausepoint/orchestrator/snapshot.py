@@ -144,7 +144,7 @@ class FileStateStore:
 
     def __init__(self, workspace: str | Path = ".", path: str | Path = DEFAULT_PATH) -> None:
         self.path = Path(workspace).resolve() / path
-        self._folder = Folder(self.path.parent)
+        self._folder = Folder(self.path.parent, hidden=True)
 
     def __repr__(self) -> str:
         return f"FileStateStore({str(self.path)!r})"

@@ -234,7 +234,8 @@ def _child_id(visit: Visit, operation: Operation) -> SessionId:
     parent = visit.host.session_id
     text = f"{parent}|{visit.host.line.opened}|{operation.id}"
     print_ = sha256(text.encode()).hexdigest()[:16]
-    return SessionId(f"{parent}.{print_}" if len(parent) <= 100 else print_)
+    # Without the dots at the end of the parent's id, because no id contains "..".
+    return SessionId(f"{parent.rstrip('.')}.{print_}" if len(parent) <= 100 else print_)
 
 
 async def _reports(visit: Visit, child: str) -> list[SignalRecord]:

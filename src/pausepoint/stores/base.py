@@ -384,7 +384,11 @@ class Store(Protocol):
         """Return the tombstones of removed sessions, in the order of removal, each verified."""
 
     def folder(self, session_id: str) -> Path | None:
-        """Return the folder for a session's files, whether or not it exists; None if the store cannot hold files."""
+        """Return the folder for a session's files, whether or not it exists; None if the store cannot hold files.
+
+        All sessions' folders have the same parent, which holds nothing else. Raises `InvalidSessionId` for an id that
+        is not valid, because its folder could be anywhere.
+        """
 
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
         """Count the unreferenced values among up to ``limit`` large values after number ``after``.
