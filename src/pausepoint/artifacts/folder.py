@@ -20,6 +20,7 @@ from uuid import uuid4
 
 from pausepoint.definition.artifacts import LARGEST, OWN
 from pausepoint.errors import FolderRefused
+from pausepoint.model.ids import shortened
 from pausepoint.stores.disk import PIECE, Folder, Upload
 
 READABLE = 0o644
@@ -55,8 +56,14 @@ class ArtifactFolder:
             yield folder
 
     def _around(self, path: str) -> tuple[Folder, str]:
-        """Return the folder of a file and its name in that folder."""
-        parts = PurePosixPath(path).parts
+        """Return the folder of a file and its name in that folder. Raises `FolderRefused` if the path leads out."""
+        parts = path.split("/")
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+            raise FolderRefused(
+                f"The path {shortened(path)} leads out of folder {self.path}. Nothing was read or written. Correct the"
+                " record or the call that names it.",
+                path=path,
+            )
         return Folder(self.path.joinpath(*parts[:-1]), len(parts) - 1, OPEN), parts[-1]
 
     # staging and publishing

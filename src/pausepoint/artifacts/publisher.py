@@ -19,7 +19,7 @@ import msgspec
 
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of, mark
 from pausepoint.codec.values import Limits
-from pausepoint.definition.artifacts import OWN, BoundArtifact, clash
+from pausepoint.definition.artifacts import OWN, BoundArtifact, clash, unfit_file
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import BoundStep, Workflow
 from pausepoint.errors import FolderMisfit, FolderRefused, StateRefused, StepError
@@ -31,6 +31,8 @@ from pausepoint.log.telemetry import log_line
 from pausepoint.log.timeline import Timeline
 from pausepoint.log.trail import Published, PublishedFile, Reused, Trail, Work
 from pausepoint.log.versions import migrate_line
+from pausepoint.model.files import is_hash
+from pausepoint.model.ids import is_session_id, shortened
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
@@ -528,7 +530,26 @@ def session_note(data: bytes, folder: str) -> SessionNote:
             f"Folder {folder} was written by a newer Pausepoint (format {note.format}). Upgrade Pausepoint.",
             path=folder,
         )
+    if not is_session_id(note.session_id) or not note.outline:
+        wrong = "it lists no step" if is_session_id(note.session_id) else f"{shortened(note.session_id)} is not an id"
+        raise FolderRefused(
+            f"File {folder}/{OWN}/session.json cannot be used: {wrong}. Delete it. Without it, the folder is judged by"
+            " its files alone.",
+            path=folder,
+        )
     return note
+
+
+def unfit_work(work: Work, step: str) -> str:
+    """Return why a completion record cannot be used for a step; empty if it can. Anyone may have written it."""
+    if work.step != step:
+        return f"it is the record of step {shortened(work.step)}"
+    for file in work.files:
+        if problem := unfit_file(file.path):
+            return f"it names the file {shortened(file.path)}, but {problem}"
+        if not is_hash(file.sha256):
+            return f"the hash of {file.path} is not 64 hexadecimal digits"
+    return ""
 
 
 def _noted(data: bytes | None) -> Work | None:

@@ -267,7 +267,7 @@ class Artifacts(Rerun):
         assert line.trail is not None
         folder, blobs = ArtifactFolder(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
         access = StateAccess(workflow, line.state, self.store, self.limits)
-        adopted = tuple(_adopted(workflow, access, each, blobs) for each in chosen)
+        adopted = tuple(_adopted(row.session_id, workflow, access, each, blobs) for each in chosen)
         for each in chosen:
             await in_thread(folder.keep_edit, each.data or b"")
         last_step = await self._timeline(row).last_step() if line.step is None else None
@@ -427,11 +427,18 @@ def _chosen(
     return [each for each in found.findings if each.state in states and (not paths or each.file.path in paths)]
 
 
-def _adopted(workflow: Workflow[Any], access: StateAccess, found: Finding, blobs: Blobs) -> Adopted:
+def _adopted(
+    session_id: str, workflow: Workflow[Any], access: StateAccess, found: Finding, blobs: Blobs
+) -> Adopted:  # fmt: skip
     """Convert the edit of a file into a change of the state."""
     data, file = found.data or b"", found.file
     artifact = artifact_named(workflow, found.work.step, file.pattern)
-    assert artifact is not None, file.path
+    if artifact is None:
+        raise FolderRefused(
+            f"The edit of {file.path!r} cannot be accepted, because step {found.work.step!r} no longer publishes"
+            f" {file.pattern!r}. Declare the artifact again, or move the file out of the folder to run its step again.",
+            session_id=session_id, path=file.path,
+        )  # fmt: skip
     place = artifact.place
     if artifact.many:
         entry = artifact.typed.encode(found.value, file.path, access.limits)

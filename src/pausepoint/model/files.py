@@ -11,7 +11,9 @@ import unicodedata
 
 import msgspec
 
-from pausepoint.model.ids import shortened
+from pausepoint.errors import FileRefused
+from pausepoint.model.ids import check_session_id, shortened
+from pausepoint.model.sessions import Whole
 
 LONGEST_NAME = 255
 """The longest label, in bytes of UTF-8. File systems accept this length, so a label also works as a file name."""
@@ -69,6 +71,23 @@ def unfit_facts(facts: FileFacts) -> str:
     if not is_content_type(facts.content_type):
         return f"its content type {shortened(facts.content_type)} is not a media type"
     return "" if facts.size >= 0 else f"its size {facts.size} is negative"
+
+
+def check_names(session: Whole) -> None:
+    """Check the names of an imported session that become paths: its id, its parent's id, and the names of its files.
+
+    Raises `InvalidSessionId` or `FileRefused`.
+    """
+    check_session_id(session.row.session_id)
+    if session.row.parent_id is not None:
+        check_session_id(session.row.parent_id)
+    for signal in session.signals:
+        if signal.kind == "file" and not signal.redacted and (why := unfit_facts(facts := file_facts(signal.payload))):
+            raise FileRefused(
+                f"File {shortened(facts.id)} of session {session.row.session_id!r} cannot be stored: {why}. Export the"
+                " session again.",
+                session_id=session.row.session_id,
+            )
 
 
 def is_hash(text: str) -> bool:

@@ -442,8 +442,10 @@ class Store(Protocol):
     async def import_(self, sessions: Sequence[Whole]) -> bool:
         """Store sessions from another store, in one transaction. No engine holds them afterwards.
 
-        Return False, and store nothing, if one of the ids is taken. ``key``, ``holder``, ``fence`` and ``parent`` of
-        the rows are ignored; a parent is found by ``parent_id`` among the given sessions. If the sessions were part of
-        a pause of everything in the other store, that pause becomes their own. While everything is paused in this
-        store, they are paused too.
+        Return False, and store nothing, if one of the ids is taken. Raises `InvalidSessionId` or `FileRefused` if the
+        name of a session or a file could lead out of the store's folders: check them with `check_names`.
+
+        ``key``, ``holder``, ``fence`` and ``parent`` of the rows are ignored; a parent is found by ``parent_id`` among
+        the given sessions. If the sessions were part of a pause of everything in the other store, that pause becomes
+        their own. While everything is paused in this store, they are paused too.
         """

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pausepoint.errors import (
     DamagedRecord,
 )
+from pausepoint.model.files import check_names
 from pausepoint.model.sessions import (
     About,
     Holder,
@@ -76,6 +77,8 @@ class DictStore(Removals):
 
     async def import_(self, sessions: Sequence[Whole]) -> bool:
         self._check()
+        for each in sessions:
+            check_names(each)
         if any(self._find_id(each.row.session_id) is not None for each in sessions):
             return False
         keys: dict[str | None, int] = {}

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from pausepoint.errors import UnknownSession
-from pausepoint.model.files import file_facts
+from pausepoint.model.files import check_names, file_facts
 from pausepoint.model.questions import about
 from pausepoint.model.records import first_digest
 from pausepoint.model.sessions import Filter, Pause, SessionRow, Whole
@@ -53,6 +53,8 @@ class Moving(Cleaning):
     """The method that imports sessions."""
 
     def import_(self, connection: apsw.Connection, sessions: Sequence[Whole]) -> bool:
+        for each in sessions:
+            check_names(each)
         if any(connection.execute(QUERIES["id_is_taken"], (each.row.session_id,)).get for each in sessions):
             return False
         keys: dict[str, int] = {}
