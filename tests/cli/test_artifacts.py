@@ -218,3 +218,19 @@ def test_a_fork_has_its_artifacts_in_a_folder_of_its_own(project: Project) -> No
     assert (project.path / "output" / "oak" / "memo.md").exists()
     refused = project(*fork, "elm", "--folder", "output/oak")
     assert (refused.code, "belongs to session 'oak'" in refused.stderr) == (5, True)
+
+
+def test_an_import_asks_for_a_folder_and_the_named_way_out_works(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    project = Project(tmp_path / "here")
+    assert project("export", "fern", "fern.jsonl").code == 0
+    other = ("--store", "sqlite:///other.db")
+    refused = project("import", "fern.jsonl", *other)
+    assert refused.code == 2
+    assert "needs a folder on this machine" in refused.stderr
+    assert "Pass --folder" in refused.stderr
+    assert "pausepoint artifacts restore" in refused.stderr
+    assert project("import", "fern.jsonl", "--folder", "mine", *other).code == 0
+    assert project("artifacts", "restore", "fern", *other).code == 0
+    assert (project.path / "mine" / "memo.md").read_text() == "Memo: Fern grows ferns."
+    assert project("artifacts", "verify", "fern", *other).code == 0

@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -424,8 +425,9 @@ class Past:
         """Return the recorded content of a file. Raises `FolderRefused` if it cannot be restored."""
         data = await in_thread(self.folder.kept_edit, file.sha256)
         if data is None:
-            data = await self._made_again(file, artifact_of(self.held.workflow.step(step), file.pattern))
-        if digest_of(data) != file.sha256:
+            with suppress(LookupError):  # the record of a damaged or forged log does not have the entry
+                data = await self._made_again(file, artifact_of(self.held.workflow.step(step), file.pattern))
+        if data is None or digest_of(data) != file.sha256:
             rebuilt = self.held.line.trail is not None and self.held.line.trail.rebuilt_from
             why = "the session was rebuilt from its folder" if rebuilt else "its codec now writes different bytes"
             raise FolderRefused(
@@ -441,8 +443,8 @@ class Past:
             self._bodies[file.at] = body_of(record)
         body = self._bodies[file.at]
         if isinstance(body, EditBody):
-            change = next(each.change for each in body.adopted if each.file.path == file.path)
-            raw = await _bytes(self.held.store, change.value)
+            change = next((each.change for each in body.adopted if each.file.path == file.path), None)
+            raw = b"null" if change is None else await _bytes(self.held.store, change.value)
             return artifact.encoded(artifact.typed.decode(raw if not file.key else _entry(raw, file.key), file.path))
         whole = await self._field(file, artifact.place.path)
         return artifact.encoded(whole[file.key] if artifact.many else whole)

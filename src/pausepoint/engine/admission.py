@@ -18,6 +18,7 @@ from pausepoint.clock import LATEST
 from pausepoint.definition.artifacts import unfit_file
 from pausepoint.engine.base import check_texts
 from pausepoint.errors import FolderRefused, PausepointError
+from pausepoint.log import events as history
 from pausepoint.log.replay import EventBody, KeyBody, Origin, WaitBody, body_of, fold
 from pausepoint.log.state import Blob
 from pausepoint.log.trail import PublishedFile, Trail
@@ -67,9 +68,16 @@ def check_session(row: SessionRow, records: list[Record], signals: list[SignalRe
         raise Unsafe(f"session {row.session_id!r} names record {row.key_frame} as its key frame, which does not exist")
     for each in (*records, *signals):
         _check_numbers(each)
+    _check_readable(row, records, signals)
+
+
+def _check_readable(row: SessionRow, records: list[Record], signals: list[SignalRecord]) -> None:
+    """Check that state and history can be derived, because every later look at the session does so."""
     try:
         fold(records[row.key_frame - 1 :])
-    except (PausepointError, LookupError, TypeError, ValueError, AssertionError) as error:
+        for _ in history.events(row.session_id, history.Cursor(0), records, signals):
+            pass
+    except (PausepointError, LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
         raise Unsafe(f"the log of session {row.session_id!r} contradicts itself ({shortened(str(error))})") from error
 
 

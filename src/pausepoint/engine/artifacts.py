@@ -18,7 +18,7 @@ from pausepoint.artifacts.folder import ArtifactFolder, digest_of
 from pausepoint.artifacts.publisher import Past, Publisher, check_free, code_of, gone, is_gone
 from pausepoint.artifacts.rebuild import by_judgement, by_record
 from pausepoint.artifacts.status import ArtifactState, Examination, Finding, artifact_named, examine, look
-from pausepoint.definition.artifacts import check_inside
+from pausepoint.definition.artifacts import OWN, check_inside
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import check_texts
 from pausepoint.engine.rerun import Rerun, is_concerned
@@ -37,8 +37,8 @@ from pausepoint.log.replay import EditBody, Line, fold
 from pausepoint.log.state import Blobs
 from pausepoint.log.telemetry import log_line
 from pausepoint.log.trail import Adopted, Trail
-from pausepoint.model.ids import SessionId, check_session_id
-from pausepoint.model.sessions import Pause, SessionRow, Status
+from pausepoint.model.ids import SessionId, check_session_id, shortened
+from pausepoint.model.sessions import NewSession, Pause, SessionRow, Status
 from pausepoint.model.views import Stale
 from pausepoint.threads import in_thread
 
@@ -127,8 +127,7 @@ class Artifacts(Rerun):
                 return await self._existing_session(workflow, wanted, path)
             line = await in_thread(by_record, workflow, path, wanted, found, accept_incomplete, self.limits)
         new = line.session(workflow, self.clock.now(), by)
-        carried = fold(new.records)
-        carried.state.provide(dict(new.blobs))
+        carried = _carried(new, path)
         await self._check_carried(workflow, carried, new.session_id, path)
         if await self.store.create(new) is None:
             raise InputConflict(
@@ -354,6 +353,20 @@ class _UnheldSession:
     def __init__(self, control: Artifacts, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
         self.session_id, self.row, self.line = row.session_id, row, line
         self.store, self.workflow, self.limits = control.store, workflow, control.limits
+
+
+def _carried(new: NewSession, folder: Path) -> Line:
+    """Return the fold of a session that was rebuilt from a folder, before it is stored."""
+    try:
+        line = fold(new.records)
+        line.state.provide(dict(new.blobs))
+    except (LookupError, TypeError, ValueError) as error:
+        raise FolderRefused(
+            f"The notes in {folder}/{OWN} contradict each other ({shortened(str(error))}). Nothing was stored. Delete"
+            f" {OWN} to rebuild the session from its files alone.",
+            session_id=new.session_id, path=str(folder),
+        ) from error  # fmt: skip
+    return line
 
 
 def _changed(workflow: Workflow[Any], trail: Trail) -> list[str]:

@@ -380,10 +380,11 @@ def read(path: str | Path) -> Bundle:
         try:
             _take(bundle, line, head["format"], path)
         except (msgspec.ValidationError, KeyError, ValueError, TypeError) as error:
-            what = f"is damaged: line {number} cannot be read ({error}). Export the session again."
+            what = f"is damaged: line {number} cannot be read ({error!s:.200}). Export the session again."
             raise _damaged(path, what) from error
     for each in bundle.sessions:
         _prove_chain(each, path)
+    for each in bundle.sessions:
         _admit(each, bundle, path)
         _prove_parts(each, bundle, path)
     return bundle
@@ -406,8 +407,8 @@ def _admit(each: Bundle, whole: Bundle, path: str | Path) -> None:
             admission.check_tree([(one.session_id, one.facts.get("parent_id")) for one in whole.sessions])
         elif admission.publishes(each.records):
             raise admission.Unsafe(f"the child session {each.session_id!r} has a folder of artifacts")
-    except (admission.Unsafe, msgspec.MsgspecError) as error:
-        what = f"cannot be imported: {error}. Nothing was imported. Ask its sender for another export."
+    except (admission.Unsafe, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+        what = f"cannot be imported: {error!s:.200}. Nothing was imported. Ask its sender for another export."
         raise _damaged(path, what) from error
 
 

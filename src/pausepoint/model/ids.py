@@ -11,8 +11,8 @@ from pausepoint.errors import InvalidSessionId
 SessionId = NewType("SessionId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o and u, which are easy to misread
-LONGEST = 128
-"""The longest session id, in characters."""
+KEPT = 1000
+"""How many characters of an invalid id the error keeps."""
 
 SHOWN = 80
 """How many characters of a name from outside a message repeats."""
@@ -49,7 +49,7 @@ def check_session_id(text: object) -> SessionId:
         raise InvalidSessionId(
             f"{shortened(text)} is not a valid session id. Use 1 to 128 letters, digits or . _ @ : + -,"
             " starting with a letter or digit, without '..'.",
-            session_id=str(text)[:LONGEST],
+            session_id=str(text)[:KEPT],
         )
     return SessionId(text)
 

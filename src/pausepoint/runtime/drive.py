@@ -361,6 +361,7 @@ class Drive(Keeping):
         values[parameter] = Context(visit, visit.root) if step.is_async else BlockingContext(visit, visit.root)
         try:
             value = await self._call(step, values)
+            visit.check_awaited()
             if visit.misses:
                 visit.note_misses()
             return value

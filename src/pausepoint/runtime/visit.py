@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Mapping
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
+from types import CoroutineType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -48,6 +49,9 @@ LINGER = 5
 """The number of loop turns before a visit that only waits exits. Another branch may be about to start something."""
 
 _NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
+
+CALLS = 64
+"""How many calls of the context are remembered before those that were awaited are forgotten."""
 
 MOST = 2**60
 """The most tokens or micro-dollars that one call can record."""
@@ -204,6 +208,33 @@ class Visit:
         self.thread = threading.get_ident()
         self.unclaimed = set(host.line.operations)
         self.pauses_inside = step.pause == "operation"
+        self.calls: list[CoroutineType[Any, Any, Any]] = []
+
+    def track(self, call: CoroutineType[Any, Any, T]) -> CoroutineType[Any, Any, T]:
+        """Remember a call of the context until it is awaited."""
+        if threading.get_ident() == self.thread:  # a blocking context awaits its calls itself
+            if len(self.calls) >= CALLS:
+                self.calls = self._unawaited()
+            self.calls.append(call)
+        return call
+
+    def _unawaited(self) -> list[CoroutineType[Any, Any, Any]]:
+        return [call for call in self.calls if call.cr_frame is not None and not (call.cr_suspended or call.cr_running)]
+
+    def check_awaited(self) -> None:
+        """At the end of the step, check that no call of the context was left without an ``await``."""
+        forgotten = self._unawaited()
+        if not forgotten:
+            return
+        owned = {task.get_coro() for task in asyncio.all_tasks()}
+        for call in forgotten:
+            if call not in owned:
+                call.close()  # otherwise Python warns about it, too
+        name = f"ctx.{forgotten[0].__name__}()"
+        raise StepError(
+            f"Step {self.step.name!r} called {name} and did not await it, so it did nothing. Write"
+            f" 'await {name}'{'' if len(forgotten) == 1 else f', and the same for {len(forgotten) - 1} more calls'}."
+        )
 
     def close(self) -> None:
         """End the visit: later calls of the context raise an error, and tasks still running are cancelled."""

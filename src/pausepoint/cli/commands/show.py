@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pausepoint.cli.console import ago, facts, money, span
+from pausepoint.cli.console import ago, facts, money, span, to_json
 from pausepoint.cli.context import Cli, not_found, run_async
 from pausepoint.cli.exits import DONE, FAILED
 from pausepoint.cli.options import SESSIONS, STEPS, common
@@ -105,7 +104,7 @@ def _print_field(cli: Cli, stored: StoredState, path: str) -> None:
     if cli.out.as_json:
         cli.out.document(found)
     else:
-        click.echo(found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(found if isinstance(found, str) else to_json(found, indent=2))
 
 
 async def _print_session(
