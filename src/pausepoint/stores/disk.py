@@ -73,9 +73,8 @@ class Folder:
         """Return a descriptor of the folder. Without ``create``, a missing folder raises `FileNotFoundError`."""
         names = self.path.parts[len(self.path.parts) - self.depth :]
         root = self.path.parents[self.depth - 1] if self.depth else self.path
-        if create and not root.exists():
-            root.mkdir(mode=0o700, exist_ok=True)
-            _sync(root.parent)
+        if create:
+            make_folder(root)
         found = os.open(root, _FOLDER)  # may be a link, because the owner decides where the root is
         for name in names:
             try:
@@ -236,14 +235,15 @@ class Upload:
 
     def close(self) -> None:
         """Release the lock and the descriptors. A file that was not published is deleted."""
-        if self._file >= 0:
-            if self._part:
+        file, folder, self._file, self._folder = self._file, self._folder, -1, -1
+        try:
+            if file >= 0 and self._part:
                 with suppress(FileNotFoundError):
-                    os.unlink(self._part, dir_fd=self._folder)
-            os.close(self._file)
-        if self._folder >= 0:
-            os.close(self._folder)
-        self._file = self._folder = -1
+                    os.unlink(self._part, dir_fd=folder)
+        finally:  # also if the disk refuses to delete it
+            for descriptor in (file, folder):
+                if descriptor >= 0:
+                    os.close(descriptor)
 
 
 class Stray:
@@ -346,7 +346,32 @@ def _stray(folder: int, name: str) -> Stray | None:
         return None
 
 
-def _sync(folder: Path) -> None:
+def make_folder(folder: Path, mode: int = 0o700) -> None:
+    """Create a folder and its missing parents, and sync the name of each, so that all survive a power loss."""
+    if folder.exists():
+        return
+    if not folder.parent.exists():
+        make_folder(folder.parent, mode)
+    else:
+        # A process that was killed here may have created the parent without syncing its name.
+        with suppress(PermissionError):
+            sync_folder(folder.parent.parent)
+    try:
+        new_folder(folder, mode)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        sync_folder(folder.parent)  # another process created it first, and may be killed before it syncs
+
+
+def new_folder(folder: Path, mode: int = 0o700) -> None:
+    """Create a folder durably. Raises `FileExistsError` if it exists."""
+    os.mkdir(folder, mode)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder to disk. A new name in it survives a power loss only then."""
     descriptor = os.open(folder, _FOLDER)
     try:
         os.fsync(descriptor)

@@ -18,6 +18,7 @@ import apsw
 
 from pausepoint.errors import NewerSchema, StoreMissing, StoreUnavailable
 from pausepoint.name import NAME
+from pausepoint.stores.disk import make_folder, sync_folder
 from pausepoint.stores.sqlite import recovery, sql
 from pausepoint.stores.sqlite.errors import edge
 from pausepoint.stores.sqlite.sql import Migration
@@ -78,7 +79,7 @@ def _prepare_file(place: Place) -> None:
         raise StoreUnavailable(f"{path} is a folder. Name a file in it, such as {path / f'{NAME}.db'}.")
     if not place.create and not path.exists():
         raise _missing(path)
-    _make_folder(path.parent)
+    make_folder(path.parent)
     refuse_network(path.parent, mounts())
     _make_file(path)
     version = _checked_version(place)
@@ -301,13 +302,6 @@ def _patiently(act: Callable[[], T]) -> T:
             time.sleep(0.01)
 
 
-def _make_folder(folder: Path) -> None:
-    if not folder.exists():
-        _make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _sync_folder(folder.parent)
-
-
 def _make_file(path: Path) -> None:
     """Create the file so that only its owner can read it. SQLite gives its side files the same permissions."""
     try:
@@ -317,16 +311,7 @@ def _make_file(path: Path) -> None:
     except OSError as exc:
         raise StoreUnavailable(f"{path} cannot be created ({exc.strerror}). Check the folder's permissions.") from exc
     os.close(descriptor)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder to disk. A new file survives a power loss only if its folder was synced too."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)
 
 
 def refuse_affected_sqlite(version: str) -> None:
