@@ -6,7 +6,8 @@ PausepointError
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
 │   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
 │   ├── UnknownFile · FileRefused · FolderRefused
-│   │   └── FolderMisfit   its session needs newer code, or cannot be migrated to this version
+│   │   ├── FolderMisfit   its session needs newer code, or cannot be migrated to this version
+│   │   └── FolderUnavailable   its disk is full or failing
 │   ├── UndecidedEdits     artifacts were edited; lists the files and the steps that would run again
 │   └── QuestionError      an answer was not accepted; names the question
 │       ├── UnknownQuestion · SeveralQuestions · WrongSession
@@ -209,16 +210,31 @@ class FileRefused(SessionError):
 
 
 class FolderRefused(SessionError):
-    """An artifact folder, or a file in it, cannot be used; ``path`` names it."""
+    """An artifact folder, or a file in it, cannot be used; ``path`` names it.
+
+    If the system refused a file operation, ``errno`` is its error number, ``problem`` says what happened, and
+    ``way_out`` what to do about it.
+    """
 
     session_id: str = ""
     path: str
+    errno: int = 0
+    problem: str = ""
+    way_out: str = ""
 
 
 class FolderMisfit(FolderRefused):
     """This code cannot resume the folder's session: a newer version wrote it, or it cannot be migrated to this version.
 
     The folder was not changed. You can start a new session in another folder.
+    """
+
+
+class FolderUnavailable(FolderRefused):
+    """The disk under an artifact folder is full or failing.
+
+    A session that is being driven pauses (kind ``disk``), and its finished results are kept. Repair the disk, then
+    resume the session: the resume publishes the files.
     """
 
 

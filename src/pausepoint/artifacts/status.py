@@ -12,9 +12,10 @@ from typing import Any, Literal
 import msgspec
 
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of, mark
+from pausepoint.artifacts.publisher import LastPublished, last_published, put_back, unpublished
 from pausepoint.definition.artifacts import BoundArtifact, Unfit
 from pausepoint.definition.workflow import Workflow
-from pausepoint.errors import FolderRefused
+from pausepoint.errors import FolderRefused, FolderUnavailable
 from pausepoint.log.state import Change, Inline
 from pausepoint.log.trail import Adopted, PublishedFile, Redo, Trail, Work, stale
 
@@ -107,16 +108,19 @@ class Examination(msgspec.Struct, frozen=True):
 
 def look(workflow: Workflow[Any], trail: Trail, folder: ArtifactFolder) -> list[Finding]:
     """Examine every file that the log knows. Blocks while it reads the folder."""
-    staged = folder.staged()
-    return [_look(workflow, trail, folder, staged, file, work) for file, work in trail.files().values()]
+    staged, last = folder.staged(), last_published(folder.notes())
+    return [_look(workflow, trail, folder, staged, last, file, work) for file, work in trail.files().values()]
 
 
 def _look(
-    workflow: Workflow[Any], trail: Trail, folder: ArtifactFolder, staged: set[str], file: PublishedFile, work: Work
+    workflow: Workflow[Any], trail: Trail, folder: ArtifactFolder, staged: set[str], last: LastPublished,
+    file: PublishedFile, work: Work,
 ) -> Finding:  # fmt: skip
-    waits = mark(file.path, file.sha256) in staged
+    waits = mark(file.path, file.sha256) in staged or unpublished(file, work, last)
     try:
         data = folder.read(file.path)
+    except FolderUnavailable:
+        raise  # trouble of the disk says nothing about the file
     except FolderRefused as wrong:
         return Finding(file, work, "invalid", str(wrong))
     if data is None:
@@ -126,12 +130,16 @@ def _look(
     digest = digest_of(data)
     if digest == file.sha256:
         return Finding(file, work, "valid", "as recorded")
-    if digest in trail.known.get(file.path, ()):
+    ours = digest in trail.known.get(file.path, ())
+    if ours and not put_back(trail, folder, file, work, digest, last):
         return Finding(file, work, "valid", "an older version; a resume publishes the recorded one")
     artifact = artifact_named(workflow, work.step, file.pattern)
     if artifact is None:
         return Finding(file, work, "edited", "it differs from the record, and no step declares it any more", data)
-    return _judged(artifact, folder, file, work, data)
+    found = _judged(artifact, folder, file, work, data)
+    if ours and found.state == "edited" and not found.same:
+        return msgspec.structs.replace(found, why="it was put back to an older version", whole=True)
+    return found
 
 
 def _judged(artifact: BoundArtifact, folder: ArtifactFolder, file: PublishedFile, work: Work, data: bytes) -> Finding:

@@ -475,7 +475,7 @@ def _work(record: Record, body: CheckpointBody, published: Published) -> Work:
     return Work(
         record.step, record.visit, record.seq, record.at, published.reads, writes, files, published.code,
         published.took or body.took, published.usd, body.version, body.skipped, made=published.of,
-        grown=tuple(sorted(grown)), places=published.places,
+        grown=tuple(sorted(grown)), places=published.places, unstaged=published.unstaged,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ PauseMode = Literal["finish", "abort"]
 Level = Literal["any", "top", "root"]
 Sort = Literal["created", "updated", "workflow", "spent", "id"]
 PauseKind = Literal[
-    "operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes", "question"
+    "operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes", "question", "disk"
 ]  # fmt: skip
 
 

@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
-from pausepoint.artifacts.publisher import Publisher
+from pausepoint.artifacts.publisher import Publisher, disk_trouble
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
 from pausepoint.definition.retry import inside_of
 from pausepoint.definition.workflow import BoundStep, Check, Workflow
 from pausepoint.errors import (
+    FolderRefused,
     HoldLost,
     LentValueChanged,
     OversizedValue,
@@ -247,13 +248,21 @@ class Drive(Keeping):
             await self._read_requests()
         if self.line.trail is not None:
             self.publisher = Publisher(self, self.line.trail, self.ledger)
-            await self.publisher.repair()
+            await self._repair(self.publisher)
         while self._may_continue() or not await self._parked():
             if self.line.held_by_guard:
                 await self._settle_again()
                 continue
             assert self.line.step is not None
             await self._run_visit(self.workflow.step(self.line.step))
+
+    async def _repair(self, publisher: Publisher) -> None:
+        try:
+            await publisher.repair()
+        except FolderRefused as error:
+            if not error.errno or self.ledger.parked:
+                raise
+            await self.ledger.park(disk_trouble(error))
 
     # one visit
 
@@ -284,8 +293,7 @@ class Drive(Keeping):
                 running = self._attempt(step, attempt, blobs)
                 known = len(self.line.operations)
                 changes = await (running if watch.tracer is None else watch.visit(running, known, (Exited, Paused)))
-                if self.publisher is not None:
-                    await self.publisher.stage(step, changes, blobs)
+                refused = await self._stage(step, changes, blobs) if self.publisher is not None else None
             except Exited:
                 return
             except Paused as paused:
@@ -301,8 +309,13 @@ class Drive(Keeping):
                 attempt += 1
                 continue
             took = max(int((self.clock.monotonic() - started - self.kept_for) * 1e6), 0)
-            await self._checkpoint(step, changes, blobs, took=took, attempts=attempt)
+            await self._checkpoint(step, changes, blobs, took=took, attempts=attempt, refused=refused)
             return
+
+    async def _stage(self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs) -> FolderRefused | None:
+        """Write the step's files. Return the error if the disk refuses them, which is not the step's failure."""
+        assert self.publisher is not None
+        return await self.publisher.stage(step, changes, blobs)
 
     async def _skip(self, step: BoundStep, why: str) -> None:
         if self.publisher is not None:
@@ -470,31 +483,54 @@ class Drive(Keeping):
 
     async def _checkpoint(
         self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs,
-        *, skipped: str = "", took: int = 0, attempts: int = 1,
+        *, skipped: str = "", took: int = 0, attempts: int = 1, refused: FolderRefused | None = None,
     ) -> None:  # fmt: skip
-        """Commit a visit's changes together with the next step."""
+        """Commit a visit's changes together with the next step.
+
+        ``refused``: the disk refused the step's files. The session then pauses, and ends only after they are published.
+        """
         number = self.line.visit
         if blobs:
             self.line.state.provide(dict(blobs))
         for change in changes:
             self.line.state.apply(change)
         settled, failure = self._straight(step.name) or await self._settle(step.name, attempts)
+        stopped = bool(settled.refused or failure)
+        ends_later = settled.next is None and refused is not None and not stopped
         body = CheckpointBody(
-            settled.next, changes, bool(settled.refused or failure), skipped, settled.refused, failure, took, attempts,
+            settled.next, changes, stopped or ends_later, skipped, settled.refused, failure, took, attempts,
             "" if step.agent == step.name else step.agent,
             self.ledger.take_effects() if self.ledger.pending else (), self.workflow.version,
         )  # fmt: skip
         self.ledger.progress = None
-        facts = self._end_facts(settled, failure) if settled.next is None else {}
+        facts = self._end_facts(settled, failure) if settled.next is None and not ends_later else {}
         if (self.line.waits or self.line.operations) and self.line.asks:
             facts["settles"] = True
         await self.ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
         if self.line.state.loaded:
             self.line.state.forget()
         if self.publisher is not None:
-            await self.publisher.publish(step.name)
+            await self._publish(self.publisher, step.name, refused)
         if step.name == self.until and self._may_continue():
             await self._pause_after(step.name)
+
+    async def _publish(self, publisher: Publisher, step: str, refused: FolderRefused | None) -> None:
+        """Publish the files of a committed checkpoint. If the disk refuses them, pause; a resume publishes them."""
+        try:
+            if refused is not None:
+                raise refused
+            await publisher.publish(step)
+        except FolderRefused as error:
+            if not error.errno:
+                raise
+            trouble = disk_trouble(error)
+            if self.ledger.parked:  # the session has ended, or a guard holds it
+                raise type(error)(
+                    f"Step {step!r} of session {self.session_id!r} has finished, but its files are not published."
+                    f" {trouble.reason}",
+                    **(error.fields | {"session_id": self.session_id}),
+                ) from error
+            await self.ledger.park(trouble)
 
     def _end_facts(self, settled: Settled, failure: Failure | None) -> dict[str, Any]:
         """Return the facts to commit when no step follows: the session completed, failed, or is held by a guard."""
