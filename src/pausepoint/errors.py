@@ -8,7 +8,7 @@ PausepointError
 │   ├── UnknownFile · FileRefused · FolderRefused
 │   │   ├── FolderMisfit   its session needs newer code, or cannot be migrated to this version
 │   │   └── FolderUnavailable   its disk is full or failing
-│   ├── UndecidedEdits     artifacts were edited; lists the files and the steps that would run again
+│   ├── UndecidedEdits     artifacts were edited; lists the files, the steps to run again, the edits they replace
 │   └── QuestionError      an answer was not accepted; names the question
 │       ├── UnknownQuestion · SeveralQuestions · WrongSession
 │       ├── AnswerRefused · AnswerConflict · QuestionChanged · QuestionClosed
@@ -242,11 +242,12 @@ class UndecidedEdits(SessionError):
     """Artifacts were edited or damaged, and someone must decide whether to accept or discard the edits.
 
     Nothing was changed. ``paths`` lists the files, ``stale`` the finished steps that would run again if the edits are
-    accepted.
+    accepted. ``replaced`` lists the files whose edits these steps would replace, also edits that were accepted earlier.
     """
 
     paths: list[str]
     stale: list[str]
+    replaced: list[str]
 
 
 class CallRefused(PausepointError):

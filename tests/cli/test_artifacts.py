@@ -152,6 +152,39 @@ def test_what_was_taken_in_is_said_with_what_it_costs(project: Project) -> None:
     assert "Adopted: nothing" in project("artifacts", "adopt", "fern").stdout
 
 
+def test_accepted_edits_that_a_step_would_replace_are_listed_and_need_a_decision(project: Project) -> None:
+    project.file("memo.md").write_text("Memo: by hand, and long enough.")
+    assert project("resume", "fern", "--by", "ada").code == 0
+    project.file("1-research.json").write_text('["Fern grows moss"]')
+    said = "finalize replaces memo.md, edited by ada (kept as .pausepoint/edits/"
+    assert said in " ".join(project("plan", "fern").stdout.split())
+    [listed] = json.loads(project("plan", "fern", "--json").stdout)["replaces"]
+    assert (listed["path"], listed["step"], listed["by"], listed["accepted"]) == ("memo.md", "finalize", "ada", True)
+    done = project("resume", "fern")
+    assert (done.code, said in " ".join(done.stderr.split())) == (6, True)
+    assert project("artifacts", "adopt", "fern").code == 0
+    done = project("resume", "fern")
+    assert (done.code, project.calls()) == (6, [])
+    assert "would replace 1 accepted edit: memo.md. Nothing was changed." in " ".join(done.stderr.split())
+    assert project("resume", "fern", "--edits", "accept").code == 0
+    assert project.calls() == ["finalize"]
+    kept = project.file(".pausepoint/edits") / listed["kept"].rpartition("/")[2]
+    project.file("memo.md").write_bytes(kept.read_bytes())
+    assert project("artifacts", "adopt", "fern").stdout.startswith("Adopted: memo.md")
+
+
+@pytest.mark.covers("S4.86")
+def test_show_and_plan_name_a_text_that_is_too_short(project: Project) -> None:
+    project.file("memo.md").write_text("x")
+    assert "Artifact memo.md is edited: it differs from the record; it has 1 byte" in project("show", "fern").stdout
+    assert "memo.md is invalid: it has 1 byte; a file below 5 bytes" in project("plan", "fern").stdout
+    document = json.loads(project("show", "fern", "--json").stdout)
+    assert [each["state"] for each in document["artifacts"]] == ["valid", "valid", "edited"]
+    code = project.path / "memo.py"
+    code.write_text(code.read_text().replace('Artifact("memo.md", min_bytes=5)', 'Artifact("memo.md", min_bytes=1)'))
+    assert run("artifacts", "adopt", "fern", cwd=project.path).stdout.startswith("Adopted: memo.md")
+
+
 def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
     project.file("memo.md").write_text("Memo: by hand.")
     done = project("resume", "fern")

@@ -621,7 +621,8 @@ def put_back(
         return False
     published, at = last[file.path]
     if digest == published:
-        return file.at in work.edit_seqs and file.at > at  # the file was edited, adopted, and then put back
+        adopted = file.at in work.edit_seqs and file.at > at  # and put back afterwards, or the folder is a backup
+        return adopted and folder.kept_edit(file.sha256) is not None
     return digest != trail.known[file.path][-1] or folder.kept_edit(digest) is not None
 
 

@@ -17,7 +17,15 @@ from pausepoint.artifacts.detection import by_files, recorded
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of
 from pausepoint.artifacts.publisher import Past, Publisher, check_free, code_of, gone, is_gone
 from pausepoint.artifacts.rebuild import by_judgement, by_record
-from pausepoint.artifacts.status import ArtifactState, Examination, Finding, artifact_named, examine, look
+from pausepoint.artifacts.status import (
+    ArtifactState,
+    Examination,
+    Finding,
+    artifact_named,
+    examine,
+    look,
+    rewound_edits,
+)
 from pausepoint.definition.artifacts import OWN, check_inside
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import check_texts
@@ -57,13 +65,17 @@ class Artifacts(Rerun):
     """The verbs over the artifacts of a session."""
 
     async def artifacts(self, session_id: str) -> list[ArtifactState]:
-        """Return the state of each artifact: valid, edited, invalid, missing or stale. Changes nothing."""
+        """Return the state of each artifact: valid, edited, invalid, missing or stale. Changes nothing.
+
+        If the session's workflow is not registered, changed files are only compared with the record: an invalid file
+        then counts as edited.
+        """
         self._check_open()
         row = await self._row(session_id)
         line = await self._timeline(row).line()
         if line.trail is None:
             return []
-        return (await self._examined(self._workflow_of(row), row, line)).states()
+        return (await self._examined(self.workflows.get(row.workflow), row, line)).states()
 
     async def adopt(
         self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
@@ -168,7 +180,7 @@ class Artifacts(Rerun):
     # examining
 
     async def _examined(
-        self, workflow: Workflow[Any], row: SessionRow, line: Line, rerun: Sequence[str] = (),
+        self, workflow: Workflow[Any] | None, row: SessionRow, line: Line, rerun: Sequence[str] = (),
         even_if_gone: bool = False,
     ) -> Examination:  # fmt: skip
         """Examine all artifacts. Raises `FolderRefused` if the whole folder is gone, unless ``even_if_gone``."""
@@ -177,8 +189,9 @@ class Artifacts(Rerun):
         if not even_if_gone and await in_thread(is_gone, line.trail, folder):
             raise gone(row.session_id, folder.path)
         found = await in_thread(look, workflow, line.trail, folder)
-        past = Past(_UnheldSession(self, workflow, row, line), folder)
-        found = [await _check_truncated(past, each) if each.maybe_truncated else each for each in found]
+        if workflow is not None:
+            past = Past(_UnheldSession(self, workflow, row, line), folder)
+            found = [await _check_truncated(past, each) if each.maybe_truncated else each for each in found]
         return examine(line.trail, found, dict.fromkeys(rerun, RERUN_REQUESTED), row.seq + 1)
 
     async def _settle_artifacts(
@@ -218,6 +231,8 @@ class Artifacts(Rerun):
         line = await self._timeline(row).line()
         assert line.trail is not None
         found = await self._examined(workflow, row, line, rerun)
+        if edits == "discard":  # steps may still run again, for example because of a missing file
+            self._check_decided(row, line, found, None)
         for step in _changed(workflow, line.trail):
             if step not in found.redo:
                 text = (
@@ -235,20 +250,16 @@ class Artifacts(Rerun):
 
     def _check_decided(self, row: SessionRow, line: Line, found: Examination, edits: Edits) -> None:
         open_ones = [each for each in found.undecided if edits is None or (edits, each.state) == ("accept", "invalid")]
-        if not open_ones:
+        lost = [each for each in found.replaced if each.accepted and not each.decided and edits is None]
+        if not open_ones and not lost:
             return
-        costs = stale_of(line, found)
-        stale = f" Accepting the edits makes these steps stale: {', '.join(map(str, costs))}." if costs else ""
-        broken = [each for each in open_ones if each.state == "invalid"]
-        accept = "edits='accept' to accept the edits, or "
-        ways = f"Pass {'' if broken else accept}edits='discard' to restore the recorded content."
-        repair = f" Or fix {broken[0].file.path}, or pass rerun=[{broken[0].work.step!r}]." if broken else ""
-        problems = "; ".join(each.rstrip(".") for each in found.problems())
+        costs, at_risk = stale_of(line, found), [each for each in found.replaced if not each.decided]
+        replaced = f" When they run, {'; '.join(map(str, at_risk))}." if at_risk else ""
+        text = _undecided(found, open_ones, costs, replaced) if open_ones else _unsafe(found, costs, replaced)
         raise UndecidedEdits(
-            f"Session {row.session_id!r} has changed artifacts: {problems}.{stale}"
-            f" {ways}{repair}",
+            f"Session {row.session_id!r} {text}",
             session_id=row.session_id, paths=[each.file.path for each in found.undecided],
-            stale=[each.step for each in costs],
+            stale=[each.step for each in costs], replaced=[each.path for each in at_risk],
         )  # fmt: skip
 
     # acting
@@ -292,7 +303,8 @@ class Artifacts(Rerun):
         await in_thread(folder.make)
         for each, data in zip(chosen, contents, strict=True):
             await in_thread(folder.stage, each.file.path, data)
-            known = line.trail.known.get(each.file.path, ())
+            # An edit goes to the bin, even if a person put back content that the session once published itself.
+            known = () if each.state == "edited" else line.trail.known.get(each.file.path, ())
             await in_thread(folder.publish, each.file.path, each.file.sha256, known)
         return [each.file.path for each in chosen]
 
@@ -310,13 +322,17 @@ class Artifacts(Rerun):
         again = _finished(workflow, line.trail, rerun)
         line.trail.runs_again(rerun, RERUN_REQUESTED)
         found = Examination((), {}) if row.live else await self._examined(workflow, row, line, again)
+        folder = ArtifactFolder(Path(line.trail.folder))
+        rewound = [] if row.live else await in_thread(rewound_edits, workflow, line.trail, folder)
         writes = {step.name: tuple(step.places) for step in workflow.steps}
         edited = [
             each.file.field for each in (*found.taken, *found.undecided) if each.state == "edited" and not each.same
         ]
         restarted = line.step if is_concerned(workflow, line, edited) else None
         changed, rounds = _changed(workflow, line.trail), await self._rounds(row, line, found)
-        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, restarted, rounds)
+        plan = with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, restarted, rounds)
+        ahead = [each for each in rewound if plan[each.step].verdict in ("next", "will run")]
+        return msgspec.structs.replace(plan, replaces=(*found.replaced, *ahead))
 
     async def _rounds(self, row: SessionRow, line: Line, found: Examination) -> list[str]:
         """Return the steps that were visited more than once since the first visit that runs again."""
@@ -400,6 +416,27 @@ def stale_of(line: Line, found: Examination) -> list[Stale]:
     """Return the finished steps that must run again, with the time and money of their last run."""
     works = line.trail.works if line.trail is not None else {}
     return [Stale(step, redo.why, works[step].took / 1e6, works[step].usd / 1e6) for step, redo in found.redo.items()]
+
+
+def _undecided(found: Examination, open_ones: Sequence[Finding], costs: Sequence[Stale], replaced: str) -> str:
+    """Return the message about edited files that need a decision."""
+    stale = f" Accepting the edits makes these steps stale: {', '.join(map(str, costs))}." if costs else ""
+    broken = [each for each in open_ones if each.state == "invalid"]
+    accept = "edits='accept' to accept the edits, or "
+    ways = f"Pass {'' if broken else accept}edits='discard' to restore the recorded content."
+    repair = f" Or fix {broken[0].file.path}, or pass rerun=[{broken[0].work.step!r}]." if broken else ""
+    problems = "; ".join(each.rstrip(".") for each in found.problems())
+    return f"has changed artifacts: {problems}.{stale}{replaced} {ways}{repair}"
+
+
+def _unsafe(found: Examination, costs: Sequence[Stale], replaced: str) -> str:
+    """Return the message about accepted edits that steps would replace although no file was edited since."""
+    missing = any(each.state == "missing" for each in found.findings)
+    back = " Or write the missing files again with restore()." if missing else ""
+    return (
+        f"has steps to run again: {', '.join(map(str, costs))}.{replaced} Pass edits='accept' to let them. You can copy"
+        f" a kept text back over its file later, and adopt it.{back}"
+    )
 
 
 def _not_yet_migrated(row: SessionRow, line: Line, workflow: Workflow[Any], found: Examination) -> VerbRefused:

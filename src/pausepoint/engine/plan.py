@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pausepoint.artifacts.status import ArtifactState, Examination
+from pausepoint.artifacts.status import ArtifactState, Examination, ReplacedEdit
 from pausepoint.clock import to_datetime
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import Workflow
@@ -42,7 +42,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     ``artifacts`` are the states of its published files. ``stale`` are the finished steps that would run again.
     ``undecided`` are the edited files that need a decision first. ``changed`` are the steps that are reused although
-    their code has changed.
+    their code has changed. ``replaces`` are the edits of people that steps replace when they run again.
     """
 
     session_id: SessionId
@@ -53,6 +53,12 @@ class Plan(msgspec.Struct, frozen=True):
     stale: tuple[Stale, ...] = ()
     undecided: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    replaces: tuple[ReplacedEdit, ...] = ()
+
+    @property
+    def needs_decision(self) -> bool:
+        """Whether a resume needs ``edits=``: for edited files, or because steps would replace accepted edits."""
+        return bool(self.undecided) or any(each.accepted and not each.decided for each in self.replaces)
 
     def __iter__(self) -> Iterator[PlannedStep]:
         return iter(self.steps)
@@ -65,6 +71,7 @@ class Plan(msgspec.Struct, frozen=True):
         lines = [f"{self.session_id} is {self.status}"]
         lines += [f"  ! {obstacle}" for obstacle in self.obstacles]
         lines += [f"  {each.verdict:8}  {each.step:{width}}  {each.why}" for each in self.steps]
+        lines += [f"  ! {each}" for each in self.replaces]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -78,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True):
             "stale": [msgspec.structs.asdict(each) for each in self.stale],
             "undecided": list(self.undecided),
             "changed": list(self.changed),
+            "replaces": [msgspec.structs.asdict(each) for each in self.replaces],
         }
 
     def _repr_html_(self) -> str:

@@ -23,9 +23,10 @@ from pausepoint.cli.text import (
     traceback,
     value,
 )
-from pausepoint.errors import DamagedRecord, Redacted, did_you_mean
+from pausepoint.errors import DamagedRecord, FolderRefused, Redacted, did_you_mean
 
 if TYPE_CHECKING:
+    from pausepoint.artifacts.status import ArtifactState
     from pausepoint.engine.engine import Engine
     from pausepoint.engine.plan import Plan, PlannedStep
     from pausepoint.model.views import Checkpoint, SessionInfo, StoredState
@@ -62,15 +63,31 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
             _print_field(cli, stored, field)
             return DONE
         reached = await _reached(engine, info, stored) if at is not None else None
+        artifacts, trouble = await _artifacts(engine, info) if at is None else ([], "")
         if cli.out.as_json:
             pauses = await engine.pauses(info.session_id)
             asked = await open_questions(engine, info)
             questions = [documents.question(each, cli.command("answer", each.id)) for each in asked]
-            cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong))
+            cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong, artifacts))
         else:
             heading = _heading(stored, reached) if at is not None and stored is not None else ""
-            await _print_session(cli, engine, info, heading, stored, wrong, full)
+            changed = [each for each in artifacts if each.state not in ("valid", "stale")]
+            lines = [one_line(f"Artifact {each.path} is {each.state}: {each.why}") for each in changed]
+            lines += [one_line(trouble)] if trouble else []
+            await _print_session(cli, engine, info, heading, stored, wrong, full, lines)
         return FAILED if wrong else DONE
+
+
+async def _artifacts(engine: Engine, info: SessionInfo) -> tuple[list[ArtifactState], str]:
+    """Return the states of a session's published files, or why its folder cannot be read."""
+    if info.holder is not None:
+        return [], ""  # while it runs, its folder keeps changing
+    try:
+        return await engine.artifacts(info.session_id), ""
+    except FolderRefused as error:
+        return [], str(error)
+    except (DamagedRecord, Redacted):
+        return [], ""  # reported with the state
 
 
 async def _reached(engine: Engine, info: SessionInfo, stored: StoredState | None) -> Checkpoint | None:
@@ -108,8 +125,9 @@ def _print_field(cli: Cli, stored: StoredState, path: str) -> None:
 
 
 async def _print_session(
-    cli: Cli, engine: Engine, info: SessionInfo, heading: str, stored: StoredState | None, wrong: str, full: bool
-) -> None:
+    cli: Cli, engine: Engine, info: SessionInfo, heading: str, stored: StoredState | None, wrong: str, full: bool,
+    artifacts: list[str],
+) -> None:  # fmt: skip
     out = cli.out
     facts(out, await _facts(cli, engine, info))
     if heading:
@@ -121,6 +139,7 @@ async def _print_session(
         for line in ["", *traceback(cli, info, full)] if failed else ():
             out.line(line)
         paragraph(cli, await command_lines(cli, engine, info))
+        paragraph(cli, artifacts)
     out.line()
     if wrong:
         out.line(out.paint(f"The state cannot be shown: {wrong}", "red"))

@@ -227,15 +227,7 @@ def _write(path: str, chunks: Iterator[bytes], mode: int) -> None:
         with suppress(OSError):
             os.unlink(part)
         raise
-    _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(Path(path).parent)
 
 
 # the index
