@@ -1,12 +1,16 @@
 """Run a session whose artifact folder is on a disk that is full or failing at a chosen file call.
 
 The fault is in the module `os` as the code of the folder sees it. The store is in memory, so no call of it is hit.
+``python -m tests.faults.folder_disk`` lets every call fail; the suite samples them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,10 +21,14 @@ from pydantic import BaseModel
 import pausepoint.artifacts.folder
 import pausepoint.stores.disk
 from pausepoint import Artifact, Context, Engine, Outcome, Session, Workflow, step
+from pausepoint.artifacts import detect
 from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import FolderRefused
 
 READS = ("open", "read", "stat", "fstat", "listdir")
+CASES = [(errno.ENOSPC, False), (errno.ENOSPC, True), (errno.EIO, False), (errno.EIO, True)]
+"""The error number, and whether it lasts."""
+
 WRITES = ("write", "fsync", "fchmod", "mkdir", "rename", "unlink", "open")
 
 
@@ -131,6 +139,7 @@ async def live(folder: Path, disk: Disk) -> Seen:
             events = [each.event_type async for each in engine.events("s1")]
     found = {path: (folder / "deep" / "output" / path).read_text() for path in FILES}
     assert found == FILES
+    assert detect(folder / "deep" / "output", notes).complete
     staged = folder / "deep" / "output" / OWN / "staged"
     assert not [each for each in staged.iterdir() if not each.name.startswith(".")]
     return Seen(refusals, pauses, events, disk.fired)
@@ -155,3 +164,35 @@ def verdict(seen: Seen) -> list[str]:
     wrong += [f"event {each}" for each in seen.events if each in ("step.retried", "session.failed")]
     wrong += [pause for pause in seen.pauses if not pause.startswith("disk: ") or "then resume" not in pause]
     return wrong if seen.fired else [*wrong, "the fault did not fire"]
+
+
+def sweep(path: Path, code: int, lasting: bool, first: int = 1, stride: int = 1) -> dict[int, list[str]]:
+    """Run the session once for each file call that fails, and return what went wrong."""
+    whole = Disk(code=code)
+    asyncio.run(live(path / "whole", whole))
+    wrong: dict[int, list[str]] = {}
+    for at in range(first, whole.healed_at + 1, stride):
+        try:
+            found = verdict(asyncio.run(live(path / str(at), Disk(at, code, lasting))))
+        except AssertionError as error:
+            found = [str(error)]
+        if found:
+            wrong[at] = found
+    return wrong
+
+
+def main() -> int:
+    """Let every file call fail in every way, and return the number of runs that went wrong."""
+    failures = 0
+    for code, lasting in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            wrong = sweep(Path(folder), code, lasting)
+        failures += len(wrong)
+        for at, found in wrong.items():
+            print(f"WRONG, {errno.errorcode[code]} {'from' if lasting else 'at'} call {at}: {'; '.join(found)}")
+    print(f"{failures} runs went wrong")
+    return failures
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

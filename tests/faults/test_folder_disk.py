@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,29 +14,14 @@ import pytest
 from pausepoint import Engine
 from pausepoint.artifacts import VersionFolders
 from pausepoint.artifacts.folder import ArtifactFolder
+from pausepoint.errors import FolderUnavailable
 from pausepoint.runtime.drive import Drive
 from pausepoint.stores.sqlite import SqliteStore
-from tests.faults.folder_disk import Disk, in_use, live, notes, verdict
+from tests.faults.folder_disk import CASES, RUNS, in_use, notes, sweep
 from tests.support.loop import on_loop
 
-CASES = [(errno.ENOSPC, False), (errno.ENOSPC, True), (errno.EIO, False), (errno.EIO, True)]
-STRIDES = {errno.ENOSPC: 3, errno.EIO: 11}
-"""In the suite, each third or eleventh file call fails. Each case begins at another one."""
-
-
-def sweep(path: Path, code: int, lasting: bool, first: int = 1, stride: int = 1) -> dict[int, list[str]]:
-    """Run the session once for each file call that fails, and return what went wrong."""
-    whole = Disk(code=code)
-    asyncio.run(live(path / "whole", whole))
-    wrong: dict[int, list[str]] = {}
-    for at in range(first, whole.healed_at + 1, stride):
-        try:
-            found = verdict(asyncio.run(live(path / str(at), Disk(at, code, lasting))))
-        except AssertionError as error:
-            found = [str(error)]
-        if found:
-            wrong[at] = found
-    return wrong
+STRIDES = {errno.ENOSPC: 7, errno.EIO: 29}
+"""The suite samples the file calls: 79 write, 352 read or write. Each case begins at another one."""
 
 
 @pytest.mark.parametrize(("number", "case"), [*enumerate(CASES)])
@@ -72,8 +57,69 @@ def test_broken_twins_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     broken(monkeypatch)
     wrong: object = "not even the undisturbed run is right"
     with suppress(AssertionError, OSError):
-        wrong = sweep(tmp_path, errno.ENOSPC, True, first=2, stride=6)
+        wrong = sweep(tmp_path, errno.ENOSPC, True, first=2, stride=12)
     assert wrong
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, act: str, path: str, code: int) -> Callable[[], None]:
+    """Refuse to stage or publish a file, as the disk would. Return the function that ends this."""
+    real = getattr(ArtifactFolder, act)
+
+    def refusing(self: ArtifactFolder, name: str, *args: Any) -> Any:
+        with self._edge(name):
+            if name == path:
+                raise OSError(code, os.strerror(code))
+        return real(self, name, *args)
+
+    monkeypatch.setattr(ArtifactFolder, act, refusing)
+    return lambda: monkeypatch.setattr(ArtifactFolder, act, real)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("path", ["first.md", "parts/b.md"])
+@on_loop
+async def test_the_pause_names_the_file_and_the_way_out_and_a_resume_runs_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, code: int
+) -> None:
+    RUNS.clear()
+    heal = refuse(monkeypatch, "stage", path, code)
+    async with Engine(":memory:", workflows=[notes], signals=False) as engine:
+        session = await engine.start(notes, session_id="s1", folder=tmp_path / "output")
+        for _ in range(2):
+            outcome = await session.outcome()
+            [pause] = outcome.pauses
+            assert (outcome.status, pause.kind, pause.by) == ("paused", "disk", None)
+            assert f"{tmp_path}/output/{path} " in pause.reason
+            assert "Finished results are kept." in pause.reason
+            plan = await session.plan()
+            assert any(f"{path} " in each for each in plan.obstacles)
+            step = "begin" if path == "first.md" else "divide"
+            assert plan[step].verdict == "done"
+            with suppress(FolderUnavailable):
+                await session.resume()  # on the same disk
+        heal()
+        await session.resume()
+        assert (await session.outcome()).status == "completed"
+        assert {each.state for each in await session.artifacts()} == {"valid"}
+    assert RUNS == ["begin", "divide"]
+
+
+@on_loop
+async def test_a_session_that_has_ended_tells_in_its_outcome_which_file_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heal = refuse(monkeypatch, "publish", "parts/b.md", errno.ENOSPC)
+    async with Engine(":memory:", workflows=[notes], signals=False) as engine:
+        session = await engine.start(notes, session_id="s1", folder=tmp_path / "output")
+        with pytest.raises(FolderUnavailable, match=r"'divide' of session 's1' has finished, .* Free some space") as no:
+            await session.outcome()
+        assert (no.value.session_id, no.value.path, no.value.errno) == ("s1", "parts/b.md", errno.ENOSPC)
+        assert (await session.info()).status == "completed"
+        with pytest.raises(FolderUnavailable, match="the disk is full"):
+            await session.resume()
+        heal()
+        await session.resume()
+    assert (tmp_path / "output" / "parts" / "b.md").exists()
 
 
 # power loss

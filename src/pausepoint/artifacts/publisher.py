@@ -379,7 +379,7 @@ class Publisher:
         if work.made:  # a reused checkpoint may contain edits
             mine = [path for path in self.trail.edited if any(overlap(path, key) for key in work.writes)]
             values += await self._values(state, mine)
-        note = DoneNote(FORMAT, work, tuple(values), work.step if body.held_by_guard else body.next, tuple(edited))
+        note = DoneNote(FORMAT, work, tuple(values), _next_of(work, body), tuple(edited))
         spelled_out = {**msgspec.structs.asdict(note), "work": msgspec.structs.asdict(work)}
         await in_thread(self.folder.note, f"done/{work.step}.json", _pretty(spelled_out))
 
@@ -635,6 +635,12 @@ def _noted(data: bytes | None) -> Work | None:
         return msgspec.json.decode(data, type=DoneNote).work if data else None
     except msgspec.MsgspecError:
         return None  # it is written again
+
+
+def _next_of(work: Work, body: CheckpointBody) -> str | None:
+    """Return the step after a finished one; the step itself if a guard holds the session there."""
+    held_by_disk = work.unstaged and not body.refused and body.failure is None  # until its files were published
+    return work.step if body.held_by_guard and not held_by_disk else body.next
 
 
 def _is_shown(path: str, fields: Sequence[str]) -> bool:

@@ -119,7 +119,7 @@ class Rerun(TimeTravel):
     async def _reused(self, row: SessionRow, now: Line, work: Work, blobs: Blobs) -> Reused:
         """Return a checkpoint as it will be written again, without the later edits of its artifacts."""
         published = Published(
-            work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took, work.places
+            work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took, work.places, work.unstaged
         )
         if work.version != now.version:
             return Reused(await self._as_now(now, work, blobs), published, work.skipped, work.edit_seqs, work.by)

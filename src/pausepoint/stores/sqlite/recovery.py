@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 
 import apsw
 
 from pausepoint.errors import StoreDamaged
+from pausepoint.stores.disk import sync_folder
 from pausepoint.stores.sqlite.liveness import FileHold
 from pausepoint.stores.sqlite.wal import HEADER, INDEX, Damage, Index, Read, Wal, find_damage, index_of
 
