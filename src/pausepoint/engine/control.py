@@ -400,6 +400,9 @@ class Control(Artifacts, Retention, Transfer, Questions):
         except AlreadyRunning:
             if not self._woke_here(session):
                 raise
+        except SessionEnded as late:  # it ended after it was read above
+            if late.status != Status.COMPLETED.value:
+                raise _ended_for_good(await self._row(row.session_id)) from late
         return session
 
     async def _continues_in_place(self, session: Session[Any], row: SessionRow) -> bool:
