@@ -22,6 +22,7 @@ from pausepoint.model.sessions import SessionRow
 from pausepoint.model.views import SessionInfo
 from pausepoint.runtime.driver import LocalDriver
 from pausepoint.runtime.hold import OnStep
+from pausepoint.runtime.signals import closed_by_signal
 from pausepoint.runtime.waker import Waker
 from pausepoint.stores.base import Store
 
@@ -67,8 +68,11 @@ class Service:
         raise NotImplementedError
 
     def _check_open(self) -> None:
-        if not self.is_open:
-            raise StoreClosed("The engine is not open. Use it inside `async with Engine(…) as engine:`.")
+        if self.is_open:
+            return
+        if self.driver.ending.startswith("SIG"):
+            raise StoreClosed(closed_by_signal(self.driver.ending))
+        raise StoreClosed("The engine is not open. Use it inside `async with Engine(…) as engine:`.")
 
     def register(self, workflow: Workflow[Any]) -> None:
         """Register a workflow, as ``Engine(workflows=…)`` does.

@@ -146,7 +146,7 @@ class Engine(Control):
         self._opened_by("async with")
         await self._open()
         if self._signals:
-            self._watch = SignalWatch(self.driver)
+            self._watch = SignalWatch(self.driver, self._stop_driving, self.close)
             self._watch.install()
         return self
 
@@ -163,14 +163,18 @@ class Engine(Control):
             return
         if self._watch is not None:
             self._watch.closing = True
-        await self.waker.stop()
         try:
-            await self.driver.stop("the engine was closed")
+            await self._stop_driving("the engine was closed")
         finally:
             self.is_open = False
             if self._watch is not None:
                 self._watch.uninstall()
             await self.store.close()
+
+    async def _stop_driving(self, reason: str) -> None:
+        """Pick up no more sessions, and stop the running ones after their current operation."""
+        await self.waker.stop()
+        await self.driver.stop(reason)
 
     def _check_open(self) -> None:
         super()._check_open()

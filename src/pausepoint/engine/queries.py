@@ -246,7 +246,7 @@ class Queries(Service):
                 row = await self._row(session_id)
                 if self.driver.is_stranded(row):
                     raise self.driver.troubles.get(session_id) or _undriven(row)
-                if not (row.live or await self._continues_on_its_own(row)):
+                if self.driver.released or not (row.live or await self._continues_on_its_own(row)):
                     return row
                 self._workflow_of(row)  # raise now rather than after the wait
                 await self._wait_for_change(news)
@@ -412,11 +412,12 @@ class Queries(Service):
         progress: tuple[int, int] | None = None
         with self.driver.listening(session_id) as news:
             while True:
+                last = self.driver.released
                 row = await self._row(session_id)
                 for event in await self._events_since(row, cursor):
                     cursor = history.Cursor.parse(event.cursor)
                     yield event
-                if not follow or row.ended is not None:
+                if not follow or last or row.ended is not None:
                     return
                 drive = self.driver.drive(session_id)
                 shown = drive.ledger.progress if drive is not None else row.progress
@@ -443,9 +444,10 @@ class Queries(Service):
         self._check_open()
         with self.driver.listening(session_id) as news:
             while True:
+                last = self.driver.released
                 row = await self._row(session_id)
                 yield self._info(row)
-                if row.ended is not None:
+                if last or row.ended is not None:
                     return
                 await self._wait_for_change(news)
 

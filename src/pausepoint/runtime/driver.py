@@ -72,6 +72,7 @@ class LocalDriver:
         self.refreshing: asyncio.Task[None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
         self.ending = ""
+        self.released = False  # callers that wait for a session must not wait any longer
         self.on_news: Callable[[], None] = lambda: None  # called when the store changed or a drive ended
 
     def begin(self, drive: Drive) -> Run:
@@ -167,7 +168,7 @@ class LocalDriver:
 
     async def stop(self, reason: str) -> None:
         """Stop every drive after its current operation."""
-        self.ending = reason
+        self.ending = self.ending or reason
         self._notify_all()
         if self.background:
             await asyncio.wait(self.background)
@@ -177,6 +178,11 @@ class LocalDriver:
         while self.runs:
             await asyncio.wait([run.task for run in self.runs.values()])
             await asyncio.sleep(0)
+
+    def release(self) -> None:
+        """Release all callers that wait for a session, because this engine drives nothing more."""
+        self.released = True
+        self._notify_all()
 
     def abort(self, reason: str) -> None:
         """Stop every drive immediately."""
