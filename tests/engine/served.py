@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Workflow, step
+from pausepoint import Engine
+from tests.engine.jobs import napping, ticking
 
-
-class Job(BaseModel):
-    rounds: int = 0
-
-
-async def tick(number: int) -> int:
-    await asyncio.sleep(0.02)
-    return number
-
-
-@step(writes="rounds")
-async def work(ctx: Context) -> int:
-    for number in range(1_000_000):
-        await ctx.do(tick, number)
-    return 1_000_000
-
-
-@step
-async def nap(ctx: Context) -> None:
-    await ctx.sleep(timedelta(days=1))
-
-
-flows = {
-    "ticking": Workflow("ticking", state=Job, steps=[work]),
-    "napping": Workflow("napping", state=Job, steps=[nap]),
-}
+flows = {"ticking": ticking, "napping": napping}
 
 
 @asynccontextmanager
