@@ -42,7 +42,7 @@ from pausepoint.model.sessions import Pause, QuestionChange, QuestionFacts, Ques
 from pausepoint.name import NAME
 from pausepoint.runtime.files import damaged
 from pausepoint.stores.base import Store
-from pausepoint.stores.disk import PIECE, Folder, Upload
+from pausepoint.stores.disk import PIECE, Folder, Upload, sync_folder
 from pausepoint.threads import in_thread
 
 ALONE, TREE, FILES = 1, 2, 3
@@ -313,6 +313,7 @@ def write(bundle: Bundle, path: str | Path) -> Path:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, target)
+        sync_folder(target.parent)
     finally:
         part.unlink(missing_ok=True)
     return target

@@ -39,6 +39,7 @@ from pausepoint.model.records import Record, RecordKind, seal
 from pausepoint.model.sessions import Commit, Event, Filter, Removal, SessionRow, Tombstone, has_expired
 from pausepoint.runtime.files import Files
 from pausepoint.stores.base import Store
+from pausepoint.stores.disk import sync_folder
 
 if TYPE_CHECKING:
     from pausepoint.engine.verify import Verification
@@ -564,11 +565,7 @@ def _remove_files(folder: Path, root: Path, session_id: str) -> None:
         while os.path.lexists(folder):
             with suppress(FileNotFoundError):  # another process deletes the same folder
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
-        descriptor = os.open(folder.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(folder.parent)
     except OSError as exc:
         raise StoreUnavailable(
             f"The files of session {session_id!r} in {folder} cannot be deleted ({exc.strerror}). Check the folder's"

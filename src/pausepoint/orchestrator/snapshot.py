@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from pausepoint.errors import DamagedSnapshot, SnapshotNotSaved
-from pausepoint.stores.disk import Folder, Upload
+from pausepoint.stores.disk import Folder, Upload, make_folder
 from pausepoint.threads import in_thread
 
 DEFAULT_PATH = Path(".devs") / "state_snapshot.json"
@@ -160,7 +160,7 @@ class FileStateStore:
 
     def _save(self, data: bytes) -> None:
         try:
-            self.path.parent.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent.parent)
             with Upload(self._folder) as upload:
                 upload.write(data)
                 upload.finish()

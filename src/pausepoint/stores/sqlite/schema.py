@@ -19,7 +19,11 @@ import apsw
 from pausepoint.errors import NewerSchema, StoreMissing, StoreUnavailable
 from pausepoint.name import NAME
 from pausepoint.stores.disk import make_folder, sync_folder
+<<<<<<< HEAD
 from pausepoint.stores.sqlite import recovery, sql
+=======
+from pausepoint.stores.sqlite import sql
+>>>>>>> f0d94dc (A recorder below libc replays power losses of every file)
 from pausepoint.stores.sqlite.errors import edge
 from pausepoint.stores.sqlite.sql import Migration
 
@@ -79,7 +83,11 @@ def _prepare_file(place: Place) -> None:
         raise StoreUnavailable(f"{path} is a folder. Name a file in it, such as {path / f'{NAME}.db'}.")
     if not place.create and not path.exists():
         raise _missing(path)
+<<<<<<< HEAD
     make_folder(path.parent)
+=======
+    make_folder(path.parent, 0o700)
+>>>>>>> f0d94dc (A recorder below libc replays power losses of every file)
     refuse_network(path.parent, mounts())
     _make_file(path)
     version = _checked_version(place)
@@ -164,7 +172,10 @@ def disconnect(connection: apsw.Connection) -> None:
 
 
 def fold(place: Place) -> bool:
-    """Copy the WAL into the database and empty it. Return False if a reader or writer prevents that for too long."""
+    """Copy the WAL into the database and empty it durably.
+
+    Return False if a reader or writer prevents that for too long, or if the empty WAL cannot be synced.
+    """
     with edge(place.path):
         connection = connect(place)
         connection.set_busy_timeout(FOLD_PATIENCE)  # others cannot commit while this waits for readers
@@ -172,7 +183,8 @@ def fold(place: Place) -> bool:
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
         finally:
             connection.close()
-        return not busy
+        # SQLite does not sync the empty WAL, and a power loss could bring erased content back.
+        return not busy and _synced(f"{place.path}-wal")
 
 
 def create(connection: apsw.Connection) -> None:
@@ -312,6 +324,21 @@ def _make_file(path: Path) -> None:
         raise StoreUnavailable(f"{path} cannot be created ({exc.strerror}). Check the folder's permissions.") from exc
     os.close(descriptor)
     sync_folder(path.parent)
+<<<<<<< HEAD
+=======
+
+
+def _synced(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    return True
+>>>>>>> f0d94dc (A recorder below libc replays power losses of every file)
 
 
 def refuse_affected_sqlite(version: str) -> None:
