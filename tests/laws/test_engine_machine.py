@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import precondition, rule
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
@@ -31,7 +30,7 @@ from pausepoint.stores.sqlite.writes import Writes
 from pausepoint.testing import ManualClock
 from tests.laws.engine_machine import EngineMachine, acts, engines, rarely
 from tests.laws.engine_model import IDS, S
-from tests.support.examples import examples
+from tests.support.examples import run_histories
 from tests.support.histories import Act, Drawn, play
 from tests.support.loop import on_loop
 from tests.support.mortal import MortalStore, crash
@@ -227,8 +226,7 @@ MACHINES = {":memory:": InMemory, "file": TravellingMachine}
 @pytest.mark.covers("S1.50", "S1.59", "S1.60")
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_sessions_are_what_the_model_says(place: str) -> None:
-    many = settings(max_examples=examples(25 if place == ":memory:" else 45), stateful_step_count=25)
-    run_state_machine_as_test(MACHINES[place], settings=many)
+    run_histories(MACHINES[place], 25 if place == ":memory:" else 45, steps=25)
 
 
 @on_loop

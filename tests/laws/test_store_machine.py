@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from _pytest.outcomes import Failed
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
 from pausepoint.errors import AlreadyRunning, HoldLost, PausepointError, SessionEnded, StoreError, VerbRefused
@@ -24,7 +23,7 @@ from pausepoint.stores.sqlite.sql import QUERIES
 from tests.laws.store_machine import HOUR, engines, people, rarely
 from tests.laws.store_model import Belief, over
 from tests.laws.store_questions import QuestionMachine
-from tests.support.examples import examples
+from tests.support.examples import run_histories
 from tests.support.histories import Act, Drawn, play
 from tests.support.mortal import MortalStore
 
@@ -326,8 +325,7 @@ MACHINES = {":memory:": InMemory, "file": WholeStoreMachine}
 @pytest.mark.covers("S1.14", "S1.21", "S3.88")
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_store_is_what_the_model_says(place: str) -> None:
-    many = settings(max_examples=examples(40 if place == ":memory:" else 60), stateful_step_count=30)
-    run_state_machine_as_test(MACHINES[place], settings=many)
+    run_histories(MACHINES[place], 40 if place == ":memory:" else 60, steps=30)
 
 
 def create(session_id: str = "ant", above: str | None = None, **given: Any) -> Act:

@@ -17,6 +17,7 @@ from pausepoint.model.records import seal
 from pausepoint.model.sessions import Commit, Filter, SessionRow
 from pausepoint.stores.sqlite import SqliteStore, ballast, trouble, writer
 from pausepoint.stores.sqlite.ballast import SIZE, SLICE, Ballast
+from pausepoint.stores.sqlite.sql import QUERIES
 from tests.faults.vfs import Fail, FaultVFS
 from tests.stores.kit import Driver, new_session, on_loop, opened, operator, process, started, stored
 from tests.support.loop import PATIENCE
@@ -246,8 +247,8 @@ async def test_a_hold_is_given_back_even_if_an_older_one_was_refused_later(path:
 
 @on_loop
 async def test_a_store_that_gives_back_without_the_fence_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = writer.QUERIES["give_back"]
-    monkeypatch.setitem(writer.QUERIES, "give_back", sound.replace("fence = ?", "? IS NOT NULL"))
+    sound = QUERIES["give_back"]
+    monkeypatch.setitem(QUERIES, "give_back", sound.replace("fence = ?", "? IS NOT NULL"))
     assert not await still_held(path, "older")
 
 
