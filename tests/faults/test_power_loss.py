@@ -46,8 +46,8 @@ TWINS = {
     "engine.bundle:write": ("publishing", "exported", "the export paper.jsonl is lost"),
     "stores.disk:_inside": ("retention", "file", "is missing"),
     "stores.disk:_shared": ("retention", "file", "Session 'fork'"),
-    "stores.disk:Folder.remove": ("retention", "redacted", "contains redacted bytes"),
-    "stores.sqlite.schema:fold": ("retention", "redacted", "store.db-wal contains redacted bytes"),
+    "stores.disk:Folder.remove": ("retention", "redacted", "the redacted file of source is back"),
+    "stores.sqlite.schema:fold": ("retention", "erased", "store.db-wal contains erased bytes"),
     "engine.retention:_remove_files": ("retention", "removed", "its folder is back"),
 }
 """By the site of the sync that is left out: the scenario, the fact after which the power fails, and the complaint."""

@@ -90,6 +90,10 @@ class Lab:
         path.unlink()
         return Recording(root, calls, before, states.found_in(root), asked)
 
+    def forget(self, recording: Recording) -> None:
+        """Delete the folder of a recording."""
+        shutil.rmtree(recording.root)
+
     def judge(self, recording: Recording, state: CrashState) -> list[str]:
         """Return what is wrong with a state. Replaces the recorded folder, because the store knows its paths."""
         states.build(state.tree, recording.root)

@@ -7,6 +7,7 @@ of that folder would hide what is missing elsewhere. Every note is a `Fact`.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine
 from hashlib import sha256
 from pathlib import Path
@@ -122,6 +123,11 @@ class NotingStore(SqliteStore):
             note("record", row.session_id, new.records[-1].seq, new.records[-1].digest.hex())
         return row
 
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+        row = await super().claim(session_id, steal, fence)
+        self._ids[row.key] = row.session_id
+        return row
+
     async def commit(self, commit: Commit) -> Flags | None:
         flags = await super().commit(commit)
         if flags is not None:
@@ -160,16 +166,30 @@ class Author:
 
     async def fork(self, session: Session[Any], session_id: str) -> Session[Any]:
         fork = await session.fork(session_id=session_id, paused=True)
-        for file in await session.files.list():
-            note("file", f"{session_id} {file.file_id}", file.size_bytes, file.sha256)
+        await self._note_files(fork)
         return fork
+
+    async def import_(self, exported: str, session_id: str) -> Session[Any]:
+        await self.engine.import_session(self.places.exports / f"{exported}.jsonl", session_id=session_id)
+        row, session = await self.engine.store.get(session_id), await self.engine.session(session_id)
+        assert row is not None
+        note("record", session_id, row.seq, row.digest.hex())
+        await self._note_files(session)
+        return session
+
+    async def _note_files(self, session: Session[Any]) -> None:
+        for file in await session.files.list():
+            note("file", f"{session.id} {file.file_id}", file.size_bytes, file.sha256)
+
+    async def save(self, number: int) -> None:
+        note("saving", number=number)
+        await FileStateStore(self.places.workspace).save_snapshot(RunStateSnapshot(number))
+        note("saved", number=number)
 
     async def redact(self, session: Session[Any], file_id: str) -> None:
         note("redacting", f"{session.id} {file_id}")
-        assert (await session.redact(field="text", value="-", by="ann")).erased
-        note("redacted", "text")
-        assert (await session.redact(file=file_id, by="ann")).erased
-        note("redacted", "file")
+        await session.redact(file=file_id, by="ann")
+        note("redacted", f"{session.id} {file_id}")
 
     async def remove(self, session_id: str) -> None:
         note("removing", session_id)
@@ -192,11 +212,8 @@ async def publishing(author: Author, folder: str) -> None:
     await session.rewind("write", found="a squid has ten arms")
     await session.resume()
     await author.complete(session)
-    store = FileStateStore(places.workspace)
-    for number in (1, 2):
-        note("saving", number=number)
-        await store.save_snapshot(RunStateSnapshot(number))
-        note("saved", number=number)
+    await author.save(1)
+    await author.save(2)
     await author.export("paper")
 
 
@@ -208,20 +225,97 @@ async def retention(author: Author) -> None:
     fork = await author.fork(source, "fork")
     await source.edit(text=SECRETS["text"], verdict=SECRETS["session"])
     secret = await author.add(source, SECRETS["file"].encode() * 40, "secret.txt")
+    assert (await source.redact(field="text", value="-")).erased
+    note("erased", SECRETS["text"])
     await author.redact(source, secret)
+    note("erased", SECRETS["file"])
     await author.add(fork, LATER, "later.txt")
     await author.export("fork")
     await fork.resume()
     await author.complete(fork)
     await author.remove("source")
-    await engine.import_session(author.places.exports / "fork.jsonl", session_id="imported")
-    for file in await (await engine.session("imported")).files.list():
-        note("file", f"imported {file.file_id}", file.size_bytes, file.sha256)
+    await author.import_("fork", "imported")
     await author.remove("fork")
     note("cleaning")
     assert (await engine.gc(apply=True)).folded
     note("cleaned")
-    note("redacted", "session")
+    note("erased", SECRETS["session"])
+
+
+async def drawn(author: Author, seed: str) -> None:
+    """Do random acts with random sessions."""
+    rng = random.Random(seed)
+    hand = Hand(author, rng)
+    for number in range(rng.randint(4, 14)):
+        await hand.act(number)
+
+
+class Hand:
+    """Draws acts that are possible, and does them."""
+
+    def __init__(self, author: Author, rng: random.Random) -> None:
+        self.author = author
+        self.rng = rng
+        self.sessions: dict[str, Session[Any]] = {}
+        self.files: list[tuple[str, str]] = []
+        self.exported: list[str] = []
+
+    async def act(self, number: int) -> None:
+        acts = [self.start, self.save, self.clean]
+        acts += [self.add, self.add, self.fork, self.export, self.complete, self.remove] if self.sessions else []
+        acts += [self.import_] if self.exported else []
+        acts += [self.redact] if self.files else []
+        await self.rng.choice(acts)(number)
+
+    def any(self) -> Session[Any]:
+        return self.sessions[self.rng.choice(sorted(self.sessions))]
+
+    async def start(self, number: int) -> None:
+        name, topic = f"s{number}", "squid" * self.rng.randint(1, 5_000)
+        self.sessions[name] = await self.author.engine.start(plain, session_id=name, topic=topic, paused=True)
+
+    async def add(self, number: int) -> None:
+        """Upload several files at once."""
+        session = self.any()
+        contents = [self.rng.randbytes(self.rng.randint(0, 9_000)) for _ in range(self.rng.randint(1, 4))]
+        adding = [self.author.add(session, content, f"{number}.bin") for content in contents]
+        self.files += [(session.id, file_id) for file_id in await asyncio.gather(*adding)]
+
+    async def fork(self, number: int) -> None:
+        self.sessions[f"s{number}"] = await self.author.fork(self.any(), f"s{number}")
+
+    async def export(self, number: int) -> None:
+        session = self.any()
+        await self.author.export(session.id)
+        self.exported.append(session.id)
+
+    async def import_(self, number: int) -> None:
+        name = f"s{number}"
+        self.sessions[name] = await self.author.import_(self.rng.choice(self.exported), name)
+
+    async def complete(self, number: int) -> None:
+        session = self.any()
+        await session.resume()
+        await self.author.complete(session)
+
+    async def redact(self, number: int) -> None:
+        session_id, file_id = self.files.pop(self.rng.randrange(len(self.files)))
+        if session_id in self.sessions:
+            self.files = [each for each in self.files if each != (session_id, file_id)]
+            await self.author.redact(self.sessions[session_id], file_id)
+
+    async def remove(self, number: int) -> None:
+        session = self.any()
+        del self.sessions[session.id]
+        await self.author.remove(session.id)
+
+    async def save(self, number: int) -> None:
+        await self.author.save(number)
+
+    async def clean(self, number: int) -> None:
+        note("cleaning")
+        await self.author.engine.gc(apply=True)
+        note("cleaned")
 
 
 SCENARIOS: dict[str, Callable[[Author], Coroutine[Any, Any, None]]] = {
@@ -255,5 +349,6 @@ async def _run(scenario: str, places: Places, path: str) -> None:
     trace.begin(path, str(places.root))
     async with Engine(NotingStore(places.database), workflows=WORKFLOWS, signals=False) as engine:
         note("opened")
-        await SCENARIOS[scenario](Author(engine, places))
+        author = Author(engine, places)
+        await (SCENARIOS[scenario](author) if scenario in SCENARIOS else drawn(author, scenario))
     note("closed")

@@ -14,7 +14,7 @@ from pausepoint.errors import PausepointError
 from pausepoint.orchestrator.snapshot import FileStateStore
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.stores.sqlite.removal import session_folder
-from tests.faults.libc.scenarios import SECRETS, WORKFLOWS, Fact, Paper, Places, decode
+from tests.faults.libc.scenarios import WORKFLOWS, Fact, Paper, Places, decode
 from tests.support.forkserver import say
 
 ARTIFACTS = {"draft.md": "text", "notes/verdict.md": "verdict"}
@@ -77,10 +77,13 @@ class Judge:
                 self.wrong.append(f"{session_id} was removed, but its folder is back")
 
     def check_redactions(self) -> None:
+        for session_id, file_id in map(str.split, self.about("redacted")):
+            if any((session_folder(str(self.places.database), session_id) / "files").glob(f"{file_id}*")):
+                self.wrong.append(f"the redacted file of {session_id} is back")
         files = [path for path in self.places.root.rglob("*") if path.is_file()]
-        for what in self.about("redacted"):
-            secret = SECRETS[what].encode()
-            self.wrong += [f"{path.name} contains redacted bytes" for path in files if secret in path.read_bytes()]
+        for secret in self.about("erased"):
+            found = [path.name for path in files if secret.encode() in path.read_bytes()]
+            self.wrong += [f"{name} contains erased bytes" for name in found]
 
     def check_exports(self) -> None:
         digests: dict[str, set[str]] = {}
