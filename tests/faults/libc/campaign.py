@@ -53,7 +53,7 @@ class Campaign:
         recording = self.lab.record(scenario)
         self.done["recordings"] += 1
         self.done["recorded calls"] += len(recording.calls)
-        if recording.until(lambda call: False).crash("all", "all", random.Random(0)) != recording.after:
+        if not recording.is_complete:
             self.fail(f"{scenario}: the trace does not explain the files")
         seed = self.draw.randrange(10**9)
         for state, wrong in self.lab.judged(recording, seed, STATES):

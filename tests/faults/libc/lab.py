@@ -39,6 +39,11 @@ class Recording:
     def facts(self) -> list[Fact]:
         return [decode(call.data) for call in self.calls if call.kind == "note"]
 
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the recorded calls explain every byte and name that the program left."""
+        return self.until(lambda call: False).crash("all", "all", random.Random(0)) == self.after
+
     def states(self, seed: int, count: int) -> Iterator[CrashState]:
         """Yield different states of the disk after a power loss."""
         return states.sample(self.calls, copy.deepcopy(self.before), random.Random(seed), count)

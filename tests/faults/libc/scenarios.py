@@ -17,6 +17,7 @@ import msgspec
 from pydantic import BaseModel
 
 from pausepoint import Artifact, Context, Engine, Session, Workflow, step
+from pausepoint.artifacts import VersionFolders
 from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
 from pausepoint.orchestrator.snapshot import FileStateStore, RunStateSnapshot
 from pausepoint.stores.sqlite import SqliteStore
@@ -321,6 +322,9 @@ class Hand:
 SCENARIOS: dict[str, Callable[[Author], Coroutine[Any, Any, None]]] = {
     "publishing": lambda author: publishing(author, "paper"),
     "publishing into a new folder": lambda author: publishing(author, "new/deep/paper"),
+    "publishing into a numbered folder": lambda author: publishing(
+        author, f"out/{VersionFolders(author.places.artifacts / 'out', 'paper').make().name}"
+    ),
     "retention": retention,
 }
 

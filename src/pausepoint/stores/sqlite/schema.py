@@ -19,11 +19,7 @@ import apsw
 from pausepoint.errors import NewerSchema, StoreMissing, StoreUnavailable
 from pausepoint.name import NAME
 from pausepoint.stores.disk import make_folder, sync_folder
-<<<<<<< HEAD
 from pausepoint.stores.sqlite import recovery, sql
-=======
-from pausepoint.stores.sqlite import sql
->>>>>>> f0d94dc (A recorder below libc replays power losses of every file)
 from pausepoint.stores.sqlite.errors import edge
 from pausepoint.stores.sqlite.sql import Migration
 
@@ -83,11 +79,7 @@ def _prepare_file(place: Place) -> None:
         raise StoreUnavailable(f"{path} is a folder. Name a file in it, such as {path / f'{NAME}.db'}.")
     if not place.create and not path.exists():
         raise _missing(path)
-<<<<<<< HEAD
     make_folder(path.parent)
-=======
-    make_folder(path.parent, 0o700)
->>>>>>> f0d94dc (A recorder below libc replays power losses of every file)
     refuse_network(path.parent, mounts())
     _make_file(path)
     version = _checked_version(place)
@@ -324,21 +316,6 @@ def _make_file(path: Path) -> None:
         raise StoreUnavailable(f"{path} cannot be created ({exc.strerror}). Check the folder's permissions.") from exc
     os.close(descriptor)
     sync_folder(path.parent)
-<<<<<<< HEAD
-=======
-
-
-def _synced(path: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return False
-    return True
->>>>>>> f0d94dc (A recorder below libc replays power losses of every file)
 
 
 def refuse_affected_sqlite(version: str) -> None:
