@@ -174,14 +174,12 @@ def test_a_call_after_a_signal_says_that_the_signal_closed_the_engine() -> None:
 
 
 def test_a_blocking_call_after_a_signal_says_so_too() -> None:
-    blocking = Engine(":memory:")
-    try:
-        with blocking as engine:
-            signal.raise_signal(INT)
-    except KeyboardInterrupt:
-        pass
+    opened = []
+    with pytest.raises(KeyboardInterrupt), Engine(":memory:") as engine:
+        opened.append(engine)
+        signal.raise_signal(INT)
     with pytest.raises(StoreClosed, match="SIGINT closed this engine"):
-        engine.sessions()
+        opened[0].sessions()
 
 
 def test_a_signal_that_timeout_sends_to_the_process_and_to_its_group_counts_once() -> None:

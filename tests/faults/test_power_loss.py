@@ -30,7 +30,6 @@ def test_no_power_loss_takes_files_artifacts_exports_or_snapshots(power: Lab, sc
     assert [(state.name, wrong) for state, wrong in judged if wrong] == []
 
 
-@pytest.mark.xfail(strict=True, reason="the names of new folders above the artifacts are not synced yet")
 def test_no_power_loss_takes_a_new_artifact_folder(power: Lab) -> None:
     assert first_wrong(power, power.record("publishing into a new folder"), "completed") == []
 

@@ -84,11 +84,11 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
         if type(error).__module__ != PausepointError.__module__:
             raise
         code = code_of(error)
-        _print_error(Refused(with_commands(error), code), name)
+        _print_error(Refused(error_message(error), code), name)
         sys.exit(code)
 
 
-def with_commands(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """Return an error's message, with the Python calls in it replaced by the commands that do the same."""
     message = str(error)
     verb = "engine.sessions()"

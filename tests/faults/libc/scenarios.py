@@ -124,8 +124,10 @@ class NotingStore(SqliteStore):
             note("record", row.session_id, new.records[-1].seq, new.records[-1].digest.hex())
         return row
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        row = await super().claim(session_id, steal, fence)
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:
+        row = await super().claim(session_id, steal, fence, paused)
         self._ids[row.key] = row.session_id
         return row
 

@@ -15,7 +15,7 @@ import click
 
 from pausepoint.cli.console import Output, ago
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.exits import DONE, FAILED, Refused, with_commands
+from pausepoint.cli.exits import DONE, FAILED, Refused, error_message
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import OneOf, common
 from pausepoint.cli.project import check_exists
@@ -72,7 +72,7 @@ async def examine(cli: Cli, accept_loss: bool = False) -> tuple[list[Finding], K
         findings += _kept_logs(cli)
         findings += await _opened(cli, known, workflows)
     except PausepointError as error:
-        findings.append(Finding("bad", "store", f"{cli.place.url} cannot be used", with_commands(error)))
+        findings.append(Finding("bad", "store", f"{cli.place.url} cannot be used", error_message(error)))
     return findings + code, known
 
 

@@ -318,6 +318,18 @@ def _make_file(path: Path) -> None:
     sync_folder(path.parent)
 
 
+def _synced(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    return True
+
+
 def refuse_affected_sqlite(version: str) -> None:
     """Raise `StoreUnavailable` for a SQLite with the WAL-reset bug.
 
