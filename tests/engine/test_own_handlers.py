@@ -175,9 +175,14 @@ def test_a_call_after_a_signal_says_that_the_signal_closed_the_engine() -> None:
 
 def test_a_blocking_call_after_a_signal_says_so_too() -> None:
     opened = []
-    with pytest.raises(KeyboardInterrupt), Engine(":memory:") as engine:
-        opened.append(engine)
-        signal.raise_signal(INT)
+
+    def main() -> None:
+        with Engine(":memory:") as engine:
+            opened.append(engine)
+            signal.raise_signal(INT)
+
+    with pytest.raises(KeyboardInterrupt):
+        main()
     with pytest.raises(StoreClosed, match="SIGINT closed this engine"):
         opened[0].sessions()
 

@@ -38,13 +38,15 @@ class Late(SqliteStore):
         self.verb = verb
         self.late = 0
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:
         if self.other is not None and self.verb == "cancel":
             await self.other.cancel(session_id)
         elif self.other is not None:
             await (await self.other.resume(session_id)).outcome()
         try:
-            return await super().claim(session_id, steal, fence)
+            return await super().claim(session_id, steal, fence, paused)
         except SessionEnded:
             self.late += 1
             raise
@@ -83,10 +85,12 @@ class Scattered(Late):
         super().__init__(":memory:")
         self.chance = Random(7)
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:
         for _ in range(self.chance.randrange(300)):
             await asyncio.sleep(0)
-        return await super().claim(session_id, steal, fence)
+        return await super().claim(session_id, steal, fence, paused)
 
 
 @on_loop
