@@ -18,7 +18,7 @@ import apsw
 from pausepoint.errors import StoreDamaged
 from pausepoint.stores.sqlite import recovery, wal
 from pausepoint.stores.sqlite.wal import INDEX, Damage, Read, Wal, find_damage, index_of
-from tests.faults.crash_states import STYLES, Disk, Style, _applied, _File, _sectors
+from tests.faults.crash_states import STYLES, Disk, Style, _File, _sectors, applied
 from tests.faults.vfs import FaultVFS, Perform, Recorder, Touch, torn_length
 
 PAGE = 4096
@@ -268,7 +268,7 @@ def _without_one_sector(disk: Disk, rng: random.Random) -> Files | None:
     if log is None or log.content is None or not parts:
         return None
     gap = rng.randrange(len(parts))
-    return {**disk.crash("all", rng), "-wal": _applied(log.content, parts[:gap] + parts[gap + 1 :])}
+    return {**disk.crash("all", rng), "-wal": applied(log.content, parts[:gap] + parts[gap + 1 :])}
 
 
 def _torn_header(disk: Disk, touch: Touch, rng: random.Random) -> Files | None:
@@ -277,7 +277,7 @@ def _torn_header(disk: Disk, touch: Touch, rng: random.Random) -> Files | None:
         return None
     log = disk.files["-wal"]
     part = Touch(0, "write", "-wal", 0, touch.data[: rng.randrange(1, len(touch.data))])
-    return {**disk.crash("all", rng), "-wal": _applied(log.content or b"", [*log.pending[:-1], part])}
+    return {**disk.crash("all", rng), "-wal": applied(log.content or b"", [*log.pending[:-1], part])}
 
 
 # rules that are wrong on purpose

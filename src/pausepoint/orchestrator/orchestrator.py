@@ -124,7 +124,12 @@ class Orchestrator:
         await self.controller.pause(reason, by, said=self._said)
 
     async def resume(self, budget: float | Decimal | None = None) -> None:
-        """Resume all agents from the snapshot, with a new budget if given; see `PauseResumeController.resume`."""
+        """Resume all agents from the snapshot, with a new budget if given; see `PauseResumeController.resume`.
+
+        A run that another process drives and that is still pausing continues there: only the pause is withdrawn.
+        """
+        if await self._withdraw(budget):
+            return
         await self._look()
         if self.phase is Phase.RUNNING:
             if budget is not None:
@@ -141,6 +146,16 @@ class Orchestrator:
         finally:
             self.registry.budget = None
         self._watch()
+
+    async def _withdraw(self, budget: float | Decimal | None) -> bool:
+        """Withdraw the pause of a run that is still pausing in another process. Return False if there is none."""
+        if await self._found() is not Status.PAUSING or self.session_id in self.engine.running:
+            return False
+        if (await self.engine.info(self.session_id)).holder is None:
+            return False
+        await self.engine.resume(self.session_id, budget=budget, here=False)
+        self.registry.forget()
+        return True
 
     # the run
 
