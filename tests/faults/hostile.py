@@ -377,22 +377,6 @@ class Trials:
             return f"{name}, {way} = {text[:60]!r}", self.in_folder(name, way, text, box)
 
 
-def every(trials: Trials) -> Iterator[tuple[str, Report]]:
-    """Run every hostile text at every place of the export and of the notes."""
-    with sandbox() as box:
-        count = len(box.texts())
-    for number, way in trials.in_lines:
-        for index in range(count):
-            with sandbox() as box:
-                text = box.texts()[index]
-                yield f"line {number}, {way} = {text[:60]!r}", trials.in_export(number, way, text, box)
-    for name, way in trials.in_notes:
-        for index in range(count):
-            with sandbox() as box:
-                text = box.texts()[index]
-                yield f"{name}, {way} = {text[:60]!r}", trials.in_folder(name, way, text, box)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
