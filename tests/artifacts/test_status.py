@@ -432,13 +432,13 @@ async def test_a_redacted_field_is_in_no_record_of_edits_and_kept_checkpoints(de
 
 
 @on_loop
-async def test_an_exported_session_has_its_artifacts_where_they_are(desk: Desk) -> None:
+async def test_an_exported_session_finds_its_artifacts_in_the_folder_that_the_import_names(desk: Desk) -> None:
     desk.edit_research()
     await desk.resume(edits="accept")
     calls.taken()
     async with desk.engine() as engine, desk.engine("other.db") as other:
         await engine.export_session("s1", desk.path / "s1.jsonl")
-        await other.import_session(desk.path / "s1.jsonl")
+        await other.import_session(desk.path / "s1.jsonl", folder=desk.folder)
         assert {each.state for each in await other.artifacts("s1")} == {"valid"}
         await (await other.resume("s1", rerun="header")).outcome()
         assert (await other.verify()).ok

@@ -33,6 +33,7 @@ from pausepoint.definition.steps import Guard, Migration, Route, Scope, Step, as
 from pausepoint.definition.types import NONE, admits_none, fits, members, show
 from pausepoint.errors import DefinitionError, did_you_mean
 from pausepoint.model.events import ENGINE_EVENTS
+from pausepoint.model.ids import shortened
 from pausepoint.model.questions import is_time_to_answer
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ class Workflow(Generic[S]):
         found = self._steps.get(name)
         if found is None:
             raise DefinitionError(
-                f"Workflow {self.name!r} has no step {name!r}{did_you_mean(name, self._steps)}", workflow=self.name
+                f"Workflow {self.name!r} has no step {shortened(name)}{did_you_mean(name, self._steps)}",
+                workflow=self.name,
             )
         return found
 
