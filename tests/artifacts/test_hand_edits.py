@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from pausepoint import Artifact, Workflow, step
+from pausepoint import Artifact, Engine, Workflow, step
 from pausepoint.artifacts.folder import digest_of, kept_as
+from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import UndecidedEdits
 from tests.artifacts.pipeline import Desk, Memo, calls, draft, header, memo, research
 from tests.support.loop import on_loop
@@ -154,6 +156,17 @@ async def test_after_a_rewind_the_plan_names_the_accepted_edits_that_the_steps_r
 
 
 @on_loop
+async def test_an_accepted_edit_of_a_file_that_is_no_longer_published_is_named_too(desk: Desk) -> None:
+    await with_accepted_edit(desk)
+    async with desk.engine() as engine:
+        await engine.edit("s1", outline=["01-intro"])
+        await (await engine.resume("s1", rerun="draft")).outcome()
+    assert not desk.file(TEAM).exists()
+    said = f"{TEAM} is no longer published; its accepted edit is kept in {desk.folder}/{KEPT}"
+    assert await set_aside(desk) == [said]
+
+
+@on_loop
 async def test_a_file_that_was_only_reformatted_is_not_an_edit_that_can_be_lost(desk: Desk) -> None:
     found = json.loads(desk.file("1-research.json").read_text())
     desk.file("1-research.json").write_text(json.dumps(found))
@@ -214,6 +227,33 @@ async def test_a_copy_of_the_whole_folder_that_is_put_back_is_no_edit(desk: Desk
     await desk.resume(rerun="header")
     assert desk.file(TEAM).read_text() == MINE
     assert desk.bin() == []
+
+
+class Page(BaseModel):
+    text: str = ""
+
+
+@step(writes="text", publishes=Artifact("page.md", min_bytes=1))
+async def write() -> str:
+    return "The first version.\n"
+
+
+@step(writes="text", publishes=Artifact("page.md", min_bytes=1))
+async def polish(text: str) -> str:
+    return f"{text}Polished.\n"
+
+
+@on_loop
+async def test_content_whose_completion_record_a_crash_prevented_is_no_edit_after_a_rewind(tmp_path: Path) -> None:
+    flow, folder = Workflow("page", state=Page, steps=[write, polish]), tmp_path / "output"
+    async with Engine(":memory:", workflows=[flow], signals=False) as engine:
+        session = await engine.start(flow, session_id="s1", folder=folder)
+        await session.outcome()
+        (folder / OWN / "done" / "polish.json").unlink()  # as if the process had been killed before it
+        await session.rewind("polish")
+        assert [each.state for each in await session.artifacts()] == ["valid"]
+        await (await session.resume()).outcome()
+        assert (folder / "page.md").read_text() == "The first version.\nPolished.\n"
 
 
 # too short

@@ -270,10 +270,13 @@ class Publisher:
         return refused
 
     async def _set_aside(self, step: BoundStep, files: Sequence[PublishedFile]) -> None:
-        """Record which files of a person this step replaces, and where they are kept."""
-        for file in files:
-            if what := await in_thread(self._replaced, file):
-                self.ledger.effect(f"aside:{file.path}", "artifact.set_aside", what, {"path": file.path}, step.agent)
+        """Record which files of a person this step replaces or no longer publishes, and where they are kept."""
+        found = {file.path: await in_thread(self._replaced, file) for file in files}
+        published = {path for path, (_, work) in self.trail.files().items() if work.step != step.name}
+        found |= await in_thread(self._dropped, step.name, published | found.keys())
+        for path, what in found.items():
+            if what:
+                self.ledger.effect(f"aside:{path}", "artifact.set_aside", what, {"path": path}, step.agent)
 
     def _replaced(self, file: PublishedFile) -> str:
         """Return which content of a person is replaced by a file; empty if there is none."""
@@ -286,6 +289,16 @@ class Publisher:
         if self.folder.kept_edit(digest) is None:
             return ""
         return f"{file.path}: its accepted edit was replaced; kept in {self.folder.path}/{kept_as(digest)}"
+
+    def _dropped(self, step: str, published: Collection[str]) -> dict[str, str]:
+        """Return the accepted edits of files that a step no longer publishes."""
+        found: dict[str, str] = {}
+        for path in self._no_longer([step], published):
+            data = self._found(PublishedFile(path, "", "", "", 0))
+            if data is not None and self.folder.kept_edit(digest := digest_of(data)) is not None:
+                where = f"{self.folder.path}/{kept_as(digest)}"
+                found[path] = f"{path} is no longer published; its accepted edit is kept in {where}"
+        return found
 
     def _check_apart(self, step: str, paths: list[str]) -> None:
         others = [path for path, (_, work) in self.trail.files().items() if work.step != step]
@@ -336,13 +349,17 @@ class Publisher:
 
     def _retire(self, steps: Sequence[str]) -> None:
         """Move files that these steps published before and no longer publish to the bin."""
+        for path in self._no_longer(steps, self.trail.files()):
+            self.folder.retire(path, self.trail.known[path])
+
+    def _no_longer(self, steps: Sequence[str], published: Collection[str]) -> list[str]:
+        """Return the paths that these steps published before and that are not in ``published``."""
         trail, outline = self.trail, self.held.workflow.outline
         ahead = {file.path for reused in trail.reused.values() for file in reused.published.files}
         ahead |= {file.path for redo in trail.redo.values() for file in redo.spared}
         declared = [each for step in steps if step in outline for each in self.held.workflow.step(step).publishes]
-        for path in trail.known.keys() - trail.files().keys() - ahead:
-            if any(artifact.could_be(path) for artifact in declared):
-                self.folder.retire(path, trail.known[path])
+        old = trail.known.keys() - {*published} - ahead
+        return sorted(path for path in old if any(artifact.could_be(path) for artifact in declared))
 
     async def _publish(self, file: PublishedFile, step: str) -> None:
         moved = await in_thread(self.folder.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))

@@ -232,7 +232,7 @@ class Artifacts(Rerun):
         assert line.trail is not None
         found = await self._examined(workflow, row, line, rerun)
         if edits == "discard":  # steps may still run again, for example because of a missing file
-            self._check_decided(row, line, found, None)
+            self._check_decided(row, line, msgspec.structs.replace(found, undecided=()), None)
         for step in _changed(workflow, line.trail):
             if step not in found.redo:
                 text = (
