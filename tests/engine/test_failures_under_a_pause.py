@@ -33,7 +33,7 @@ async def stored(engine: Engine) -> None:
         await (await engine.start(brief, session_id=name, tags="red")).outcome()
     for name in ("r1", "r2"):
         await engine.start(brief, session_id=name, tags="red", paused=True, broken=False)
-        await engine.resume(name, here=False)
+        await engine.store.unpause(name, None, 1)
 
 
 async def failures(engine: Engine) -> tuple[int, int, set[str]]:

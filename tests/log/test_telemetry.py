@@ -123,7 +123,7 @@ def test_a_pause_ends_the_trace_and_a_resume_begins_one_without_what_is_remember
 
     @on_loop
     async def run() -> None:
-        async with Engine(":memory:") as engine:
+        async with Engine(":memory:", hold=0) as engine:  # a step that is held in place keeps its spans open
             engines.append(engine)
             session = await engine.start(Workflow("long", state=State, steps=[long]), session_id="s-1")
             assert (await session.outcome()).status is Status.PAUSED

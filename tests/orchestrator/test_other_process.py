@@ -25,6 +25,7 @@ async def test_a_snapshot_is_the_same_whichever_process_paused_the_run(tmp_path:
         await shop.run.start(CHAIN)
         outcome = asyncio.ensure_future(shop.run.outcome())
         await shop.reached("a/second", "x/second")
+        pausing: asyncio.Future[None] | None = None
         if how == "here":
             pausing = asyncio.ensure_future(shop.run.pause("lunch", "ann"))
         elif how == "elsewhere":
@@ -36,7 +37,7 @@ async def test_a_snapshot_is_the_same_whichever_process_paused_the_run(tmp_path:
         if how != "aborted elsewhere":
             shop.open()
         await outcome
-        if how == "here":
+        if pausing is not None:
             await pausing
         snapshot = await store.load_snapshot()
         assert snapshot is not None
