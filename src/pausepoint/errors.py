@@ -173,7 +173,7 @@ class WrongSession(QuestionError):
 
 
 class AnswerRefused(QuestionError):
-    """The answer does not match the requested form. The question is asked again, and this round counts."""
+    """The answer does not match the requested form. The round counts; if one is left, the question is asked again."""
 
     reason: str
 

@@ -148,7 +148,7 @@ def test_without_the_code_it_says_which_workflow_is_meant_and_how_to_name_it(pla
     for args in (["edit", "one"], ["rewind", "one", "--to", "write"], ["fork", "one"]):
         found = call(*args)
         assert found.exit_code == 2
-        assert "Session 'one' needs the code of workflow 'brief', which is not named here." in found.stderr
+        assert "Session 'one' needs the code of workflow 'brief', which is not loaded." in found.stderr
         assert "Add --target file.py:name" in found.stderr
     found = call("edit", "one", "--set", "topic=a", "--target", f"{OFFICE}:brief", "--store", store)
     assert (found.exit_code, found.stderr) == (

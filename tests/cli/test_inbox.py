@@ -160,7 +160,7 @@ def test_with_run_nothing_is_taken_where_the_code_is_not_at_hand(folder: Path) -
     (folder / "pyproject.toml").unlink()
     done = run("answer", ids["tone"], "formal", "--run", cwd=folder)
     assert done.code == 2
-    assert "needs the code of workflow 'survey', which is not named here" in done.stderr
+    assert "needs the code of workflow 'survey', which is not loaded" in done.stderr
     assert done.stderr.endswith(" Without --run the answer is only recorded.\n")
     assert run("answer", ids["tone"], "formal", cwd=folder).code == 0
 

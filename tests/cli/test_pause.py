@@ -202,7 +202,7 @@ async def test_a_damaged_session_does_not_keep_the_others_from_being_stopped(pla
     done = await beside("pause", "--all", cwd=place)
     assert done.code == 5
     assert "b  chat  paused     at listen" in done.stdout
-    assert "a  is damaged; the pause is stored" in done.stdout
+    assert "a  is damaged, but the pause is stored. " in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_show_at_a_checkpoint_by_number_or_name(zoo: Zoo) -> None:
     assert "Did you mean 'research'?" in missing.stderr
     beyond = run("show", f"{name}@99", cwd=folder)
     assert beyond.code == 4
-    assert re.search(r"has no checkpoint 99\. Valid numbers are 1 to \d+\. Nearby checkpoints: ", beyond.stderr)
+    assert re.search(r"has no record 99\. Its log has the records 1 to \d+\. Nearby checkpoints: ", beyond.stderr)
 
 
 def test_an_id_may_contain_an_at_sign(tmp_path: Path) -> None:

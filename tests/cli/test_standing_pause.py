@@ -80,7 +80,7 @@ def test_without_the_code_it_is_lifted_all_the_same_and_the_rest_is_left_to_who_
     run("run", "brief.py", "--topic", "squid", "--session-id", "new", cwd=folder)
     lifted = run("resume", "--all", cwd=folder)
     assert "new  brief  ready" in lifted.stdout
-    assert "1 session is ready, but its code is not named here." in lifted.stderr
+    assert "1 session is ready, but its code is not loaded." in lifted.stderr
     assert "Run all of them:  pausepoint worker --target TARGET\n" in lifted.stderr
     assert "Run one of them:  pausepoint resume new --target" in lifted.stderr
     assert run("worker", "--once", *TARGET, cwd=folder).code == 0

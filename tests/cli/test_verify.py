@@ -198,7 +198,7 @@ def test_doctor_fits_a_terminal_and_prints_whole_lines_to_a_pipe(tmp_path: Path)
     long = [line for line in plain(told.stdout).splitlines() if len(line) > 80 and " " in line.strip()[16:]]
     assert not long, long
     assert "warn  fit" in told.stdout
-    assert "but the code is not named here" in plain(told.stdout).replace("\n" + " " * 16, " ")
+    assert "but its code is not loaded" in plain(told.stdout).replace("\n" + " " * 16, " ")
 
 
 def test_doctor_says_who_holds_a_session_and_who_died_with_one(tmp_path: Path) -> None:

@@ -82,9 +82,9 @@ async def test_the_state_is_known_at_every_checkpoint() -> None:
         ("write#7", "has no finished visit write#7. The last one is write#3"),
         ("write#0", "The last one is write#3"),
         ("finish#2", "The last one is finish#1"),
-        (4711, r"has no checkpoint 4711. Valid numbers are 1 to \d+. Nearby checkpoints: .*\(finish#1\)"),
+        (4711, r"has no record 4711. Its log has the records 1 to \d+. Nearby checkpoints: .*\(finish#1\)"),
         (0, r"Nearby checkpoints: \d+ \(research#1\)"),
-        (-3, "has no checkpoint -3"),
+        (-3, "has no record -3"),
     ],
 )
 @on_loop

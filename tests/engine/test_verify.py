@@ -130,7 +130,7 @@ DAMAGE: dict[str, tuple[list[str], str, int | None, str]] = {
     "a stray record": (
         ["INSERT INTO log SELECT 999, 0, 99, seq, parent, kind, step, visit, at, payload, salt, body, digest FROM log"
          " WHERE id = 1"],
-        "store", None, "log records for session key 99 (1) does not match",
+        "store", None, "1 record for session key 99, but no session has",
     ),
 }  # fmt: skip
 

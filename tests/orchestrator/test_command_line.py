@@ -41,7 +41,7 @@ async def test_everything_is_paused_from_elsewhere_and_status_says_who_is_still_
         assert stopping["finishing"] == [{"agent": f"agent-{n + 1}", "task": f"t{n}"} for n in range(8)]
         shown = await asyncio.to_thread(at_80_columns, tmp_path)
         assert max(map(len, shown.splitlines())) <= 80
-        assert "Pausing everything in this store since" in shown, "nothing claims that it does"
+        assert "Everything in this store has been pausing since" in shown, "nothing claims that it does"
         for told in (
             "fire drill",
             "1 session still finishing",

@@ -1,4 +1,4 @@
-"""Input checks that the applications share: refusals that name the field, and time zones by name."""
+"""Input that the applications share: refusals that name the field, a yes or no, and time zones by name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import click
 from pydantic import ValidationError
 
 
@@ -19,6 +20,15 @@ def refusal(error: ValidationError) -> BadInput:
     place = ".".join(map(str, first["loc"]))
     said = first["msg"].removeprefix("Value error, ")
     return BadInput(f"{place}: {said}" if place else said)
+
+
+def confirmed(question: str, default: bool) -> bool:
+    """Ask yes or no at a terminal. An empty line means ``default``."""
+    while True:
+        said = click.prompt(f"{question} [{'Y/n' if default else 'y/N'}]", default="", show_default=False).casefold()
+        if said in ("", "y", "yes", "n", "no"):
+            return default if not said else said in ("y", "yes")
+        click.echo("Type y or n.")
 
 
 def local_zone() -> str:

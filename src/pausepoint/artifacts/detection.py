@@ -228,7 +228,9 @@ def by_files(path: Path, workflow: Workflow[Any], given: Mapping[str, Any]) -> t
 
 def _detected(found: Judged, before: bool) -> DetectedStep:
     if found.absent and not found.why:
-        return DetectedStep(found.step.name, "done" if before else "to run", "it may publish nothing, and has no files")
+        return DetectedStep(
+            found.step.name, "done" if before else "to run", "its artifacts are optional, and it has none"
+        )
     why = found.why or "its artifacts are there and can be read"
     return DetectedStep(found.step.name, "to run" if found.why else "done", why)
 

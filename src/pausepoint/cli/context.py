@@ -78,8 +78,8 @@ class Cli:
                 USAGE,
             )
         raise Refused(
-            f"Session {info.session_id!r} needs the code of workflow {info.workflow!r}, which is not named here. Add"
-            f" --target file.py:name, or name the workflow in {self.project.root / 'pyproject.toml'} under"
+            f"Session {info.session_id!r} needs the code of workflow {info.workflow!r}, which is not loaded. Add"
+            f" --target file.py:name, or add the workflow to {self.project.root / 'pyproject.toml'} under"
             f" [tool.pausepoint.workflows]{did_you_mean(info.workflow, engine.workflows)}",
             USAGE,
         )

@@ -76,7 +76,9 @@ def open_editor(command: list[str], path: Path) -> None:
         signal.signal(signal.SIGINT, former)
     if code:
         raise Refused(
-            f"The editor {command[0]!r} exited with code {code}. Nothing was changed; your text is in {path}", FAILED
+            f"The editor {command[0]!r} exited with code {code}. Nothing was changed. Edit the session again; your"
+            f" text is in {path}",
+            FAILED,
         )
 
 

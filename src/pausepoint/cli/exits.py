@@ -89,9 +89,10 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
 
 
 def error_message(error: BaseException) -> str:
-    """Return an error's message, with the Python calls in it replaced by the commands that do the same."""
-    message = str(error)
-    verb = "engine.sessions()"
+    """Return an error's message with commands instead of Python calls. Pydantic's words get a next step."""
+    message, verb = str(error), "engine.sessions()"
+    if type(error).__name__ == "StateRefused" and not message.endswith((".", "?")):
+        return f"{message}. Correct the value, then run the command again."
     if verb in message:
         message = message.replace(verb, f"`{shlex.join([*started_by()[0], 'ls'])}`")
     if isinstance(error, StoreDamaged):

@@ -418,7 +418,8 @@ def _parameters(make: Callable[..., Any], name: str, role: str) -> tuple[type[Ba
     start_names: list[str] = []
     for each in signature(make).parameters.values():
         if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY):
-            raise DefinitionError(f"Program {name!r}: {role} takes {each}, which cannot become an option. Name it.")
+            raise DefinitionError(f"Program {name!r}: {role} takes {each}, which cannot become an option. Use"
+                                  " ordinary named parameters.")  # fmt: skip
         if each.name not in hints:
             raise DefinitionError(f"Program {name!r}: parameter {each.name!r} of {role} has no type. Annotate it.")
         if hints[each.name] is Start:

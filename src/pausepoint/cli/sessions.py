@@ -55,7 +55,9 @@ async def candidates(cli: Cli, engine: Engine) -> list[SessionInfo]:
     more = f" Running or waiting: {running}; `{command_line('ls')}` lists them." if running else ""
     if await engine.questions(limit=1):
         more += f" Questions wait for an answer: `{command_line('inbox')}`."
-    raise Refused(f"There is nothing to resume: no session of this store is interrupted.{more}", NOT_FOUND)
+    raise Refused(
+        f"There is nothing to resume: no session of this store is interrupted, failed or paused.{more}", NOT_FOUND
+    )
 
 
 async def _newest(cli: Cli, engine: Engine, statuses: Sequence[str]) -> list[SessionInfo]:

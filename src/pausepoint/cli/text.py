@@ -330,7 +330,7 @@ def standing_pause_line(pause: Pause, finishing: int = 0) -> str:
     since = to_datetime(pause.created_at)
     who = f", by {pause.by}" if pause.by else ""
     why = f": {pause.reason}" if pause.reason else ""
-    head = "Pausing everything in this store" if finishing else "Everything in this store has been paused"
+    head = f"Everything in this store has been {'pausing' if finishing else 'paused'}"
     rest = f"; {counted(finishing, 'session')} still finishing" if finishing else ""
     return one_line(f"{head} since {clock(since)} ({ago(since)}){who}{why}{rest}")
 

@@ -441,10 +441,18 @@ def _unsafe(found: Examination, costs: Sequence[Stale], replaced: str) -> str:
 
 def _not_yet_migrated(row: SessionRow, line: Line, workflow: Workflow[Any], found: Examination) -> VerbRefused:
     paths = [each.file.path for each in found.findings if each.state != "valid"]
+    way = (
+        f"Migrate it before you change its artifacts ({', '.join(paths)}): undo the changes with restore(), resume the"
+        " session to migrate it, pause it, then make the changes again."
+    )
+    if not paths:
+        way = (
+            f"Migrate it before you run steps again ({', '.join(found.redo)}): resume it without rerun=, pause it, then"
+            " resume it with rerun=."
+        )
     return VerbRefused(
         f"Session {row.session_id!r} was stored by version {line.version} of {row.workflow!r}, and this code is version"
-        f" {workflow.version}. Migrate it before you change its artifacts ({', '.join(paths) or 'steps to rerun'}):"
-        " call restore(), resume the session, which migrates it, pause it, then change the artifacts again.",
+        f" {workflow.version}. {way}",
         session_id=row.session_id, status=row.status.value,
     )  # fmt: skip
 

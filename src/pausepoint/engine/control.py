@@ -576,7 +576,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         except (UnknownSession, SessionEnded, VerbRefused):
             pass  # there is nothing to drive, or it is paused
         except PausepointError as error:
-            log_line(logging.WARNING, f"was claimed for a cancelled call and cannot be driven: {error}", session_id)
+            log_line(logging.WARNING, f"was left claimed by a cancelled call and cannot be driven: {error}", session_id)
 
     async def _drive_if_ours(self, session_id: str, **how: Any) -> None:
         try:

@@ -337,7 +337,8 @@ def _next(asked: Asked | None) -> str:
     """Return what happens after an answer of the wrong form."""
     if asked is None or asked.round < asked.rounds:
         return "The session asks again; answer it then."
-    return f"This was the last of {asked.rounds} rounds, and its step continues without an answer."
+    last = "the only round" if asked.rounds == 1 else f"the last of {asked.rounds} rounds"
+    return f"This was {last}. The session pauses now, unless its step handles this; resume it to ask again."
 
 
 def _several(given: Answer, several: tuple[QuestionRow, ...]) -> SeveralQuestions:

@@ -94,7 +94,7 @@ class Timeline:
         """
         if isinstance(at, int) and not isinstance(at, bool):
             if not 1 <= at <= self.row.seq:
-                raise await self._unknown(at, f"has no checkpoint {at}. Valid numbers are 1 to {self.row.seq}")
+                raise await self._unknown(at, f"has no record {at}. Its log has the records 1 to {self.row.seq}")
             return at
         step, number = _named(at)
         return await self._finished(at, step, number)

@@ -163,7 +163,7 @@ class Differences(msgspec.Struct, frozen=True):
         """Return one reason per difference. ``accepted`` drops all but a lost position, which cannot be accepted."""
         found = []
         if self.lost is not None:
-            near = did_you_mean(self.lost, self.known).removeprefix(". ")
+            near = did_you_mean(self.lost, self.known).strip(". ")
             found.append(f"the session is at step {self.lost!r}, which {self.workflow!r} no longer has ({near})")
         if accepted:
             return found
@@ -379,7 +379,7 @@ class _Carrying:
     def _check_names(self) -> None:
         for name in self.now:
             if name not in self.shape.fields and name not in self.before:
-                near = did_you_mean(name, self.shape.fields).removeprefix(". ")
+                near = did_you_mean(name, self.shape.fields).strip(". ")
                 raise self._refused(name, f"{self.shape.model.__name__} has no such field ({near})")
         for name in self.before:
             if name not in self.now and name in self.shape.fields:

@@ -19,7 +19,7 @@ from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.runs import check_whose, tags_of
 from pausepoint.apps.devs.tasks import Worker, log_of
 from pausepoint.apps.devs.view import View
-from pausepoint.apps.input import BadInput
+from pausepoint.apps.input import BadInput, confirmed
 from pausepoint.apps.words import many, one_line
 from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning, DamagedSnapshot, QuestionError, UnknownSession
@@ -158,7 +158,7 @@ class Ride:
             asyncio.run(self._drive(act))
         except Changed as changed:
             click.echo(str(changed))
-            if not click.confirm("Accept the changed files?", default=False):
+            if not confirmed("Accept the changed files?", default=False):
                 raise Stop(DECISION, "Nothing was done.") from None
             self.taken = changed.files
             self._run(act)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 
 from pausepoint import Engine, Question, Session, Status
-from pausepoint.apps.input import BadInput
+from pausepoint.apps.input import BadInput, confirmed
 from pausepoint.apps.memo.decisions import Edits, earliest, put_back
 from pausepoint.apps.memo.folders import (
     Changes,
@@ -74,7 +74,7 @@ class Drive:
         if last is None or last not in self.folders.incomplete(memo):
             return False
         if at_terminal():
-            return click.confirm(f"{last} was not finished. Resume it?", default=True)
+            return confirmed(f"{last} was not finished. Resume it?", default=True)
         click.echo(f"hint: {last} was not finished. Resume it: {self._command(last)}", err=True)
         return False
 

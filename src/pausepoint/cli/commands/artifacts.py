@@ -139,7 +139,7 @@ def _decision(cli: Cli, plan: Plan, edits: str | None) -> str | None:
     _print_edits(cli, plan)
     ways = ["discard", "stop"] if broken else ["accept", "discard", "stop"] if plan.undecided else ["accept", "stop"]
     if at_terminal(cli.out):
-        chosen = click.prompt("What should happen to the edits?", type=click.Choice(ways), default="stop")
+        chosen = click.prompt("What should happen to the edits?", type=OneOf(ways), default="stop")
         if chosen != "stop":
             return str(chosen)
     if not plan.undecided:

@@ -116,7 +116,9 @@ def _project(cli: Cli) -> Finding:
     if cli.host.workflows:
         return Finding("ok", "program", f"{cli.host.name}: {', '.join(cli.host.workflows_by_name)}")
     if cli.project.found:
-        return Finding("ok", "project", f"{cli.project.root}, {counted(len(cli.project.targets), 'workflow')} named")
+        return Finding(
+            "ok", "project", f"{cli.project.root}, {counted(len(cli.project.targets), 'workflow')} in pyproject.toml"
+        )
     return Finding("ok", "project", f"none; using {cli.project.root}", "`pausepoint init` creates one")
 
 
@@ -212,13 +214,13 @@ def _sessions(health: Health) -> Iterator[Finding]:
 
 
 async def _misfits(cli: Cli, engine: Engine) -> Any:
-    """Yield one finding per workflow whose code is not named, and one per session that does not fit its code."""
+    """Yield one finding per workflow whose code is not loaded, and one per session that does not fit its code."""
     misfits = await engine.misfits()
     unknown = Counter(each.session.workflow for each in misfits if each.session.workflow not in engine.workflows)
     for workflow, count in unknown.items():
         which = counted(count, f"resumable session of {workflow!r}", f"resumable sessions of {workflow!r}")
         way = f'add {workflow} = "file.py:name" to [tool.pausepoint.workflows], or pass --target file.py:name'
-        yield Finding("warn", "fit", f"{which}, but the code is not named here", way)
+        yield Finding("warn", "fit", f"{which}, but its code is not loaded", way)
     for each in misfits:
         if each.session.workflow in engine.workflows:
             text = f"{each.session.session_id} does not fit the code: {'; '.join(each.reasons)}"

@@ -247,7 +247,7 @@ def _again(error: Exception) -> bool:
 
 def _refused(why: str, path: Path, code: int) -> Refused:
     end = "" if why.endswith((".", "?")) else "."
-    return Refused(f"{why}{end} Nothing was changed; your text is in {path}", code)
+    return Refused(f"{why}{end} Nothing was changed. Edit the session again; your text is in {path}", code)
 
 
 # rewind

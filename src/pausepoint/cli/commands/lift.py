@@ -73,7 +73,7 @@ def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[Sessio
     if left:
         many = counted(len(left), "session is ready, but its code is", "sessions are ready, but their code is")
         worker = shlex.join([*PAUSEPOINT.words, "worker", "--target", "TARGET", *cli.store_words()])
-        cli.out.note(f"{many} not named here. A process that has the code runs {'it' if len(left) == 1 else 'them'}.")
+        cli.out.note(f"{many} not loaded. A process that has the code runs {'it' if len(left) == 1 else 'them'}.")
         cli.out.note(f"Run all of them:  {worker}")
         cli.out.note(f"Run one of them:  {cli.resume(left[0])}")
 

@@ -88,7 +88,7 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
         infos = await _reported(cli, engine, found, over, finishing, _asked_to_pause if wait else None)
         took = None if asked is None else round((engine.clock.now() - asked) / 1e6, 3)
         for damage in found.damaged:
-            cli.out.line(f"{damage.fields['session_id']}  is damaged; the pause is stored: {damage}")
+            cli.out.line(f"{damage.fields['session_id']}  is damaged, but the pause is stored. {damage}")
         if not _note_standing(cli, everything):
             _hint(cli, infos)
         if not cli.out.for_people:

@@ -1,4 +1,4 @@
-"""``redact``: remove content from a session permanently. The log keeps that there was content, and who removed it."""
+"""``redact``: remove content from a session permanently. The log still shows that it existed, and who removed it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def redact(
 ) -> None:  # fmt: skip
     """Remove content from a SESSION permanently: one field, file, record or event.
 
-    The session must not be running. The log keeps that there was content, when, and who removed it, and `verify` still
-    works. Copies in other fields, forks and backups are not removed. --field needs the workflow's code.
+    The session must not be running. The log still shows that there was content, when, and who removed it, and `verify`
+    still works. Copies in other fields, forks and backups are not removed. --field needs the workflow's code.
     """
     given = {"field": field, "file": file, "seq": seq, "event": event}
     named = {name: value for name, value in given.items() if value is not None}

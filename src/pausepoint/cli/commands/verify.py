@@ -168,7 +168,8 @@ def _checked(report: Verification) -> str:
 @click.option("--apply", is_flag=True, help="Clean up. Without this option nothing is changed.")
 @click.option(
     "--keep-for", type=Duration(), metavar="SPAN",
-    help="Remove completed and cancelled sessions without their own keep_for after this time: 90d, 12h, 30m, 2w.",
+    help="Remove completed and cancelled sessions after this time (90d, 12h, 30m, 2w), unless they have their own"
+    " keep_for.",
 )  # fmt: skip
 @common()
 def gc(cli: Cli, apply: bool, keep_for: timedelta | None) -> int:

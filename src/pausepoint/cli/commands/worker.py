@@ -89,17 +89,17 @@ class Job:
 
     def _workflows(self) -> list[Any]:
         known = self.cli.known()
-        for name in self.only:
-            if name not in known:
-                from pausepoint.errors import did_you_mean
-
-                raise Refused(f"No workflow {name!r} is named here{did_you_mean(name, known)}", USAGE)
         if not known:
             raise Refused(
                 "The worker has no workflow to run. Add --target file.py:name, or name workflows in"
                 f" {self.cli.project.root / 'pyproject.toml'} under [tool.pausepoint.workflows].",
                 USAGE,
             )
+        for name in self.only:
+            if name not in known:
+                from pausepoint.errors import did_you_mean
+
+                raise Refused(f"The worker has no workflow {name!r}{did_you_mean(name, known)}", USAGE)
         return [workflow for name, (_, workflow) in known.items() if not self.only or name in self.only]
 
     async def _loop(self, engine: Engine, once: bool) -> None:

@@ -60,7 +60,8 @@ def check(connection: apsw.Connection) -> list[str]:
     """Return a line for each problem that SQLite finds in its file, and for each row without a session."""
     said = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
     for key, count in reads.every(connection, QUERIES["strays"]):
-        said.append(f"the number of log records for session key {key} ({count}) does not match any session")
+        some = "1 record" if count == 1 else f"{count} records"
+        said.append(f"the log has {some} for session key {key}, but no session has this key and this many records")
     for (n,) in reads.every(connection, QUERIES["stray_questions"]):
         said.append(f"question {n} does not belong to any session")
     for key, n in reads.every(connection, QUERIES["stray_files"]):
