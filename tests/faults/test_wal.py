@@ -112,6 +112,15 @@ def test_flips_in_frames_of_an_older_log_raise_no_alarm(folder: Path) -> None:
     assert (found.losing, found.alarms_without_loss) == (0, 0)
 
 
+def test_a_commit_mark_counts_only_where_the_header_of_the_frame_is_in_one_sector() -> None:
+    salt = b"saltsalt"
+    head = (1).to_bytes(4, "big") + (9).to_bytes(4, "big") + salt + bytes(8)
+    log = wal_of(bytes(16) + salt + bytes(8) + (head + bytes(4096)) * 128)
+    spans = {number for number in range(1, log.count + 1) if log.place(number) % 512 in (496, 504)}
+    assert len(spans) == 4
+    assert {number for number in range(1, log.count + 1) if not log.ends_commit(number)} == spans
+
+
 def test_the_campaign_counts_what_it_did(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wal_campaign, "MOMENTS", 2)
     monkeypatch.setattr(wal_campaign, "FLIPS", 30)

@@ -173,8 +173,8 @@ class Wal:
 
     def ends_commit(self, number: int) -> bool:
         """Return whether a frame is marked as the end of a commit of this log."""
-        if number > self.count or self.place(number) % SECTOR == SECTOR - 8:
-            return False  # the mark and the salt are in two sectors, which may be of different age
+        if number > self.count or self.place(number) % SECTOR > SECTOR - _FRAME:
+            return False  # the mark, the salt and the checksum are in two sectors, which may be of different age
         frame = self.frame(number)
         return frame.commit > 0 and frame.page > 0 and frame.salt == self.salt
 
