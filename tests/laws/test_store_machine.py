@@ -119,11 +119,18 @@ class WholeStoreMachine(QuestionMachine):
         beliefs = dict(self.beliefs)
         if commit.cancel_children:
             self.cancelled(row.session_id, commit.closed_by, commit.updated_at, commit.cancel_children, below=True)
-        self.rows[row.session_id] = replace(row, fence=row.fence + 1, cancel_requested=asked)
+        self.settled(row.session_id)
+        stored = self.rows[row.session_id]
+        self.rows[row.session_id] = replace(stored, fence=row.fence + 1, cancel_requested=asked)
+        reopened = over(row) and commit.ended is None
+        if reopened:
+            self.known[row.session_id].exempt = self.exempt_like(row.parent_id)
         self.apply(engine, row.session_id, commit, "revise")
-        pause = self.pause_above(row.parent_id, commit.updated_at) if over(row) and commit.ended is None else None
+        pause = self.pause_above(row.parent_id) if reopened else None
         if pause is not None:
             self.asked_to_pause(row.session_id, pause)
+        if reopened:
+            self.noted(row.session_id, commit.updated_at)
         self.beliefs = beliefs
 
     @precondition(lambda self: self.rows)
@@ -240,13 +247,7 @@ class WholeStoreMachine(QuestionMachine):
         pause = Pause("", "operator", "lunch", "eve", now, freeze=True, standing=True)
 
         def pausing() -> Verb:
-            def happens() -> None:
-                self.stands(pause)
-                for each in self.rows:
-                    if not over(self.rows[each]):
-                        self.asked_to_pause(each, pause)
-
-            return store.pause(Filter(unended=True), pause), happens
+            return store.pause(Filter(unended=True), pause), lambda: self.stands(pause)
 
         def claiming() -> Verb:
             return store.claim(session_id, True, paused=True), lambda: self.taken(session_id, store._writes.number)
@@ -306,9 +307,8 @@ class WholeStoreMachine(QuestionMachine):
             ENDS["not at all"] += 1
 
     def snapshot(self) -> dict[str, Any]:
-        return deepcopy(
-            {part: getattr(self, part) for part in ("rows", "known", "blobs", "removing", "beliefs", "still")}
-        )
+        parts = ("rows", "known", "blobs", "removing", "beliefs", "still", "rounds")
+        return deepcopy({part: getattr(self, part) for part in parts})
 
 
 def sha(blob: bytes) -> bytes:
@@ -439,16 +439,35 @@ BROKEN: dict[str, Fault] = {
         "standing_pause", "FROM standing_pause", "FROM standing_pause WHERE 0",
         lambda: [create(), pause(standing=True), create("bee")],
     ),
-    "a pause of one's own is lifted with that of all": Fault(
-        "own_pauses", "AND standing = 0", "AND 0", lambda: [create(), pause(session_id="ant"), pause(standing=True),
-                                                          pause(session_id="ant"), lift()],
+    "what parked under a pause of everything waits for nobody": Fault(
+        "release", "0, NULL))", "NULL, NULL))",
+        lambda: [create(), pause(standing=True), park(), lift()],
     ),
-    "what was lifted waits for nobody": nothing(
-        lambda: [create(), park(), pause(standing=True), lift()], "wake"
+    "what was created under a pause of everything waits for nobody": nothing(
+        lambda: [create(), pause(standing=True), create("bee"), lift()], "due_later"
     ),
-    "what was frozen by a pause that is lifted passes": Fault(
-        "withdraw_standing", "AND standing = 1", "",
-        lambda: [create(), pause(standing=True), ("jump", {"seconds": 1}), pause(session_id="ant"), lift()],
+    "a lifted pause stays open": nothing(
+        lambda: [create("bee"), pause(standing=True), create(), lift(), ask("claim", steal=False, paused=True)],
+        "settle",
+    ),
+    "a lifted pause counts twice": Fault(
+        "settle", ", exempt = ", ", crashes = crashes + 0 * ",
+        lambda: [create(), drive("wait", waiting=None, delay=HOUR), pause(standing=True), ("jump", {"seconds": 1}),
+                 lift(), ask("claim", steal=False, paused=True)],
+    ),
+    "who was resumed stands still with all the others": nothing(
+        lambda: [create(), park(), pause(standing=True), unpause()], "excuse"
+    ),
+    "who was resumed never stands still again": Fault(
+        "anybody_exempt", "EXISTS", "NOT EXISTS",
+        lambda: [create(), park(), pause(standing=True), unpause(), pause(standing=True)],
+    ),
+    "a commit does not hear that everything is paused": Fault(
+        "exempt", "SELECT exempt", "SELECT 99", lambda: [create(), pause(standing=True), go_on()]
+    ),
+    "who is opened again runs while everything is paused": nothing(
+        lambda: [create(), park(), pause(standing=True), unpause(), ask("claim", steal=False, paused=False),
+                 drive("park", ended="completed"), ask("revise", off=0, version=None)], "follow",
     ),
     "who was cancelled stays so": nothing(
         lambda: [create(), ask("cancel", by=None), drive("park", ended="cancelled"),

@@ -245,8 +245,8 @@ async def test_pause_requested_set_by_hand_changes_nothing_else(path: Path) -> N
         flagged = await stored(store)
         assert flagged.pause_requested
         assert {name for name in row.__struct_fields__ if getattr(row, name) != getattr(flagged, name)} == {
-            "pause_requested"
-        }
+            "pause_requested", "own_pause",
+        }  # fmt: skip
         back = "UPDATE workflow_states SET pause_requested = 0 WHERE session_id = 's1'"
         await asyncio.to_thread(outside, path, back)
         assert [await asyncio.to_thread(outside, path, query) for query in everything] == before

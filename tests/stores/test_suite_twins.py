@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow
-from pausepoint.stores.base import Found, Store
+from pausepoint.stores.base import Store
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite
 from pausepoint.testing.suite import base as suite_base
@@ -146,24 +145,36 @@ class KeepsForEver(DictStore):
 
 
 class StartsWhileEverythingStandsStill(DictStore):
-    def _pause_above(self, parent: int | None, at: int) -> Pause | None:
-        return None if parent is None else super()._pause_above(parent, at)
+    def _exempt_like(self, parent: int | None) -> int:
+        return self.data.rounds[-1].round if self.data.rounds else 0
 
 
 class LiftsEveryPause(DictStore):
-    async def lift(self, by: str | None, at: int) -> Found:
-        found = await super().lift(by, at)
-        return Found([await self.unpause(row.session_id, by, at) for row in found])
+    async def lift(self, by: str | None, at: int) -> bool:
+        lifted = await super().lift(by, at)
+        for kept in self._known():
+            await self.unpause(kept.row.session_id, by, at)
+        return lifted
 
 
-class StandsBeforeItStops(DictStore):
-    """Stores the pause and its requests to sessions in two transactions."""
+class TakesWhatStandsStill(DictStore):
+    async def take(self, now: int, workflows: Any, limit: int, skip: Any = None) -> list[SessionRow]:
+        rows = [row for row in map(self._seen, self._known()) if row.ready_at is not None and row.ready_at <= now]
+        rows.sort(key=lambda row: (row.ready_at, row.key))
+        rows = [row for row in rows if row.workflow in workflows and (skip or {}).get(row.key) != row.seq]
+        return [await self.claim(row.session_id, paused=True) for row in rows[:limit]]
 
-    async def pause(self, query: Filter, pause: Pause) -> Found:
-        found = await super().pause(query, replace(pause, standing=False))
-        await asyncio.sleep(0)
-        self.data.standing = pause if pause.standing else self.data.standing
-        return found
+
+class ForgetsFrozenTime(DictStore):
+    def _settle_lifted(self, kept: Kept) -> None:
+        frozen = kept.row.frozen
+        super()._settle_lifted(kept)
+        self._set(kept, frozen=frozen)
+
+
+class ExemptsForEver(DictStore):
+    def _stopped(self, kept: Kept) -> bool:
+        return super()._stopped(kept) and kept.exempt == 0
 
 
 TWINS: dict[type[DictStore], str] = {
@@ -189,7 +200,9 @@ TWINS: dict[type[DictStore], str] = {
     HandsOutSignalsTwice: "test_signals_are_read_after_a_number",
     StartsWhileEverythingStandsStill: "test_a_session_created_meanwhile_is_paused_and_not_held",
     LiftsEveryPause: "test_lifting_it_closes_its_own_pauses_and_no_others",
-    StandsBeforeItStops: "test_a_session_created_at_that_moment_is_stopped_or_created_paused",
+    TakesWhatStandsStill: "test_nobody_picks_up_what_it_stops",
+    ForgetsFrozenTime: "test_frozen_time_is_added_up_and_the_timers_are_computed_again",
+    ExemptsForEver: "test_a_resumed_session_runs_until_everything_is_paused_again",
 }
 
 

@@ -63,6 +63,10 @@ KEEPER_PATIENCE = 2.0
 """How many seconds a resume waits for the engine that keeps the step, before it drives the session itself."""
 
 
+PAGE = 100
+"""The number of sessions that a pause of everything, or its lift, returns."""
+
+
 class Control(Artifacts, Retention, Transfer, Questions):
     """All verbs over one open store."""
 
@@ -226,7 +230,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         if new.pause is not None:  # start(paused=True) pauses an existing session instead of resuming it
             await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
             return Session(self, SessionId(row.session_id))
-        if await self._is_under_standing_pause(row):
+        if row.under_everything:  # only a resume may continue it, not a start
             return Session(self, SessionId(row.session_id))
         budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
         return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
@@ -489,18 +493,21 @@ class Control(Artifacts, Retention, Transfer, Questions):
         return found
 
     async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
-        """Lift the pause of everything and return the sessions that it had paused.
+        """Lift the pause of everything and return the first `PAGE` sessions that it alone had paused, newest first.
 
-        They resume here, or in another running process that has their workflow. Sessions that were also paused
-        individually stay paused.
+        Sessions that it stopped resume here, or in another running process that has their workflow; the others are as
+        they were before the pause. Sessions that were also paused individually stay paused.
         """
         self._check_open()
         check_texts(by=by)
-        found = await self.store.lift(by, self.clock.now())
+        some = await self.store.find(Filter(statuses=(Status.PAUSING, Status.PAUSED), limit=PAGE))
+        await self.store.lift(by, self.clock.now())
         self.driver.on_change()
+        released = [row for row in some if row.under_everything and not row.own_pause]
+        found = [await self._row(row.session_id) for row in released]
         for row in found:
             await self._drive_if_due(row)
-        return Listing([self._info(await self._row(row.session_id)) for row in found], found.damaged)
+        return Listing([self._info(await self._row(row.session_id)) for row in found], some.damaged)
 
     def _woke_here(self, session: Session[Any]) -> bool:
         """Return whether this engine's waker has just picked up the session, which has the same effect as a resume."""
@@ -622,7 +629,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Pause one session with its children, all sessions that match, or everything. Return the sessions.
 
-        Sessions stop at their next safe point. Sessions that have ended are returned with their status.
+        Sessions stop at their next safe point. Sessions that have ended are returned with their status. Of everything,
+        the first `PAGE` sessions are returned, those that are still driven first.
 
         - ``workflow``, ``tag``, ``owner``: pause all sessions that match. ``everything=True`` pauses all sessions until
           `lift_pause`; sessions that any process starts meanwhile are stored paused. Failed sessions do not run anyway
@@ -657,6 +665,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         )  # fmt: skip
         pause = msgspec.structs.replace(self._operator_pause(reason, by, mode, freeze), standing=everything)
         found = await self.store.pause(query, pause)
+        if everything:
+            found = await self._first_under_pause()
         log_pause_request(found, by, reason)
         found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
         self.driver.on_change()
@@ -670,6 +680,13 @@ class Control(Artifacts, Retention, Transfer, Questions):
             if damage.fields["session_id"] == session_id:
                 raise damage
         return Listing(map(self._info, found), found.damaged, working)
+
+    async def _first_under_pause(self) -> Found:
+        """Return the first sessions that a pause of everything stops: those that are still driven, then the newest."""
+        driven = await self.store.find(Filter(statuses=(Status.PAUSING,), limit=PAGE))
+        some = await self.store.find(Filter(unended=True, failed=False, limit=PAGE))
+        rows = {row.key: row for row in (*driven, *some)}
+        return Found(list(rows.values())[:PAGE], some.damaged or driven.damaged)
 
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
         """Cancel a session and its children, and return its status. What it has done stays readable.

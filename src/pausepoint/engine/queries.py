@@ -281,10 +281,6 @@ class Queries(Service):
         self._check_open()
         return await self.store.standing_pause()
 
-    async def _is_under_standing_pause(self, row: SessionRow) -> bool:
-        """Return whether a pause of everything holds the session. Only a resume may then continue it, not a start."""
-        return row.pause_requested and any(pause.standing for pause in await self.store.pauses(row.key))
-
     async def plan(self, session_id: str, *, rerun: str | Sequence[str] = ()) -> Plan:
         """Return what a resume would do with each step, and why. Runs and changes nothing.
 

@@ -117,7 +117,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     the row. ``waiting`` lists the kinds of things that the session waits for, separated by commas. ``wakes_at`` is the
     time when it wakes; 0 means that something it waits for has arrived, so it is due now. ``kept_by`` is the engine
     that keeps the step of a paused session in memory, if that engine is alive: it can continue the step in place.
-    ``ready_at`` is stored; its value is that of the function `ready_at`.
+    ``ready_at`` is stored; its value is that of the function `ready_at`. ``pause_requested`` is set if the session has
+    a pause of its own (``own_pause``), or if the pause of everything stops it (``under_everything``).
     """
 
     key: int
@@ -159,6 +160,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     due: bool = False
     kept_by: int | None = None
     ready_at: int | None = None
+    own_pause: bool = False
+    under_everything: bool = False
 
     @property
     def status(self) -> Status:
@@ -222,9 +225,10 @@ def ready_at(row: SessionRow) -> int | None:
     """Return from when on a worker may take a session; 0 means at once, and None not before something else happens.
 
     That is the case while an engine holds the session, a pause of its own or another obstacle stops it, it waits
-    without a timer, or it has ended. Stores keep the value with the session, so that ready sessions are found by index.
+    without a timer, or it has ended. The pause of everything does not count: it is one fact of the store. Stores keep
+    the value with the session, so that ready sessions are found by index.
     """
-    if row.holder is not None or row.pause_requested or row.open_pauses or row.ended is not None:
+    if row.holder is not None or row.own_pause or row.open_pauses or row.ended is not None:
         return None
     return 0 if row.wakes_at is None and row.waiting is None else row.wakes_at
 

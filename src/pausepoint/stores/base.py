@@ -245,8 +245,12 @@ class Store(Protocol):
         already has a pause request stays as it is, with three exceptions: ``abort`` overrides ``finish``, ``freeze``
         freezes its timers from now on, and a session under the pause of everything also gets a pause of its own.
 
-        With ``pause.standing``, the same transaction starts the pause of everything: `create`, `revise` and `import_`
-        apply it until `lift`. If it is already in effect, its author and start time stay.
+        With ``pause.standing``, start the pause of everything instead, and return nothing. It is one fact of the store,
+        so the cost does not depend on the number of sessions. Until `lift`, it stops every session that has not ended,
+        old or new: rows and flags say so, `pauses` lists it, `claim` refuses them, `take` and `due` leave them out. A
+        commit that parks a session under it, `create`, `revise` and `import_` write a record of it, and a signal. A
+        session that is unpaused is exempt until everything is paused again. If the pause is already in effect, its
+        author and start time stay.
 
         Damaged sessions are paused too, as far as the database can be written: damage must not prevent a session from
         being stopped.
@@ -255,12 +259,14 @@ class Store(Protocol):
     async def standing_pause(self) -> Pause | None:
         """Return the pause of everything, if it is in effect."""
 
-    async def lift(self, by: str | None, at: int) -> Found:
-        """End the pause of everything and the pauses that are part of it. Without such a pause, do nothing.
+    async def lift(self, by: str | None, at: int) -> bool:
+        """End the pause of everything, and return whether it was in effect.
 
-        Return the sessions that were part of it, as they are afterwards. A session that also has a pause of its own
-        stays paused. A session that nothing else holds back becomes due if it needs an engine to drive it
-        (`pausepoint.model.sessions.needs_driving`). Damaged sessions stay unchanged.
+        The cost does not depend on the number of sessions, because nothing is written for them. Records that are part
+        of the pause count as closed from now on, by ``by``; the next verb that takes or unpauses a session closes them,
+        adds the time that the pause froze to ``frozen``, and adds a signal of kind ``resume``. A session that also has
+        a pause of its own stays paused. What parked or was created under the pause is due now; other sessions are as
+        they were before.
         """
 
     async def unpause(

@@ -14,13 +14,14 @@ from pausepoint.errors import (
     StoreClosed,
     UnknownSession,
 )
+from pausepoint.model.everything import frozen_by
 from pausepoint.model.records import first_digest, seal_signal
 from pausepoint.model.sessions import (
     Filter,
     SessionRow,
     ready_at,
 )
-from tests.support.dictstore.data import Data, Kept, over, sorted_by
+from tests.support.dictstore.data import Data, Kept, noted, over, own_freeze, sorted_by
 
 
 class Base:
@@ -125,13 +126,25 @@ class Base:
         row = kept.row
         above = None if row.parent is None else self.data.sessions.get(row.parent)
         due = row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= self.clock.now())
+        stopped = self._stopped(kept)
+        abort = stopped and self.data.standing is not None and self.data.standing.mode == "abort"
+        thawed = frozen_by(self.data.rounds, kept.exempt, own_freeze(kept), noted(kept)) if row.ended is None else 0
         row = replace(
             row, live=row.holder in self.data.engines, due=due,
             kept_by=row.kept_by if row.kept_by in self.data.engines else None,
-            open_pauses=sum(pause.closed_at is None for pause in kept.pauses),
-            parent_id=None if above is None else above.row.session_id,
+            open_pauses=sum(pause.closed_at is None and not pause.standing for pause in kept.pauses),
+            parent_id=None if above is None else above.row.session_id, own_pause=row.pause_requested,
+            under_everything=stopped, pause_requested=row.pause_requested or stopped,
+            pause_mode="abort" if abort else row.pause_mode, frozen=row.frozen + thawed,
         )  # fmt: skip
         return replace(row, ready_at=ready_at(row))
+
+    def _stopped(self, kept: Kept) -> bool:
+        """Return whether the pause of everything stops a session."""
+        return self.data.standing is not None and kept.row.ended is None and kept.exempt < self.data.rounds[-1].round
+
+    def _last_lifted(self) -> int:
+        return max((each.round for each in self.data.rounds if each.lifted_at is not None), default=0)
 
     def _refuse_held(self, row: SessionRow) -> None:
         holder = self.describe_holder(row.holder)
@@ -146,9 +159,10 @@ class Base:
     def _set(self, kept: Kept, **changes: Any) -> None:
         kept.row = replace(kept.row, **changes)
 
-    def _signal(self, kept: Kept, kind: str, by: str | None, at: int, payload: bytes) -> int:
+    def _signal(self, kept: Kept, kind: str, by: str | None, at: int, payload: bytes, after: int | None = None) -> int:
         previous = kept.signals[-1].digest if kept.signals else first_digest(kept.row.session_id)
-        kept.signals.append(seal_signal(previous, len(kept.signals) + 1, kept.row.seq, kind, by, at, payload))
+        seq = kept.row.seq if after is None else after
+        kept.signals.append(seal_signal(previous, len(kept.signals) + 1, seq, kind, by, at, payload))
         return len(kept.signals)
 
     def _deliver(self, kept: Kept, n: int, kind: str) -> None:

@@ -23,7 +23,7 @@ def named(text: str) -> dict[str, str]:
     A query may contain the name of a part in braces; the text of the part replaces it.
 
     >>> named("-- part: three\\n1 + 2\\n\\n-- name: one\\n-- Why.\\nSELECT 1\\n\\n-- name: two\\nSELECT {three}")
-    {'one': 'SELECT 1', 'two': 'SELECT 1 + 2'}
+    {'one': 'SELECT 1', 'two': 'SELECT 1 + 2', '{three}': '1 + 2'}
     """
     found = re.split(r"^-- (name|part): (\w+)$", text, flags=re.MULTILINE)[1:]
     parts: dict[str, str] = {}
@@ -31,7 +31,7 @@ def named(text: str) -> dict[str, str]:
     for kind, name, body in zip(found[::3], found[1::3], found[2::3], strict=True):
         whole = re.sub(r"\{(\w+)\}", lambda match: parts[match[1]], _plain(body))
         (parts if kind == "part" else queries)[name] = whole
-    return queries
+    return queries | {f"{{{name}}}": text for name, text in parts.items()}
 
 
 def _plain(body: str) -> str:
@@ -50,4 +50,6 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(Migration(int(file.name[:3]), file.stem, file.read_text(encoding="utf-8")) for file in files)
 
 
-QUERIES = named((_FOLDER / "queries.sql").read_text(encoding="utf-8"))
+_FOUND = named((_FOLDER / "queries.sql").read_text(encoding="utf-8"))
+QUERIES = {name: text for name, text in _FOUND.items() if name[0] != "{"}
+PARTS = {name.strip("{}"): text for name, text in _FOUND.items() if name[0] == "{"}

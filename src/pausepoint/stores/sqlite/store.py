@@ -363,7 +363,7 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.standing_pause(connection)
 
-    async def lift(self, by: str | None, at: int) -> Found:
+    async def lift(self, by: str | None, at: int) -> bool:
         return await self._do(lambda connection: self._writes.lift(connection, by, at))
 
     async def unpause(
