@@ -20,11 +20,12 @@ from pausepoint.errors import AlreadyRunning, HoldLost, PausepointError, Session
 from pausepoint.model.sessions import Commit, Filter, Pause, Report, SessionRow, Tombstone, has_expired
 from pausepoint.stores.sqlite import writes
 from pausepoint.stores.sqlite.sql import QUERIES
+from tests.laws.acts import answered, ask, asked, create, drive, go_on, lift, park, pause, send, unpause
 from tests.laws.store_machine import HOUR, engines, people, rarely
 from tests.laws.store_model import Belief, over
 from tests.laws.store_questions import QuestionMachine
 from tests.support.examples import run_histories
-from tests.support.histories import Act, Drawn, play
+from tests.support.histories import Act, play
 from tests.support.mortal import MortalStore
 
 MICROS = 1_000_000
@@ -326,55 +327,6 @@ MACHINES = {":memory:": InMemory, "file": WholeStoreMachine}
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_store_is_what_the_model_says(place: str) -> None:
     run_histories(MACHINES[place], 40 if place == ":memory:" else 60, steps=30)
-
-
-def create(session_id: str = "ant", above: str | None = None, **given: Any) -> Act:
-    options = {"claim": True, "by": None, "paused": False, "budget": False, "kept": False, "shares": False}
-    return "create", {"session_id": session_id, "engine": 0, "above": above, **options, **given}
-
-
-def drive(rule: str, session_id: str = "ant", **given: Any) -> Act:
-    """Return a rule for an engine that believes it holds the session."""
-    return rule, {"data": Drawn((0, session_id)), **given}
-
-
-def ask(rule: str, *drawn: Any, **given: Any) -> Act:
-    """Return a rule with drawn values. By default it draws the first session."""
-    return rule, {"data": Drawn(*(drawn or ("ant",))), "engine": 0, **given}
-
-
-def go_on(session_id: str = "ant", **given: Any) -> Act:
-    return drive("go_on", session_id, **{"size": 1, "spend": 0, "only": False, "big": False, "framed": False, **given})
-
-
-def pause(tree: bool = False, standing: bool = False, **query: Any) -> Act:
-    how = {"mode": "finish", "by": None, "freeze": True, "standing": standing}
-    return "pause", {"engine": 0, "query": query, "tree": tree, **how}
-
-
-def unpause() -> Act:
-    return ask("unpause", by=None, budget=None, wake=False)
-
-
-def lift() -> Act:
-    return "lift", {"engine": 0, "by": None}
-
-
-def park() -> Act:
-    return drive("park", ended=None)
-
-
-def send() -> Act:
-    return ask("send", by=None)
-
-
-def asked(lasts: int | None = None, key: str = "") -> Act:
-    return drive("ask", lasts=lasts, key=key)
-
-
-def answered(value: Any = 1, seen: bool | None = None) -> Act:
-    """Return a rule that answers the first question."""
-    return "answer_the_first", {"value": value, "seen": seen}
 
 
 class Fault(NamedTuple):

@@ -98,3 +98,17 @@ async def test_the_view_shows_it_and_takes_a_session_out_of_it(tmp_path: Path) -
         assert found[0] == ("driven", "paused", 1, "finish")
         await store.lift("ben", 6000)
         assert [row[1] for row in await seen()] == ["paused", "failed", "ready"]
+
+
+@on_loop
+async def test_a_pause_that_was_deleted_by_hand_is_reported_and_the_next_one_repairs_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with opened(str(path)) as store:
+        await store.pause(ALL, PAUSE)
+        assert await store.check() == []
+        await asyncio.to_thread(outside_sql, path, "DELETE FROM standing_pause")
+        [line] = await store.check()
+        assert "does not match its rounds" in line
+        await store.pause(ALL, PAUSE)
+        await store.lift("ben", 6000)
+        assert await store.check() == []

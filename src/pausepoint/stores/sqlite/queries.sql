@@ -59,12 +59,13 @@ END
 SELECT
     key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
     seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
-    {asked}, {mode}, cancel_requested, holder, fence, waiting, wakes_at,
+    pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
     crashes, spent_usd, spent_tokens, budget_usd,
     (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0),
     progress, parent, keep_for, mail, {frozen},
     (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent),
-    kept_by, removing, given_sum, moved_sum, ready_at, pause_requested, {stopped}
+    kept_by, removing, given_sum, moved_sum, ready_at,
+    iif({stopped}, (SELECT mode FROM standing_pause), NULL)
 FROM sessions
 
 -- name: place
@@ -185,6 +186,10 @@ INSERT INTO pause_rounds (round, epoch, at, freeze) VALUES (?, ?, ?, ?)
 
 -- name: end_rounds
 UPDATE pause_rounds SET lifted_at = ?, lifted_by = ? WHERE lifted_at IS NULL
+
+-- name: rounds_agree
+-- Whether the pause of everything is the last request that was not lifted.
+SELECT (SELECT max(round) FROM pause_rounds WHERE lifted_at IS NULL) IS (SELECT round FROM standing_pause)
 
 -- name: anybody_exempt
 SELECT EXISTS (
@@ -314,7 +319,7 @@ UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ? AND (ended
 RETURNING key
 
 -- name: withdraw_request
-UPDATE sessions SET pause_requested = 0, pause_mode = 'finish' WHERE key = ?
+UPDATE sessions SET pause_requested = 0, pause_mode = 'finish' WHERE key = ? AND pause_requested = 1
 
 -- name: frozen_since
 SELECT {frozen_since} FROM sessions WHERE key = ?

@@ -59,7 +59,7 @@ _Stored = tuple[
     _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
     int, int, int, int | None, int, str | None,
     int | None, int | None, _Flag, int, str | None,
-    int | None, _Flag, int, int, _Time | None, _Flag, _Flag,
+    int | None, _Flag, int, int, _Time | None, PauseMode | None,
 ]  # fmt: skip
 
 
@@ -330,8 +330,8 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
      seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
      crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
-     parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum, ready_at, own_pause,
-     under_everything) = facts  # fmt: skip
+     parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum, ready_at,
+     everything) = facts  # fmt: skip
     if removing:
         raise UnknownSession(
             f"Session {session_id!r} is being removed. Complete the removal with engine.gc(apply=True).",
@@ -347,14 +347,15 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
             key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
             seq, key_frame, digest, step, visit, bool(held_by_guard), ended,
             None if failure is None else _FAILURE.decode(failure),
-            bool(pause_requested), pause_mode, bool(cancel_requested), holder, fence,
+            bool(pause_requested) or everything is not None, "abort" if everything == "abort" else pause_mode,
+            bool(cancel_requested), holder, fence,
             holder is not None and present.alive(holder), waiting, wakes_at,
             crashes, spent_usd, spent_tokens, budget_usd, open_pauses,
             None if progress is None else _PROGRESS.decode(progress), parent, keep_for, bool(mail), frozen,
             parent_id,
             wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
             kept_by if kept_by is not None and present.alive(kept_by) else None,
-            ready_at, bool(own_pause), bool(under_everything),
+            ready_at, bool(pause_requested), everything is not None,
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise _damaged_facts(exc) from exc

@@ -39,7 +39,9 @@ from pausepoint.stores.sqlite.liveness import Hold
 from pausepoint.stores.sqlite.sql import QUERIES
 
 _PLACE, _MOVE, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["append"]
-_PLACE_AND_END = _PLACE.replace(" FROM sessions", f", ({QUERIES['log_end']}), ({QUERIES['everything']}) FROM sessions")
+_ENDS = f"({QUERIES['log_end']}), ({QUERIES['everything']})"
+_END = f"SELECT {_ENDS}"
+_PLACE_AND_END = _PLACE.replace(" FROM sessions", f", {_ENDS} FROM sessions")
 _json = msgspec.json.encode
 
 Outcome = Flags | HoldLost | None
@@ -76,10 +78,10 @@ class Writes:
     def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
         """Apply commits in order, with one statement per table, and return one outcome for each."""
         places: list[Any] = connection.executemany(_PLACE, [(commit.key,) for commit in commits]).fetchall()
-        if (everything := reads.everything(connection)) is not None:
+        end, everything = connection.execute(_END).get
+        if everything is not None:
             places = [_under_everything(connection, place, everything) for place in places]
         known = {place[0]: place for place in places}
-        end: int = connection.execute(QUERIES["log_end"]).get
         outcomes: list[Outcome] = []
         attaching: list[tuple[Commit, int]] = []
         moves: list[tuple[object, ...]] = []
@@ -163,7 +165,8 @@ class Writes:
                 connection.execute(QUERIES["keep"], (commit.key,))
             query = QUERIES["release" if commit.waiting is None else "release_waiting"]
             connection.execute(query, (commit.waiting, commit.wakes_at, commit.key))
-            connection.execute(QUERIES["reckon"], (commit.key,))
+            if commit.ended is None:  # what has ended is never ready, as what was held
+                connection.execute(QUERIES["reckon"], (commit.key,))
         if commit.version is not None:
             self._seal_given(connection, commit.key)
         if commit.redact or commit.redact_signals or commit.unname:
