@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.engine import BlockingEngine
 from pausepoint.errors import StoreClosed
 from tests.support.children import script
 from tests.support.loop import on_loop
@@ -174,13 +175,12 @@ def test_a_call_after_a_signal_says_that_the_signal_closed_the_engine() -> None:
 
 
 def test_a_blocking_call_after_a_signal_says_so_too() -> None:
-    opened = []
-
     def main() -> None:
         with Engine(":memory:") as engine:
             opened.append(engine)
             signal.raise_signal(INT)
 
+    opened: list[BlockingEngine] = []
     with pytest.raises(KeyboardInterrupt):
         main()
     with pytest.raises(StoreClosed, match="SIGINT closed this engine"):

@@ -145,7 +145,7 @@ def stopped(info: SessionInfo, resume: str) -> dict[str, Any]:
 
 
 def detached(session_id: str, process: int, log: str, watch: str) -> dict[str, Any]:
-    """Return the result of ``run --detach``: the process that drives the session, its log, and how to follow it."""
+    """Return the result of ``--detach``: the process that drives the session, its log, and how to follow it."""
     return {"session_id": session_id, "process": process, "log": log, "watch": watch}
 
 

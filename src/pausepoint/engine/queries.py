@@ -195,21 +195,23 @@ class Queries(Service):
         await access.prefetch()
         return cast("BaseModel", access.build())
 
-    async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
+    async def outcome(self, session_id: str, run: Run | None = None, *, wait: bool = True) -> Outcome[Any]:
         """Wait until a session stops, and return its outcome.
 
         A session has stopped when it has ended, is paused, or waits for a message or an answer. While a timer runs or a
         child works, this keeps waiting. If this engine could not continue driving, it raises the error that broke the
-        drive.
+        drive. If a signal to a server stops the engine, the outcome has the session's status at that time.
+
+        ``wait=False`` returns the present outcome immediately, whatever the session does.
         """
         self._check_open()
-        run = self.driver.runs.get(session_id, run)
+        run = self.driver.runs.get(session_id, run) if wait else None
         with waited_for(run):
             if run is not None:
                 await run.finished()
                 if run.broken is not None:
                     raise run.broken
-            row = await self._unheld(session_id)
+            row = await (self._unheld(session_id) if wait else self._row(session_id))
             state = await self._final_state(row, run)
         visits, took, usd = run.saved if run is not None else (0, 0, 0)
         pauses = await self.store.pauses(row.key) if row.pause_requested or row.open_pauses else []
@@ -267,7 +269,8 @@ class Queries(Service):
     async def _wait_for_change(self, news: asyncio.Event) -> None:
         """Wait until something may have changed, or for `LOOK_EVERY`, since a killed process sends no notice."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(news.wait(), LOOK_EVERY)
+            async with asyncio.timeout(LOOK_EVERY):  # Python 3.11's wait_for() can lose a cancellation
+                await news.wait()
         news.clear()  # before the next check, so that no change is missed in between
         self._check_open()
 
