@@ -15,6 +15,7 @@ from pausepoint.errors import AlreadyRunning, SessionEnded, VerbRefused
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
+from tests.support.pipeline import Gate
 
 
 class Note(BaseModel):
@@ -114,3 +115,21 @@ async def test_a_thousand_starts_and_resumes_that_race_with_the_end_never_raise_
     assert seen.total() == 1000
     assert set(seen) <= {"written", "running"}
     assert store.late >= 40, "too few calls met the end of the session"
+
+
+@on_loop
+async def test_the_present_outcome_can_be_read_without_waiting() -> None:
+    gate = Gate()
+
+    @step(writes="text")
+    async def held() -> str:
+        await gate.hold()
+        return "written"
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("held", state=Note, steps=[held]))
+        await gate.reached.wait()
+        outcome = await engine.outcome(session.id, wait=False)
+        assert (outcome.status, outcome.state) == (Status.RUNNING, Note())
+        gate.opened.set()
+        assert (await engine.outcome(session.id)).status is Status.COMPLETED

@@ -49,7 +49,9 @@ class Engine(Control):
     - ``workflows``: the workflows whose sessions this engine can drive. `start` registers its workflow too.
     - ``limits``: the largest values that a state or an operation may store.
     - ``clock``: the source of time. Tests pass their own.
-    - ``signals``: on Ctrl+C and SIGTERM, stop sessions as at the end of the block.
+    - ``signals``: on Ctrl+C and SIGTERM, stop sessions as at the end of the block. This applies in the main thread,
+      and only where the program has no handler of its own; a server's handlers stay in place and are called. With
+      False, the engine ignores signals.
     - ``keep_for``: how long after its last update `gc` may remove a session. None means never.
     - ``create``: with False, opening raises `StoreMissing` if there is no store, and creates nothing.
     - ``questions_expire``: how long a question waits, unless the workflow or the call says otherwise. None means
