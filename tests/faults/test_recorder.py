@@ -201,7 +201,7 @@ def recorded(library: Path, tmp_path: Path, what: str) -> tuple[Disk, list[Call]
     disk = Disk(root)
     environment = os.environ | trace.environment(library) | {"PYTHONPATH": os.getcwd()}
     command = [sys.executable, "-c", PROGRAM, str(root), str(path), what]
-    subprocess.run(command, env=environment, check=True, timeout=60)
+    subprocess.run(command, env=environment, check=True, timeout=180)
     return disk, trace.read(path), root
 
 

@@ -384,6 +384,6 @@ asyncio.run(main())
 def test_a_program_that_does_not_use_opentelemetry_never_loads_it(installed: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, installed],
-        cwd=tmp_path, capture_output=True, text=True, timeout=30,
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (run.stdout, run.stderr) == ("hello [] []\n", "")

@@ -26,7 +26,7 @@ from typing import Any, Self
 import pausepoint
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 30.0
+PATIENCE = 120.0
 _LONGEST = 4096  # PIPE_BUF on Linux; shorter lines are written atomically
 
 _job = 0

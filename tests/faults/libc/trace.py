@@ -67,7 +67,7 @@ def library(folder: Path) -> Path:
     compiler, target = _compiler(), folder / "recorder.so"
     assert compiler is not None, why_not()
     command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(target), str(SOURCE), "-ldl"]
-    subprocess.run([*command, "-lpthread"], check=True, timeout=60)
+    subprocess.run([*command, "-lpthread"], check=True, timeout=180)
     return target
 
 
