@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis.stateful import invariant
 from msgspec.structs import replace
 
+from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.everything import Round, frozen_by
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import (
@@ -56,7 +57,7 @@ LEGAL: dict[str, set[tuple[Status, Status]]] = {
     | {(status, status) for status in OVER},
     "lift": {(S.PAUSED, status) for status in (*STANDING, S.PAUSED)} | {(S.PAUSING, status) for status in HELD},
     "unpause": {(S.PAUSED, status) for status in STANDING} | {(S.PAUSING, S.RUNNING)} | SAME,
-    "cancel": SAME,
+    "cancel": SAME | {(status, S.CANCELLED) for status in (*STANDING, S.PAUSED)},
     "send": {(S.WAITING, S.READY)} | SAME,
     "claim": {(status, S.RUNNING) for status in (*STANDING, S.RUNNING)}
     | {(S.PAUSED, S.PAUSING), (S.PAUSING, S.PAUSING)},
@@ -145,6 +146,8 @@ class StoreModel(EverythingModel):
         store = MortalStore(self.path, clock=self.clock, synchronous="OFF", **options)
         self.run(store.open(lambda: None))
         self.stores[engine] = store
+        for session_id in sorted(self.rows, key=lambda each: self.rows[each].key):
+            self.ended_if_parked(session_id, self.clock.now())
 
     def alive(self) -> set[int]:
         return {store._writes.number for store in self.stores.values()}
@@ -228,6 +231,7 @@ class StoreModel(EverythingModel):
         if above is not None and self.rows[above].cancel_requested:
             self.signal(session_id, "cancel", None, new.created_at, {"reason": "its parent was cancelled"})
             self.expect(session_id, "cancel", cancel_requested=True)
+            self.ended_if_parked(session_id, new.created_at)
 
     def pause_above(self, above: str | None) -> Pause | None:
         """Return the pause that a new session inherits: its parent's own."""
@@ -433,6 +437,20 @@ class StoreModel(EverythingModel):
             if not over(row) and not row.cancel_requested:
                 self.signal(each, "cancel", by, now, {"reason": reason})
                 self.expect(each, "cancel", cancel_requested=True)
+            self.ended_if_parked(each, now)
+
+    def ended_if_parked(self, session_id: str, now: int) -> None:
+        """End a cancelled session that no engine drives. Only its record is copied from the store."""
+        row, beliefs = self.row(session_id), dict(self.beliefs)
+        if not can_end(row):
+            return
+        [record] = self.run(self.store(0).records(row.key, row.seq + 1))
+        commit = cancelled(row, now)
+        told = [(each.seq, each.kind, each.step, each.at, each.payload) for each in (record, *commit.records)]
+        assert told[0] == told[1]
+        self.rows[session_id] = replace(self.rows[session_id], fence=row.fence + 1)
+        self.apply(0, session_id, replace(commit, records=(record,)), "cancel")
+        self.beliefs = beliefs
 
     @invariant()
     def the_store_is_what_the_model_says(self) -> None:

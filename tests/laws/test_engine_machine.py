@@ -14,7 +14,6 @@ from hypothesis.stateful import precondition, rule
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
-from pausepoint.engine.control import Control
 from pausepoint.engine.time_travel import TimeTravel
 from pausepoint.errors import AlreadyRunning, PausepointError, UnknownSession, VerbRefused
 from pausepoint.log import timeline
@@ -24,6 +23,7 @@ from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, SessionRow
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.visit import Visit
+from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import reads
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.writes import Writes
@@ -294,11 +294,7 @@ async def test_a_look_for_requests_that_the_store_refuses_is_left_to_the_next_co
 
 
 def leave_children_alone(patch: pytest.MonkeyPatch) -> None:
-    async def nobody(control: Control, row: SessionRow, by: str | None) -> None:
-        return None
-
-    patch.setattr(Control, "_cancel_children", nobody)
-    patch.setattr(Writes, "_cancel_below", lambda *_: None)
+    patch.setattr(Writes, "_cancel_below", lambda *_: Found())
 
 
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

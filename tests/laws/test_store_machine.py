@@ -118,8 +118,6 @@ class WholeStoreMachine(QuestionMachine):
     def has_revised(self, engine: int, row: SessionRow, commit: Commit) -> None:
         asked = row.cancel_requested and row.ended != "cancelled"
         beliefs = dict(self.beliefs)
-        if commit.cancel_children:
-            self.cancelled(row.session_id, commit.closed_by, commit.updated_at, commit.cancel_children, below=True)
         self.settled(row.session_id)
         stored = self.rows[row.session_id]
         self.rows[row.session_id] = replace(stored, fence=row.fence + 1, cancel_requested=asked)
@@ -132,6 +130,8 @@ class WholeStoreMachine(QuestionMachine):
             self.asked_to_pause(row.session_id, pause)
         if reopened:
             self.noted(row.session_id, commit.updated_at)
+        if commit.cancel_children:
+            self.cancelled(row.session_id, commit.closed_by, commit.updated_at, commit.cancel_children, below=True)
         self.beliefs = beliefs
 
     @precondition(lambda self: self.rows)

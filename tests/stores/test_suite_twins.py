@@ -177,7 +177,46 @@ class ExemptsForEver(DictStore):
         return super()._stopped(kept) and kept.exempt == 0
 
 
+class LeavesTheParkedOpen(DictStore):
+    """Only requests the end, and relies on engines to end the sessions that none of them drives."""
+
+    def _end(self, kept: Kept, at: int) -> None:
+        return None
+
+
+class EndsTheTreeInPieces(DictStore):
+    """Ends the session and its descendants in one transaction each."""
+
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
+        found = [self._named(session_id), *self._below(self._named(session_id))]
+        for kept in found:
+            self._cancel([kept], by, reason, at)
+            await asyncio.sleep(0)
+        return Found(self._seen(kept) for kept in found)
+
+
+class ForgetsTheEndedTree(DictStore):
+    """Takes an ended session for the end of everything below it."""
+
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
+        top = self._named(session_id)
+        return Found([top.row]) if top.row.ended else await super().cancel(session_id, by, reason, at)
+
+
+class LeavesTheDeadAlone(DictStore):
+    """Does not end cancelled sessions when it opens."""
+
+    async def open(self, on_change: Callable[[], None]) -> None:
+        end, self._end = self._end, lambda kept, at: None  # type: ignore[method-assign]
+        await super().open(on_change)
+        self._end = end  # type: ignore[method-assign]
+
+
 TWINS: dict[type[DictStore], str] = {
+    LeavesTheParkedOpen: "test_cancel_ends_what_no_engine_drives_with_the_request",
+    EndsTheTreeInPieces: "test_a_cancel_that_is_cut_off_ends_the_whole_tree_or_nothing",
+    ForgetsTheEndedTree: "test_cancel_of_an_ended_session_ends_what_is_open_below_it",
+    LeavesTheDeadAlone: "test_opening_ends_what_was_cancelled_and_left_open",
     ForgetsTheFence: "test_a_claim_raises_the_fence_and_the_older_fence_is_refused",
     ForgetsWhereItStood: "test_of_two_simultaneous_commits_one_takes_effect",
     LosesARelease: "test_after_a_release_the_old_fence_writes_nothing",

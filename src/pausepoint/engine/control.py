@@ -43,6 +43,7 @@ from pausepoint.log.replay import CheckpointBody, KeyBody, to_payload
 from pausepoint.log.state import Blobs, Slot, stored
 from pausepoint.log.telemetry import Watch, log_line, log_pause_request
 from pausepoint.log.trail import Trail
+from pausepoint.model.endings import is_over
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
 from pausepoint.model.records import Record, first_digest, seal
 from pausepoint.model.sessions import Filter, NewSession, Pause, PauseMode, SessionRow, Status
@@ -50,7 +51,7 @@ from pausepoint.model.views import Listing, SessionInfo, Working
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.driver import Run
 from pausepoint.runtime.files import Files
-from pausepoint.runtime.hold import end_parked
+from pausepoint.runtime.hold import report_ended
 from pausepoint.runtime.visit import to_micro_usd
 from pausepoint.stores.base import Found
 
@@ -312,10 +313,6 @@ class Control(Artifacts, Retention, Transfer, Questions):
         """
         self._check_open()
         await append_event(self, session_id, event_type, summary, data or {}, agent_name)
-
-    async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
-        for child in await self.store.find(Filter(parent=row.key, unended=True)):
-            await self.cancel(child.session_id, reason=f"{row.session_id} was rewound", by=by)
 
     # resuming
 
@@ -691,21 +688,17 @@ class Control(Artifacts, Retention, Transfer, Questions):
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
         """Cancel a session and its children, and return its status. What it has done stays readable.
 
-        A session that no process drives ends immediately, a running one at its next safe point. A session that has
-        completed or was cancelled is not changed.
+        Sessions that no process drives end immediately, all in one transaction; a running one at its next safe point.
+        A session that has completed or was cancelled is not changed, but what is still open below it ends too.
         """
         self._check_open()
         check_texts(reason=reason, by=by)
         row = await self._row(session_id)
-        if row.status in (Status.COMPLETED, Status.CANCELLED):
-            return row.status
         tree = await self.store.cancel(row.session_id, by, reason, self.clock.now())
         self.driver.on_change()
         for damage in tree.damaged:
             log_line(logging.ERROR, f"was asked to end but is damaged: {damage}", damage.fields["session_id"])
-        for each in tree:
-            if not each.live:
-                await end_parked(self.store, self.clock, each.session_id)
+        report_ended(tree[1:] if is_over(row) else tree)
         return (await self._row(session_id)).status
 
     def _operator_pause(self, reason: str, by: str | None, mode: PauseMode, freeze: bool = False) -> Pause:

@@ -56,7 +56,6 @@ class Rerun(TimeTravel):
             blobs=[*blobs, *line.state.seal()], close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
             cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
-        await self._cancel_children(row, by)
 
     async def _back(self, row: SessionRow, to: int | str, reuse: bool) -> Before:
         """Rewind, and keep the edits of earlier steps' artifacts, so that the steps run again with them."""

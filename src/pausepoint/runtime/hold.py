@@ -5,7 +5,7 @@ In between, `pausepoint.runtime.drive` runs its steps.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,14 +16,15 @@ from pausepoint.codec.values import Limits
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import AlreadyRunning, HoldLost, StateRefused, StoreError
 from pausepoint.log.access import StateAccess
-from pausepoint.log.ledger import Ledger, report_of
-from pausepoint.log.replay import EventBody, Line, deferred, to_payload
+from pausepoint.log.ledger import Ledger
+from pausepoint.log.replay import Line, body_of, deferred
 from pausepoint.log.telemetry import Watch
 from pausepoint.log.versions import DoesNotFit, fits, upgrade
+from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import EXPIRY, reply_of
-from pausepoint.model.records import Record, seal
+from pausepoint.model.records import Record
 from pausepoint.model.sessions import (
     Commit,
     Filter,
@@ -307,19 +308,23 @@ class Holding:
 
 
 async def end_parked(store: Store, clock: Clock, session_id: str) -> None:
-    """End a session that was cancelled, unless it has ended or an engine drives it, which sees the request itself."""
+    """End a session that was cancelled while its engine was about to park it. It may have ended already."""
     while True:
         row = await store.get(session_id)
-        if row is None or row.live or not row.cancel_requested or row.ended in ("completed", "cancelled"):
+        if row is None or not can_end(row):
             return
-        now, step = clock.now(), row.step or ""
-        body = EventBody("session.cancelled", "cancelled", step)
-        record = seal(row.digest, row.seq + 1, row.seq, "event", step, row.visit, now, to_payload(body))
-        commit = Commit(
-            row.key, row.fence, row.seq, (record,), max(now, row.updated_at), row.key_frame, row.step, row.visit,
-            row.held_by_guard, ended="cancelled", release=True, parent=row.parent,
-            report=report_of(row.session_id, {"ended": "cancelled"}),
-        )  # fmt: skip
+        commit = cancelled(row, clock.now())
         with suppress(AlreadyRunning, HoldLost):  # it has changed since it was read
             await store.revise(commit)
-            Watch(row.session_id, row.workflow).committed(commit, body)
+            _report(row, commit)
+
+
+def report_ended(rows: Iterable[SessionRow]) -> None:
+    """Report the sessions that a store has ended with a request to cancel them."""
+    for row in rows:
+        if row.ended == "cancelled":
+            _report(row, cancelled(row, row.updated_at))
+
+
+def _report(row: SessionRow, commit: Commit) -> None:
+    Watch(row.session_id, row.workflow).committed(commit, body_of(commit.records[0]))

@@ -77,7 +77,9 @@ class Store(Protocol):
         """Connect, create or migrate the schema, and register this engine as a possible holder.
 
         From now on the store calls ``on_change``, on the event loop, soon after another process or another engine has
-        written. Raises `NewerSchema`, without changing the database, if a newer version of Pausepoint wrote it.
+        written. Cancelled sessions that are still open and that no live engine drives end now: the engine that had to
+        end them has died. Raises `NewerSchema`, without changing the database, if a newer version of Pausepoint wrote
+        it.
         """
 
     async def close(self) -> None:
@@ -177,13 +179,13 @@ class Store(Protocol):
         failing; the session then loses its hold, and is free as soon as the store can be written again.
         """
 
-    async def revise(self, commit: Commit) -> None:
+    async def revise(self, commit: Commit) -> Found:
         """Claim a session that no engine drives, commit, and release it, in one transaction and in any status.
 
         ``commit`` must have ``release`` set, and the fence with which the session was read. An ended session is open
         again afterwards, unless the commit ends it: the request that cancelled it is withdrawn, and while everything is
-        paused the session is paused too, like a new one. With ``cancel_children``, all unended descendants are
-        cancelled as by `cancel`.
+        paused the session is paused too, like a new one. With ``cancel_children``, the same transaction cancels all
+        unended descendants as `cancel` does, after it has moved the session. Return these descendants.
 
         Raises `AlreadyRunning` if a live engine holds the session, and `HoldLost` if the fence or ``base_seq`` no
         longer matches.
@@ -281,9 +283,14 @@ class Store(Protocol):
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
-        """Request the end of a session and its unended descendants. Return them, the session itself first.
+        """End a session and its unended descendants, in one transaction. Return them, the session itself first.
 
-        Damaged descendants are cancelled too, as far as the database can be written.
+        Each of them gets the request, as a signal. Those that no live engine drives end at once, with the commit that
+        `pausepoint.model.endings.cancelled` returns: parents before children, so that no report goes to a session that
+        ends too. An engine that drives one sees the request at its next commit, and ends it. If the session has ended
+        or was cancelled before, nothing is requested of it again, but what is still open below it ends as well.
+
+        Damaged descendants get the request, as far as the database can be written, and stay open.
         """
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:

@@ -20,6 +20,7 @@ from pausepoint import Artifact, Context, Engine, Session, Workflow, step
 from pausepoint.artifacts import VersionFolders
 from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
 from pausepoint.orchestrator.snapshot import FileStateStore, RunStateSnapshot
+from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.libc import skipped_syncs, trace
 from tests.support.forkserver import say
@@ -137,9 +138,10 @@ class NotingStore(SqliteStore):
             self._note(commit)
         return flags
 
-    async def revise(self, commit: Commit) -> None:
-        await super().revise(commit)
+    async def revise(self, commit: Commit) -> Found:
+        below = await super().revise(commit)
         self._note(commit)
+        return below
 
     def _note(self, commit: Commit) -> None:
         last = commit.records[-1]

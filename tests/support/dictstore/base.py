@@ -14,9 +14,11 @@ from pausepoint.errors import (
     StoreClosed,
     UnknownSession,
 )
+from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.everything import frozen_by
 from pausepoint.model.records import first_digest, seal_signal
 from pausepoint.model.sessions import (
+    Commit,
     Filter,
     SessionRow,
     ready_at,
@@ -50,6 +52,8 @@ class Base:
         self.data.last_engine += 1
         self._number = self.data.last_engine
         self.data.engines[self._number] = on_change
+        for kept in self._known():
+            self._end(kept, self.clock.now())
 
     async def close(self) -> None:
         await asyncio.sleep(0)  # commits that were submitted before come first
@@ -151,6 +155,16 @@ class Base:
         raise AlreadyRunning(f"{row.session_id} is driven by {holder}", session_id=row.session_id, holder=holder)
 
     # changes
+
+    def _end(self, kept: Kept, at: int) -> None:
+        """End a session that was cancelled, unless an engine drives it."""
+        row = self._seen(kept)
+        if can_end(row):
+            self._set(kept, fence=row.fence + 1, kept_by=None)
+            self._move(kept, cancelled(row, at))
+
+    def _move(self, kept: Kept, commit: Commit) -> None:
+        raise NotImplementedError
 
     def _keep(self, kept: Kept, blobs: Sequence[tuple[bytes, bytes]]) -> None:
         self.data.large.update(blobs)

@@ -164,6 +164,7 @@ class Requests(Base):
             if not over(kept.row) and not kept.row.cancel_requested:
                 self._signal(kept, "cancel", by, at, msgspec.json.encode({"reason": reason}))
                 self._set(kept, cancel_requested=True)
+            self._end(kept, at)
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         self._check()

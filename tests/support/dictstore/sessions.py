@@ -184,7 +184,7 @@ class Sessions(Questions):
         self._tell()
         return flags
 
-    async def revise(self, commit: Commit) -> None:
+    async def revise(self, commit: Commit) -> Found:
         self._check()
         kept = self._by(commit.key)
         row = self._seen(kept)
@@ -193,8 +193,6 @@ class Sessions(Questions):
         if (row.seq, row.fence) != (commit.base_seq, commit.fence):
             raise HoldLost(f"{row.session_id} has moved on; nothing was written", session_id=row.session_id)
         asked = row.cancel_requested and row.ended != "cancelled"
-        if commit.cancel_children:
-            self._cancel(self._below(kept), commit.closed_by, commit.cancel_children, commit.updated_at)
         self._settle_lifted(kept)
         self._set(kept, fence=row.fence + 1, cancel_requested=asked, waiting=None, wakes_at=None, kept_by=None)
         reopened = over(row) and commit.ended is None
@@ -205,7 +203,10 @@ class Sessions(Questions):
             self._ask(kept, pause)
         if reopened:
             self._note(kept, commit.updated_at)
+        below = self._below(kept) if commit.cancel_children else []
+        self._cancel(below, commit.closed_by, commit.cancel_children, commit.updated_at)
         self._tell()
+        return Found(self._seen(each) for each in below)
 
     def _move(self, kept: Kept, commit: Commit) -> None:
         row, last = kept.row, commit.records[-1]

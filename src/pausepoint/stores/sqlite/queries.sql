@@ -333,6 +333,11 @@ UPDATE sessions SET budget_usd = ? WHERE key = ?
 -- name: request_cancel
 UPDATE sessions SET cancel_requested = 1 WHERE key = ?
 
+-- name: cancelled_open
+-- Sessions that were asked to end and have not, parents first. Opening a store reads it.
+SELECT key FROM sessions INDEXED BY sessions_cancelled
+WHERE cancel_requested = 1 AND (ended IS NULL OR ended = 'failed') AND removing = 0 ORDER BY key
+
 -- name: signals_head
 SELECT session_id, seq, signals_n, signals_digest FROM sessions WHERE key = ?
 

@@ -193,9 +193,12 @@ class SqliteStore:
             self._trouble.begin_low()
 
     async def _register(self) -> None:
-        """Give this engine its number in a first transaction. On a full disk, the engine opens for reading only."""
+        """Give this engine its number in a first transaction, which also ends the cancelled sessions left open.
+
+        On a full disk, the engine opens for reading only.
+        """
         with suppress(StoreReadOnly):
-            await self._writer.do(lambda connection: None)
+            await self._writer.do(self._writes.end_cancelled)
 
     async def close(self) -> None:
         if self._state == "new":
@@ -307,8 +310,8 @@ class SqliteStore:
             self._held.discard(commit.key)
         return flags
 
-    async def revise(self, commit: Commit) -> None:
-        await self._do(lambda connection: self._writes.revise(connection, commit), urgent=parks(commit))
+    async def revise(self, commit: Commit) -> Found:
+        return await self._do(lambda connection: self._writes.revise(connection, commit), urgent=parks(commit))
 
     async def unkeep(self, key: int, fence: int) -> None:
         await self._do(lambda connection: self._writes.unkeep(connection, key, fence), urgent=True)

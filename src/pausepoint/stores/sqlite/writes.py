@@ -26,6 +26,7 @@ from pausepoint.errors import (
     UnknownSession,
     VerbRefused,
 )
+from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.questions import about
 from pausepoint.model.records import SignalRecord, first_digest, seal_signal
@@ -266,14 +267,12 @@ class Writes:
             holder=holder,
         )
 
-    def revise(self, connection: apsw.Connection, commit: Commit) -> None:
+    def revise(self, connection: apsw.Connection, commit: Commit) -> Found:
         row = reads.get_by_key(connection, commit.key, self.present)
         if row.live:
             raise self._driven(connection, row)
         if (row.seq, row.fence) != (commit.base_seq, commit.fence):
             raise _changed_meanwhile(row)
-        if commit.cancel_children:
-            self._cancel_below(connection, row, commit.closed_by, commit.cancel_children, commit.updated_at)
         if row.ended == "cancelled":
             connection.execute(QUERIES["withdraw_cancel"], (row.key,))
             self._seal_given(connection, row.key)
@@ -287,6 +286,9 @@ class Writes:
             if pause is not None:
                 self._request_pause(connection, self._again(connection, row), pause)
             self._note_standing(connection, row.key, commit.step, at=commit.updated_at)
+        if not commit.cancel_children:
+            return Found()
+        return self._cancel_below(connection, row, commit.closed_by, commit.cancel_children, commit.updated_at)
 
     def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
         self._check_names(connection, new)
@@ -438,32 +440,59 @@ class Writes:
 
     def cancel(self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int) -> Found:
         row = self._known(connection, session_id)
+        top = self._request_cancel(connection, row, by, reason, at)
         below = self._cancel_below(connection, row, by, reason, at)
-        return Found([self._request_cancel(connection, row, by, reason, at), *below], below.damaged)
+        return Found([top, *below], below.damaged)
 
     def _cancel_below(
         self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
     ) -> Found:  # fmt: skip
-        """Request the end of all descendants of a session."""
+        """Request the end of all descendants of a session, and end those that no engine drives."""
         tree = reads.look(connection, Filter(session_id=row.session_id, tree=True, unended=True), self.present)
         rows, damaged = [], []
-        for key, facts in tree:
+        for key, facts in sorted(tree, key=lambda each: each[0]):  # parents first: an ended one gets no more reports
             if isinstance(facts, DamagedRecord):
                 damaged.append(facts)
                 _try(connection, "request_cancel", key)
             elif key != row.key:
-                rows.append(self._request_cancel(connection, facts, by, reason, at))
+                rows.append(self._request_cancel(connection, self._again(connection, facts), by, reason, at))
         return Found(rows, damaged)
 
     def _request_cancel(
         self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
     ) -> SessionRow:
-        if _over(row) or row.cancel_requested:
-            return row
-        connection.execute(QUERIES["request_cancel"], (row.key,))
-        self._seal_given(connection, row.key)
-        self._signal(connection, row.key, "cancel", by, at, _json({"reason": reason}))
+        if not _over(row) and not row.cancel_requested:
+            connection.execute(QUERIES["request_cancel"], (row.key,))
+            self._seal_given(connection, row.key)
+            self._signal(connection, row.key, "cancel", by, at, _json({"reason": reason}))
+            row = self._again(connection, row)
+        return self._end(connection, row, at) if can_end(row) else row
+
+    def _end(self, connection: apsw.Connection, row: SessionRow, at: int) -> SessionRow:
+        """End a cancelled session that no engine drives."""
+        commit = cancelled(row, at)
+        if row.parent is not None and not self._is_readable(connection, row.parent):
+            commit = replace(commit, parent=None, report=None)  # a damaged parent cannot read the report anyway
+        self._take(connection, row, crashed=False)
+        self.move(connection.cursor(), replace(commit, fence=row.fence + 1))
         return self._again(connection, row)
+
+    def _is_readable(self, connection: apsw.Connection, key: int) -> bool:
+        try:
+            reads.get_by_key(connection, key, self.present)
+        except (DamagedRecord, UnknownSession):
+            return False
+        return True
+
+    def end_cancelled(self, connection: apsw.Connection) -> None:
+        """End the cancelled sessions that an engine left open because it died, or lost its store, at that moment."""
+        for (key,) in reads.every(connection, QUERIES["cancelled_open"]):
+            try:
+                row = reads.get_by_key(connection, key, self.present)
+            except DamagedRecord:
+                continue
+            if can_end(row):
+                self._end(connection, row, self.now())
 
     def send(self, connection: apsw.Connection, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         row = self._known(connection, session_id)

@@ -109,6 +109,23 @@ class SharingTests(Suite):
             assert (row.fence, row.crashes) == (2, 0)
 
     @on_loop
+    async def test_opening_ends_what_was_cancelled_and_left_open(self, place: Place) -> None:
+        async with place.store() as store:
+            left, failed = await started(store, "left"), await started(store, "failed")
+            for id in ("left", "failed"):
+                await store.cancel(id, "ann", "", 9500)
+            await left.commit(release=True, waiting="message")
+            await failed.commit(release=True, ended="failed")
+            driven = await started(store, "driven")
+            await store.cancel("driven", "ann", "", 9500)
+            async with place.store() as other:
+                assert [(await stored(other, id)).ended for id in ("left", "failed")] == ["cancelled"] * 2
+                assert (await stored(other, "driven")).ended is None
+                await driven.commit()
+        async with place.store() as store:  # closing released it
+            assert (await stored(store, "driven")).ended == "cancelled"
+
+    @on_loop
     async def test_a_session_is_held_by_one_engine_at_a_time(self, place: Place) -> None:
         async with place.store() as mine, place.store() as other:
             assert mine.number != other.number

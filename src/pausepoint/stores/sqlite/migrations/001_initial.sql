@@ -58,6 +58,7 @@ CREATE INDEX sessions_ready ON sessions (workflow, ready_at) WHERE ready_at IS N
 CREATE INDEX sessions_exempt ON sessions (exempt) WHERE exempt > 0;
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
+CREATE INDEX sessions_cancelled ON sessions (key) WHERE cancel_requested = 1;
 
 -- Append-only. Inserts go to the end of the table and touch no index, except for key frames. `sessions.head` is the id
 -- of a session's last record; `prev` is the id of the record before. Only key frames can be found by `seq`. The chain
