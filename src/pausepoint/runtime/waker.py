@@ -133,7 +133,10 @@ class Waker:
         if len(asked) < self._room:
             return
         for session_id in tuple(asked):
-            row = await self.store.get(session_id)
+            try:
+                row = await self.store.get(session_id)
+            except (DamagedRecord, UnknownSession):  # it cannot be driven any more; others still must be
+                row = None
             if row is None or row.ended is not None:
                 asked.discard(session_id)
         self._room = max(MOST_ASKED, 2 * len(asked))
