@@ -158,6 +158,7 @@ class Context:
         while (twin := visit.running.get(operation.id)) is not None:
             await twin.wait()  # another branch runs the same operation, which must run only once
         found = visit.remembered(operation)
+        visit.follows[self._frame.scope] = found is not None
         await visit.admit(operation, self._frame, found)
         if found is not None:
             return _Remembered(await visit.recall(found, what.result))
@@ -354,7 +355,9 @@ class Context:
     def spend(self, *, usd: float | Decimal = 0, tokens: int = 0) -> None:
         """Record a cost in dollars, tokens or both. It counts against the session's budget.
 
-        The cost is committed once, with the next operation or the step's checkpoint.
+        The cost is committed with the next operation or the step's checkpoint, and counts once, however often the
+        step is interrupted and runs again. Each further attempt of a step that failed adds its own cost, except right
+        after a remembered operation, whose cost an earlier attempt has recorded.
         """
         self._visit.spend(self._frame.scope, usd, tokens)
 

@@ -189,6 +189,7 @@ class Visit:
         self.agent = "" if step.agent == step.name else step.agent
         self.root = Frame("", None)
         self.seen: dict[str, int] = {}
+        self.follows: dict[str, bool] = {}  # by scope: whether the last operation was remembered
         self.active = 0
         self.halted: set[asyncio.Future[None]] = set()
         self.waits: dict[asyncio.Future[None], Wait] = {}
@@ -463,8 +464,15 @@ class Visit:
         micros = to_micro_usd(usd)
         if not is_count(tokens):
             raise ValueError(f"tokens must be a whole number, 0 or more, not {tokens!r}.")
-        id = self.nth(f"{scope}/spend:{micros}:{tokens}")
-        self.host.ledger.pend(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
+        # A further attempt spends again. One that was interrupted, and runs again, repeats what it had recorded.
+        line, ledger = self.host.line, self.host.ledger
+        first = id = self.nth(f"{scope}/spend:{micros}:{tokens}")
+        if line.tries:
+            id = f"{first}@{line.tries}"
+            earlier = (first, *(f"{first}@{number}" for number in range(1, line.tries)))
+            if self.follows.get(scope) and any(each in line.effects or each in ledger.pending for each in earlier):
+                return  # the cost of the remembered operation before it, as an earlier attempt recorded it
+        ledger.pend(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
 
     # halting
 
