@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow
-from pausepoint.stores.base import Store
+from pausepoint.stores.base import Found, Store
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite
 from pausepoint.testing.suite import base as suite_base
