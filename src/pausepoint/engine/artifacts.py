@@ -166,9 +166,10 @@ class Artifacts(Rerun):
         """Check that the session can be resumed with the present code, before anything is stored."""
         wrong = await self._misfit_of(workflow, line)
         if wrong is not None:
+            why = "; ".join(wrong.reasons).rstrip(".")
             raise FolderMisfit(
-                f"Folder {folder} cannot be resumed with this code: {'; '.join(wrong[0]).rstrip('.')}. The folder was"
-                " not changed. Start in a new folder.",
+                f"Folder {folder} cannot be resumed with this code: {why}. The folder was not changed. Start in a new"
+                " folder.",
                 session_id=session_id, path=str(folder),
             )  # fmt: skip
 

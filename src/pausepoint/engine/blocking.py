@@ -170,6 +170,7 @@ class BlockingEngine:
     restore = on_engine(Control.restore)
     rebuild = on_engine(Control.rebuild)
     misfits = on_engine(Control.misfits)
+    obstacles = on_engine(Control.obstacles)
     checkpoints = on_engine(Control.checkpoints)
     children = on_engine(Control.children)
     send = on_engine(Control.send)

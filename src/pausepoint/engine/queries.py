@@ -27,18 +27,29 @@ from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
 from pausepoint.log.state import State
 from pausepoint.log.timeline import Timeline
-from pausepoint.log.versions import DoesNotFit, fits, migrate_line, upgrade
+from pausepoint.log.versions import migrate_line
 from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
-from pausepoint.model.views import Checkpoint, Diff, Health, Listing, Misfit, Outcome, SessionInfo, StoredState
+from pausepoint.model.views import (
+    Checkpoint,
+    Diff,
+    Health,
+    Listing,
+    Misfit,
+    Obstacles,
+    Outcome,
+    SessionInfo,
+    StoredState,
+)
 from pausepoint.runtime.driver import Run, waited_for
 from pausepoint.stores.base import Found
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from pausepoint.engine.obstacles import Examiner
     from pausepoint.engine.plan import Plan
 
 WINDOW = 256
@@ -300,10 +311,23 @@ class Queries(Service):
     ) -> Plan:
         from pausepoint.engine.plan import make_plan  # programs that only run sessions do not need it
 
-        misfit = await self._misfit_of(workflow, line)
-        if misfit is None and not fits(workflow, line):
-            line.upgrade((await upgrade(workflow, line, self.store, self.limits))[0])
-        return make_plan(workflow, row, line, pauses, misfit[0] if misfit else ())
+        found = await self._examiner(workflow, row, line).found(pauses)
+        return make_plan(workflow, row, line, pauses, found.reasons)
+
+    async def obstacles(self, session_id: str) -> Obstacles:
+        """Return why a resume would not run the session now. Changes nothing.
+
+        Stored pauses are tested again, as a resume does: with the present code, state and budget.
+        """
+        self._check_open()
+        row = await self._row(session_id)
+        line = fold(await self.store.records(row.key, row.key_frame))
+        return await self._examiner(self._workflow_of(row), row, line).found(await self.store.pauses(row.key))
+
+    def _examiner(self, workflow: Workflow[Any], row: SessionRow, line: Line) -> Examiner:
+        from pausepoint.engine.obstacles import Examiner  # programs that only run sessions do not need it
+
+        return Examiner(workflow, row, line, StateAccess(workflow, line.state, self.store, self.limits))
 
     async def misfits(self) -> Listing[Misfit]:
         """Return the parked sessions that cannot be resumed with the present code, and why.
@@ -315,30 +339,21 @@ class Queries(Service):
         misfits = Listing[Misfit](damaged=found.damaged)
         for row in found:
             if not row.live and (wrong := await self._misfit(row)) is not None:
-                misfits.append(Misfit(self._info(row), *wrong))
+                misfits.append(Misfit(self._info(row), wrong.reasons, wrong.ways))
         return misfits
 
-    async def _misfit(self, row: SessionRow) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    async def _misfit(self, row: SessionRow) -> Obstacles | None:
         """Return why a session cannot be resumed and what to do about it; None if it can."""
         try:
             line = fold(await self.store.records(row.key, row.key_frame))
             return await self._misfit_of(self._workflow_of(row), line)
         except (DefinitionError, DamagedRecord) as error:
-            return (str(error),), ()
+            return Obstacles((str(error),))
 
-    async def _misfit_of(
-        self, workflow: Workflow[Any], line: Line
-    ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:  # fmt: skip
-        try:
-            if fits(workflow, line):
-                StateAccess(workflow, line.state, self.store, self.limits).fill_new_fields()
-            else:
-                await upgrade(workflow, line, self.store, self.limits)
-        except DoesNotFit as wrong:
-            return wrong.reasons, wrong.ways
-        except (DefinitionError, StateRefused, DamagedRecord) as error:
-            return (str(error),), ()
-        return None
+    async def _misfit_of(self, workflow: Workflow[Any], line: Line) -> Obstacles | None:
+        from pausepoint.engine.obstacles import misfit_of  # programs that only run sessions do not need it
+
+        return await misfit_of(workflow, line, StateAccess(workflow, line.state, self.store, self.limits))
 
     async def health(self) -> Health:
         """Return the store's health: its errors, the other processes that have it open, and crashed sessions.

@@ -254,6 +254,13 @@ class Misfit(msgspec.Struct, frozen=True):
     ways: tuple[str, ...] = ()
 
 
+class Obstacles(msgspec.Struct, frozen=True):
+    """Why a resume would not run a session now, and the ways to make it fit the code; both empty if it would run."""
+
+    reasons: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
+
+
 class Health(msgspec.Struct, frozen=True):
     """The health of a store: facts about it, the engines that use it, and the sessions that need attention.
 

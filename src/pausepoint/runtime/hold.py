@@ -257,7 +257,7 @@ class Holding:
 
     async def _obstacle(self, pauses: list[Pause]) -> Paused | None:
         if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):
-            return Paused("crashes", self._crash_report())
+            return Paused("crashes", crash_report(self.row.crashes, self.line.step, self.line.visit))
         try:
             await self._upgrade()
         except DoesNotFit as wrong:
@@ -269,12 +269,6 @@ class Holding:
         except StateRefused as error:
             return Paused("definition", f"{error} Then resume the session.")
         return None
-
-    def _crash_report(self) -> str:
-        return (
-            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without making progress;"
-            " check what the step does there, then resume"
-        )
 
     async def _upgrade(self) -> None:
         """Upgrade the session to the present definition if it differs from the one it was last driven with."""
@@ -297,14 +291,27 @@ class Holding:
         purses = await self.store.purses(self.row.key)
         self.budgeted = bool(purses)  # budgets change only at a start or a resume, so one lookup is enough
         pending = sum(effect.usd for effect in self.ledger.pending.values())
-        for session_id, spent, budget in purses:
-            if spent + pending >= budget:
-                whose = "" if session_id == self.session_id else f" of its parent session {session_id!r}"
-                return (
-                    f"${(spent + pending) / 1e6:.4f} of the ${budget / 1e6:.4f} budget{whose} is spent;"
-                    " resume with a higher budget"
-                )
-        return ""
+        return spent_budget(purses, self.session_id, pending)
+
+
+def crash_report(crashes: int, step: str | None, visit: int) -> str:
+    """Return why a session whose processes keep dying is paused."""
+    return (
+        f"{crashes} processes died at {step}#{visit} without making progress; check what the step does there, then"
+        " resume"
+    )
+
+
+def spent_budget(purses: Sequence[tuple[str, int, int]], session_id: str, pending: int = 0) -> str:
+    """Return which budget of a session or its parents is spent; empty if none is. ``pending`` is not stored yet."""
+    for owner, spent, budget in purses:
+        if spent + pending >= budget:
+            whose = "" if owner == session_id else f" of its parent session {owner!r}"
+            return (
+                f"${(spent + pending) / 1e6:.4f} of the ${budget / 1e6:.4f} budget{whose} is spent;"
+                " resume with a higher budget"
+            )
+    return ""
 
 
 async def end_parked(store: Store, clock: Clock, session_id: str) -> None:

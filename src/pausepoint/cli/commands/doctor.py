@@ -19,7 +19,8 @@ from pausepoint.cli.exits import DONE, FAILED, Refused, error_message
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import OneOf, common
 from pausepoint.cli.project import check_exists
-from pausepoint.cli.text import counted, size, standing_pause_line, with_commands, wrap_after
+from pausepoint.cli.text import counted, size, standing_pause_line, wrap_after
+from pausepoint.cli.ways import with_commands
 from pausepoint.clock import to_datetime
 from pausepoint.engine import documents
 from pausepoint.errors import PausepointError
@@ -224,7 +225,7 @@ async def _misfits(cli: Cli, engine: Engine) -> Any:
     for each in misfits:
         if each.session.workflow in engine.workflows:
             text = f"{each.session.session_id} does not fit the code: {'; '.join(each.reasons)}"
-            ways = with_commands("; or ".join(each.ways), each.session.session_id)
+            ways = with_commands("; or ".join(each.ways), cli, each.session)
             yield Finding("bad", "fit", text, ways or _way_out(each.session.session_id))
     if not misfits:
         yield Finding("ok", "fit", "all resumable sessions fit the code")

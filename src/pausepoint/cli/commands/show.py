@@ -134,7 +134,7 @@ async def _print_session(
         out.line()
         out.line(out.paint(heading, bold=True))
     else:
-        paragraph(cli, await status_reasons(engine, info))
+        paragraph(cli, await status_reasons(cli, engine, info))
         failed = info.failure is not None and info.status.value in ("failed", "paused")
         for line in ["", *traceback(cli, info, full)] if failed else ():
             out.line(line)
@@ -221,7 +221,7 @@ async def _plan(cli: Cli, text: str | None) -> int:
         if cli.out.as_json:
             cli.out.document(found.to_json())
         else:
-            print_plan(cli, found, await command_lines(cli, engine, info))
+            print_plan(cli, found, await command_lines(cli, engine, info, planned=True))
     return DONE
 
 
@@ -249,8 +249,9 @@ async def _why_step(cli: Cli, text: str, step: str) -> int:
             known = [each.step for each in found]
             raise not_found(f"Workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}")
         last = await _last_visit(engine, info, step)
-        waits = planned.verdict == "next" and await open_questions(engine, info)
-        ways = await status_lines(cli, engine, info) if waits else []
+        ways = await command_lines(cli, engine, info, planned=True) if found.obstacles else []
+        if planned.verdict == "next" and await open_questions(engine, info):
+            ways = await status_lines(cli, engine, info)
     if cli.out.as_json:
         from pausepoint.engine import documents
 
@@ -281,7 +282,7 @@ def _print_why(
     out.line(f"{out.paint(planned.step, bold=True)} {out.paint(says, VERDICTS[planned.verdict])}: {why_of(planned)}")
     if last is not None:
         out.line(f"Last visit: {_visit(last)}")
-        if planned.verdict == "done":
+        if planned.verdict == "done" and not found.obstacles:
             out.line(f"Redo it:  {cli.command('rewind', info.session_id, info.workflow)} --to {last.name}")
     if found.artifacts:
         from pausepoint.cli.commands.artifacts import print_step_artifacts  # few workflows publish artifacts
