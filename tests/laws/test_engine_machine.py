@@ -380,7 +380,7 @@ def histories() -> dict[str, list[Act]]:
     back = [start("ok", "wait"), on("pause", **ABORT), on("rewind", "act#1", reuse=False)]
     return {
         "remembered operations run again": [start("work"), on("pause", **ABORT), on("resume", **RESUME)],
-        "a replay doubles what was spent": [start("spend and raise"), on("resume", **RESUME)],
+        "a replay doubles what was spent": [start("call and wait"), on("pause", **ABORT), on("resume", **RESUME)],
         "a loop is not taken": [start("ok", "ok")],
         "the attempts of one visit count in the next": [start("retry", "retry")],
         "an edit is not folded in": [start("ok", paused=True), on("edit", what="bonus", tail=["ok"])],

@@ -279,9 +279,7 @@ async def test_held_time_is_neither_the_steps_time_nor_its_timeout() -> None:
     async with Engine(":memory:") as engine:
         session = await box.held(engine)
         drive = engine.driver.drive("s")
-        assert drive is not None
-        assert drive.timer is not None
-        assert drive.timer.cancelled()
+        assert drive is not None and drive.timer is not None and drive.timer.cancelled()  # noqa: PT018
         await asyncio.sleep(0.3)
         await session.resume()
         await box.ends(session)
@@ -591,8 +589,7 @@ async def test_sessions_that_are_paused_and_resumed_at_random_do_each_operation_
         for turn in range(400):
             engine = (keeper, other)[turn % 2]
             name = f"s{turn * 7 % 6}"
-            status = (await engine.info(name)).status
-            if status is Status.COMPLETED:
+            if (await engine.info(name)).status is Status.COMPLETED:
                 continue
             await engine.pause(name)
             await asyncio.sleep(0.002 * (turn % 3))
