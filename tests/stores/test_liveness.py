@@ -297,6 +297,21 @@ async def test_a_pause_set_by_hand_leaves_completed_and_cancelled_sessions_alone
 
 
 @on_loop
+async def test_a_pause_set_by_hand_returns_what_it_found(path: Path) -> None:
+    change = "UPDATE workflow_states SET pause_requested = 1 WHERE session_id = '{}' RETURNING session_id"
+    async with opened(path) as store:
+        await started(store, "running")
+        await (await started(store, "over")).commit(release=True, ended="completed")
+        found = {
+            name: await asyncio.to_thread(outside, path, change.format(name)) for name in ("running", "over", "nobody")
+        }
+        assert found == {"running": [["running"]], "over": [["over"]], "nobody": []}
+        assert {row.session_id: row.pause_requested for row in await store.find(Filter())} == {
+            "running": True, "over": False,
+        }  # fmt: skip
+
+
+@on_loop
 async def test_a_pause_can_be_taken_back_by_hand_after_the_end(path: Path) -> None:
     async with opened(path) as store:
         await (await started(store)).commit(release=True, ended="completed")
