@@ -70,7 +70,7 @@ async def test_a_running_session_is_paused_by_a_command_that_knows_no_code(place
         done = await beside("pause", "brief", "--reason", "lunch", cwd=place)
         assert done.code == 0
         assert done.stdout.startswith("brief-1  brief  pausing    still finishing write (process ")
-        assert done.stderr == "Resume:  pausepoint resume brief-1 --target TARGET\n"
+        assert done.stderr == "Resume:  pausepoint resume brief-1\n"
         gate.opened.set()
         outcome = await session.outcome()
         assert (outcome.status, (await session.info()).step) == (Status.PAUSED, "review")
@@ -288,7 +288,7 @@ async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Pat
         await (await engine.start(office.chat, session_id="talk")).outcome()
     done = await beside("send", "talk", "bye", cwd=place)
     assert done.stdout == "talk  ready: the message is stored, and delivered when the session is resumed\n"
-    assert done.stderr == "Resume:  pausepoint resume talk --target TARGET\n"
+    assert done.stderr == "Resume:  pausepoint resume talk\n"
     async with opened(place) as engine:
         assert (await (await engine.session("talk")).outcome()).status is Status.COMPLETED
     done = await beside("send", "talk", "again", cwd=place)

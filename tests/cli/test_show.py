@@ -84,7 +84,7 @@ def test_the_way_out_carries_the_store_and_the_target(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     within(store, lambda engine: engine.pause("ada", by="bob"))
     text = here(tmp_path, "show", "ada", "--store", str(store)).stdout
-    assert f"Resume:  pausepoint resume ada --target TARGET --store {store}\n" in text
+    assert f"Resume:  pausepoint resume ada --store {store}\n" in text
 
 
 def test_show_at_a_checkpoint_by_number_or_name(zoo: Zoo) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pausepoint.cli.console import ago, span
 from pausepoint.cli.context import Cli
 from pausepoint.cli.host import command_line
-from pausepoint.cli.ways import reasons_now, tested, ways_out, with_commands
+from pausepoint.cli.ways import reasons_now, retest, ways_out, with_commands
 from pausepoint.clock import to_datetime
 from pausepoint.errors import SessionError
 
@@ -32,6 +32,9 @@ MANY = 200
 
 ASKED = 5
 """The number of questions of one session to show."""
+
+FOLD = 80
+"""Longer lists and objects are shown with one item per line."""
 
 RUN = " --run"
 
@@ -123,6 +126,20 @@ def value(content: Any, most: int | None = None) -> str:
         return text
     tail = f"… ({_extent(content)})"
     return text[: max(most - len(tail), 5)] + tail
+
+
+def folded(content: Any, indent: int) -> list[str]:
+    """Return a stored value as lines: one if it is short, otherwise one per item, indented after the first.
+
+    >>> folded(["a", 1], 2), folded(["x" * 60, "y" * 60], 2)[1:3]
+    (['["a", 1]'], ['    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",', \
+'    "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"'])
+    """
+    whole = value(content)
+    if len(whole) <= FOLD or not isinstance(content, list | dict):
+        return [whole]
+    first, *rest = json.dumps(content, ensure_ascii=False, indent=2).splitlines()
+    return [first, *(" " * indent + printable(line) for line in rest)]
 
 
 def _extent(content: Any) -> str:
@@ -293,7 +310,7 @@ async def status_reasons(cli: Cli, engine: Engine, info: SessionInfo) -> list[st
             lines += [_pause_line(pause, "Pause requested") for pause in await engine.pauses(info.session_id)]
         case "paused":
             pauses = await engine.pauses(info.session_id)
-            now = await tested(cli, engine, info, pauses)
+            now = await retest(cli, engine, info, pauses)
             lines = [_pause_line(pause, cut=now is not None) for pause in pauses if not pause.standing]
             lines = [with_commands(line, cli, info) for line in lines] + reasons_now(cli, info, pauses, now)
             if any(pause.standing for pause in pauses) and (standing := await engine.standing_pause()) is not None:
@@ -357,7 +374,7 @@ async def next_commands(
         case "paused":
             pauses = await engine.pauses(name)
             lift = [("Resume everything:", cli.lift)] if any(pause.standing for pause in pauses) else []
-            return [*lift, *ways_out(cli, info, pauses, await tested(cli, engine, info, pauses), planned)]
+            return [*lift, *ways_out(cli, info, pauses, await retest(cli, engine, info, pauses), planned)]
         case "waiting" if questions := await open_questions(engine, info):
             code, run = (workflow, RUN) if resumes else (None, "")
             return [("Answer:", cli.command("answer", each.id, code) + run) for each in questions]

@@ -20,7 +20,7 @@ _CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^
 _OPTIONS = {"resume": "--code", "rewind": "--to", "fork": "--at-step"}
 
 
-async def tested(cli: Cli, engine: Engine, info: SessionInfo, pauses: Iterable[Pause]) -> Obstacles | None:
+async def retest(cli: Cli, engine: Engine, info: SessionInfo, pauses: Iterable[Pause]) -> Obstacles | None:
     """Test the stored pauses of a session again, as a resume does. None if its code cannot be loaded here."""
     if all(pause.kind == "operator" for pause in pauses):
         return None

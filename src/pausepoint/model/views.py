@@ -294,6 +294,12 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
     _state: S | StateRefused
     questions: tuple[Question, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return the status in short. The state and the rest are attributes."""
+        failure = f", failure={_failed(self.failure)!r}" if self.failure is not None else ""
+        asked = f", questions={len(self.questions)}" if self.questions else ""
+        return f"Outcome({str(self.session_id)!r}, {self.status.value!r}{failure}{asked})"
+
     @property
     def state(self) -> S:
         """Return the state at the last checkpoint. Raises `StateRefused` if it does not fit the current model."""

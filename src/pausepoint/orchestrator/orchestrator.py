@@ -52,6 +52,11 @@ class RunReport(msgspec.Struct, frozen=True):
     reason: str = ""
     spent_usd: float = 0.0
 
+    def __repr__(self) -> str:
+        """Return the status and the number of tasks by status. The tasks themselves are in ``tasks``."""
+        reason = f", reason={self.reason!r}" if self.reason else ""
+        return f"RunReport({self.status.value!r}, {self.counts}{reason})"
+
     @property
     def counts(self) -> dict[str, int]:
         """The number of tasks by status."""

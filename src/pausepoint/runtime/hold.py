@@ -233,16 +233,18 @@ class Holding:
             await self._read_requests()  # it wakes on its own; nobody resumed it
             return
         visits, took, usd = self.saved
+        operations = sum(1 for operation in self.line.operations.values() if not operation.total)
         data = {
             "step": self.line.step,
             "by": self.resumed_by,
             "skipped": visits,
+            "operations": operations,
             "saved_seconds": took / 1e6,
             "saved_usd": usd / 1e6,
         }
         closed = tuple(pause.id for pause in pauses if pause.kind != "guard")
         by = f" by {self.resumed_by}" if self.resumed_by else ""
-        summary = f"resumed{by} at {self.line.step}#{self.line.visit}, {visits} visits skipped"
+        summary = f"resumed{by} at {self.line.step}#{self.line.visit}{_skipped(visits, operations)}"
         await self.ledger.note(
             "session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by,
             shift=self.row.frozen, wake=self.wake, thaw=bool(self.row.frozen), questions=self._deferred_questions(),
@@ -292,6 +294,17 @@ class Holding:
         self.budgeted = bool(purses)  # budgets change only at a start or a resume, so one lookup is enough
         pending = sum(effect.usd for effect in self.ledger.pending.values())
         return spent_budget(purses, self.session_id, pending)
+
+
+def _skipped(visits: int, operations: int) -> str:
+    """Return what a resume does not run again, as the end of a sentence.
+
+    >>> _skipped(0, 0), _skipped(1, 0), _skipped(2, 4)
+    ('', ', 1 visit skipped', ', 2 visits and 4 operations skipped')
+    """
+    counts = {"visit": visits, "operation": operations}
+    parts = [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
+    return f", {' and '.join(parts)} skipped" if parts else ""
 
 
 def crash_report(crashes: int, step: str | None, visit: int) -> str:

@@ -151,7 +151,7 @@ async def _list(
     total = sum((await engine.tally(**filters, level="any" if children else "root")).values())
     standing = await engine.standing_pause()
     if cli.out.for_people:
-        await _table(cli, engine, shown)
+        await _table(cli, engine, shown, sum((await engine.tally_questions(workflow=workflow, owner=owner)).values()))
     else:
         _print_list(cli, [info for _, info in shown], total, damaged, standing)
     if standing is not None:
@@ -184,7 +184,8 @@ def _nothing(known: int, workflow: str | None, workflows: set[str]) -> str:
     return f"No session matches. The store has {counted(known, 'session')}."
 
 
-async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]]) -> None:
+async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]], questions: int) -> None:
+    """Print the sessions. ``questions``: the number of open ones in the whole store, not only of these sessions."""
     out = cli.out
     if not shown:
         return
@@ -206,9 +207,11 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]])
     out.table(list(cells), list(zip(*cells.values(), strict=True)))
     waiting = [info for _, info in shown if info.status.value == "waiting" and "answer" in info.waiting]
     asking = [short.get(info.session_id, info.session_id) for info in waiting]
-    if asking:
-        how = cli.command("answer", asking[0]) if len(asking) == 1 else command_line("inbox")
-        out.note(f"{counted(len(asking), 'session')} {'waits' if len(asking) == 1 else 'wait'} for an answer:  {how}")
+    if asking and questions == 1:
+        out.note(f"1 session waits for an answer:  {cli.command('answer', asking[0])}")
+    elif questions:
+        which = counted(questions, "question waits", "questions wait")
+        out.note(f"{which} for an answer:  {command_line('inbox')}")
 
 
 def _indented(depth: int, name: str) -> str:

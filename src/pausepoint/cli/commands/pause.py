@@ -83,6 +83,8 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
             why = await _why_nothing(cli, engine, filters) if any(filters) else "There is no session to pause."
             _note_standing(cli, everything)
             return _nothing(cli, why, await engine.standing_pause())
+        for info in found:
+            cli.note_driver(info)
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
         asked = await _asked_at(engine, found) if wait else None
         over = [info.session_id for info in found if info.status.value in ENDED]

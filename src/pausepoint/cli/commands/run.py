@@ -25,6 +25,7 @@ from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
+    from pausepoint.engine.engine import Engine
     from pausepoint.engine.plan import Plan
     from pausepoint.model.views import SessionInfo
 
@@ -254,6 +255,8 @@ async def _chosen(
         if len(found) > 1:
             return await list_candidates(cli, engine, found)
         info = found[0]
+        if info.workflow not in engine.workflows and (info.kept_by is not None or info.status.value == "pausing"):
+            return await _withdrawn(cli, engine, info, how["by"])
         cli.check_code(engine, info)
         workflow = engine.workflows[info.workflow]
         _check_rerun(workflow, how["rerun"])
@@ -270,6 +273,17 @@ async def _chosen(
 
                 how["edits"] = decide_edits(cli, plan, how["edits"])
         return info, workflow
+
+
+async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, by: str | None) -> int:
+    """Withdraw the pause of a session whose step is still in the memory of a process, which continues it."""
+    await engine.resume(info.session_id, by=by, here=False)
+    cli.out.line(f"The pause of {info.session_id} is withdrawn. It continues in {info.kept_by or info.holder}.")
+    if not cli.out.for_people:
+        from pausepoint.engine import documents
+
+        cli.out.document(documents.stopped(await engine.info(info.session_id), cli.resume(info)))
+    return DONE
 
 
 def _check_rerun(workflow: Workflow[Any], steps: Sequence[str]) -> None:

@@ -16,8 +16,10 @@ from pausepoint.cli.text import (
     clock,
     command_lines,
     counted,
+    folded,
     one_line,
     open_questions,
+    position_phrase,
     status_lines,
     status_reasons,
     traceback,
@@ -32,22 +34,27 @@ if TYPE_CHECKING:
     from pausepoint.model.views import Checkpoint, SessionInfo, StoredState
 
 
+LONGEST = 400
+"""The number of characters of a value to show without a terminal and without ``--full``."""
+
+
 @click.command()
 @click.argument("session", metavar="SESSION[@CHECKPOINT]", shell_complete=SESSIONS)
 @click.option("--field", metavar="NAME", help="Print only this field of the state. NAME.PART is a part of a field.")
 @click.option("--full", is_flag=True, help="Show values and tracebacks in full.")
+@click.option("--no-state", is_flag=True, help="Leave out the state.")
 @common(target=True)
-def show(cli: Cli, session: str, field: str | None, full: bool) -> int:
+def show(cli: Cli, session: str, field: str | None, full: bool, no_state: bool) -> int:
     """Show a session: its status, why it does not run, what you can do, and its state.
 
     @CHECKPOINT shows the state at an earlier checkpoint: a number, or step#visit, such as @write#2. @write means the
     last visit of write. The state is shown as it is stored, so the workflow's code is not needed.
     """
-    code: int = run_async(_show(cli, session, field, full))
+    code: int = run_async(_show(cli, session, field, full, no_state))
     return code
 
 
-async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
+async def _show(cli: Cli, text: str, field: str | None, full: bool, no_state: bool) -> int:
     from pausepoint.engine import documents
 
     async with cli.engine() as engine:
@@ -74,7 +81,7 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
             changed = [each for each in artifacts if each.state not in ("valid", "stale")]
             lines = [one_line(f"Artifact {each.path} is {each.state}: {each.why}") for each in changed]
             lines += [one_line(trouble)] if trouble else []
-            await _print_session(cli, engine, info, heading, stored, wrong, full, lines)
+            await _print_session(cli, engine, info, heading, None if no_state else stored, wrong, full, lines)
         return FAILED if wrong else DONE
 
 
@@ -140,10 +147,11 @@ async def _print_session(
             out.line(line)
         paragraph(cli, await command_lines(cli, engine, info))
         paragraph(cli, artifacts)
-    out.line()
     if wrong:
+        out.line()
         out.line(out.paint(f"The state cannot be shown: {wrong}", "red"))
     elif stored is not None:
+        out.line()
         _state(cli, stored, full)
 
 
@@ -185,10 +193,13 @@ async def _origin(engine: Engine, info: SessionInfo) -> str:
 def _state(cli: Cli, stored: StoredState, full: bool) -> None:
     out = cli.out
     width = max(map(len, stored.values), default=0)
-    room = out.width - width - 4 if out.terminal and not full else None
+    room = out.width - width - 4 if out.terminal else LONGEST
     out.line(out.paint("state", bold=True))
     for name, content in stored.values.items():
-        out.line(f"  {out.paint(name.ljust(width), 'cyan')}  {value(content, room)}")
+        lines = folded(content, width + 4) if full else [value(content, room)]
+        out.line(f"  {out.paint(name.ljust(width), 'cyan')}  {lines[0]}")
+        for line in lines[1:]:
+            out.line(line)
     if not stored.values:
         out.line("  (no fields)")
 
@@ -233,12 +244,30 @@ async def _planned(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Pl
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.argument("step", shell_complete=STEPS)
+@click.argument("step", required=False, shell_complete=STEPS)
 @common(target=True)
-def why(cli: Cli, session: str, step: str) -> int:
-    """Explain why a resume would run a step, or would not."""
-    code: int = run_async(_why_step(cli, session, step))
+def why(cli: Cli, session: str, step: str | None) -> int:
+    """Explain why a resume would run a step, or would not.
+
+    Without STEP, explain why the session does not run, and what helps.
+    """
+    code: int = run_async(_why_session(cli, session) if step is None else _why_step(cli, session, step))
     return code
+
+
+async def _why_session(cli: Cli, text: str) -> int:
+    async with cli.engine(code=True, quiet=True) as engine:
+        if cli.out.as_json:
+            _, found = await _planned(cli, engine, text)
+            cli.out.document(found.to_json())
+            return DONE
+        info = await find_session(engine, text)
+        running = info.status.value in ("running", "completed")
+        said = f" in {info.holder}" if info.holder is not None and running else ""
+        cli.out.line(f"{info.session_id} {cli.out.status_phrase(info.status.value)}{position_phrase(info)}{said}.")
+        for line in await status_lines(cli, engine, info):
+            cli.out.say(line)
+    return DONE
 
 
 async def _why_step(cli: Cli, text: str, step: str) -> int:
