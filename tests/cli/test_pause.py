@@ -283,6 +283,18 @@ async def test_messages_reach_a_session_as_text_as_json_and_from_the_standard_in
 
 
 @on_loop
+async def test_the_hint_of_a_pause_works_without_the_code_while_the_process_still_has_the_step(place: Path) -> None:
+    async with writing(place) as (session, gate):
+        paused = await beside("pause", "brief", cwd=place)
+        hint = paused.stderr.removeprefix("Resume:  pausepoint ").split()
+        done = await beside(*hint, cwd=place)
+        assert (done.code, done.stderr) == (0, "")
+        assert done.stdout.startswith("The pause of brief-1 is withdrawn. It continues in process ")
+        gate.opened.set()
+        assert not (await session.info()).pause_requested
+
+
+@on_loop
 async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Path) -> None:
     async with opened(place) as engine:
         await (await engine.start(office.chat, session_id="talk")).outcome()
