@@ -15,7 +15,7 @@ DEV := .venv/.dev
 
 # All targets share one .venv: never build it twice at the same time.
 .NOTPARALLEL:
-.PHONY: help venv demo test replay check format coverage bench campaign tasks reference acceptance clean
+.PHONY: help venv demo test replay check format coverage bench bench-check campaign tasks reference acceptance clean
 
 help: ## list these targets
 	@echo "Pausepoint. Targets:"
@@ -61,6 +61,9 @@ coverage: $(DEV) ## run the tests; engine and stores need 95 % coverage
 
 bench: $(DEV) ## measure costs on this machine, relative to plain SQLite
 	@$(PY) -m benchmarks $(ARGS)
+
+bench-check: $(DEV) ## count instructions per step; fail above the published figures + 3 % (needs valgrind)
+	@$(PY) -m benchmarks.instructions --check
 
 campaign: $(DEV) ## kill, stop and pause processes (ARGS="--seconds 600")
 	@$(PY) -m tests.faults.campaign $(ARGS)

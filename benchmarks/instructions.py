@@ -1,6 +1,7 @@
 """Count the instructions of a step with valgrind; noise of the machine does not affect them.
 
     python -m benchmarks.instructions          needs valgrind (Debian: apt install valgrind)
+    python -m benchmarks.instructions --check  compare with the published figures in instructions.json
 
 Each workload of `benchmarks.steps` runs with few and with many steps; the difference per step is the result.
 """
@@ -22,6 +23,8 @@ from benchmarks import workloads
 from pausepoint import Engine
 from pausepoint.stores.sqlite import SqliteStore
 
+PUBLISHED = Path(__file__).with_name("instructions.json")
+ALLOWED = 1.03
 FEW, MANY = 200, 800
 CROWD = 20
 
@@ -86,7 +89,18 @@ def main(words: list[str]) -> int:
         return 2
     each = {name: (counted(name, MANY) - counted(name, FEW)) // (MANY - FEW) for name in WORKLOADS}
     print(json.dumps(each))
-    return 0
+    return check(each) if words == ["--check"] else 0
+
+
+def check(each: dict[str, int]) -> int:
+    """Compare with the published figures. Return 1 if a workload needs over 3 % more instructions."""
+    published = json.loads(PUBLISHED.read_text())
+    worse = {name: count / published[name] - 1 for name, count in each.items() if count > published[name] * ALLOWED}
+    for name, share in worse.items():
+        print(f"{name} needs {share:.1%} more instructions per step than published ({published[name]:,}).")
+    if worse:
+        print("Make it cheaper, or publish the new figures in benchmarks/instructions.json and docs/benchmarks.md.")
+    return 1 if worse else 0
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ PausepointError
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
 │   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
 │   ├── UnknownFile · FileRefused · FolderRefused
-│   │   └── FolderMisfit   its session needs newer code, or cannot be migrated to this version
-│   ├── UndecidedEdits     artifacts were edited; lists the files and the steps that would run again
+│   │   ├── FolderMisfit   its session needs newer code, or cannot be migrated to this version
+│   │   └── FolderUnavailable   its disk is full or failing
+│   ├── UndecidedEdits     artifacts were edited; lists the files, the steps to run again, the edits they replace
 │   └── QuestionError      an answer was not accepted; names the question
 │       ├── UnknownQuestion · SeveralQuestions · WrongSession
 │       ├── AnswerRefused · AnswerConflict · QuestionChanged · QuestionClosed
@@ -26,6 +27,7 @@ PausepointError
 │   │   ├── QuestionExpired · RoundsExhausted
 └── StoreError             the store cannot do what was asked
     ├── StoreClosed · StoreMissing · NewerSchema · DamagedRecord · DamagedFile · Redacted
+    ├── StoreDamaged       acknowledged commits are lost; nothing was changed
     ├── StoreUnavailable
     │   └── StoreReadOnly  the disk is full or failing; reading still works
 
@@ -208,10 +210,17 @@ class FileRefused(SessionError):
 
 
 class FolderRefused(SessionError):
-    """An artifact folder, or a file in it, cannot be used; ``path`` names it."""
+    """An artifact folder, or a file in it, cannot be used; ``path`` names it.
+
+    If the system refused a file operation, ``errno`` is its error number, ``problem`` says what happened, and
+    ``way_out`` what to do about it.
+    """
 
     session_id: str = ""
     path: str
+    errno: int = 0
+    problem: str = ""
+    way_out: str = ""
 
 
 class FolderMisfit(FolderRefused):
@@ -221,15 +230,24 @@ class FolderMisfit(FolderRefused):
     """
 
 
+class FolderUnavailable(FolderRefused):
+    """The disk under an artifact folder is full or failing.
+
+    A session that is being driven pauses (kind ``disk``), and its finished results are kept. Repair the disk, then
+    resume the session: the resume publishes the files.
+    """
+
+
 class UndecidedEdits(SessionError):
     """Artifacts were edited or damaged, and someone must decide whether to accept or discard the edits.
 
     Nothing was changed. ``paths`` lists the files, ``stale`` the finished steps that would run again if the edits are
-    accepted.
+    accepted. ``replaced`` lists the files whose edits these steps would replace, also edits that were accepted earlier.
     """
 
     paths: list[str]
     stale: list[str]
+    replaced: list[str]
 
 
 class CallRefused(PausepointError):
@@ -418,6 +436,16 @@ class StoreReadOnly(StoreUnavailable):
 
 class NewerSchema(StoreError):
     """The database was written by a newer version of Pausepoint."""
+
+
+class StoreDamaged(StoreError):
+    """The write-ahead log of the store at ``path`` is damaged: acknowledged commits cannot be read.
+
+    The store was not changed. ``kept`` is the path of a copy of the damaged log; None if it could not be written.
+    """
+
+    path: str
+    kept: str | None
 
 
 class DamagedRecord(StoreError):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 SCRIPT = """\
 # What every task does: say that it began, wait while it is held, take effect unless that was done before.

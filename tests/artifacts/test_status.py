@@ -225,21 +225,6 @@ async def test_an_edit_that_takes_away_what_has_to_be_there_is_invalid(desk: Des
 
 
 @on_loop
-async def test_content_that_the_session_left_before_is_no_edit(desk: Desk) -> None:
-    old = desk.file("1-research.json").read_bytes()
-    desk.edit_research()
-    await desk.resume(edits="accept")
-    edited = desk.file("1-research.json").read_bytes()
-    calls.taken()
-    desk.file("1-research.json").write_bytes(old)  # as from a backup
-    assert (await desk.states())["1-research.json"] == "valid"
-    await desk.resume(rerun="header")
-    assert calls.taken() == ["header", "finalize"]
-    assert desk.file("1-research.json").read_bytes() == edited, "published again"
-    assert desk.bin() == []
-
-
-@on_loop
 async def test_an_edit_of_one_file_of_many_is_one_entry(desk: Desk) -> None:
     desk.file("2-sections/02-team.md").write_text("## 02-team\n\nAda, alone.\n")
     outcome = await desk.resume(edits="accept")
@@ -447,13 +432,13 @@ async def test_a_redacted_field_is_in_no_record_of_edits_and_kept_checkpoints(de
 
 
 @on_loop
-async def test_an_exported_session_has_its_artifacts_where_they_are(desk: Desk) -> None:
+async def test_an_exported_session_finds_its_artifacts_in_the_folder_that_the_import_names(desk: Desk) -> None:
     desk.edit_research()
     await desk.resume(edits="accept")
     calls.taken()
     async with desk.engine() as engine, desk.engine("other.db") as other:
         await engine.export_session("s1", desk.path / "s1.jsonl")
-        await other.import_session(desk.path / "s1.jsonl")
+        await other.import_session(desk.path / "s1.jsonl", folder=desk.folder)
         assert {each.state for each in await other.artifacts("s1")} == {"valid"}
         await (await other.resume("s1", rerun="header")).outcome()
         assert (await other.verify()).ok

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 def test_a_quick_run_measures_every_figure_and_leaves_nothing_behind(tmp_path: Path) -> None:

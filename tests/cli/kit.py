@@ -23,7 +23,7 @@ from typing import NamedTuple
 from pausepoint.cli.app import COMMANDS
 from tests.cli import documents, forked
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 PAUSEPOINT = ("-m", "pausepoint")
 

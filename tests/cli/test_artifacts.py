@@ -152,6 +152,39 @@ def test_what_was_taken_in_is_said_with_what_it_costs(project: Project) -> None:
     assert "Adopted: nothing" in project("artifacts", "adopt", "fern").stdout
 
 
+def test_accepted_edits_that_a_step_would_replace_are_listed_and_need_a_decision(project: Project) -> None:
+    project.file("memo.md").write_text("Memo: by hand, and long enough.")
+    assert project("resume", "fern", "--by", "ada").code == 0
+    project.file("1-research.json").write_text('["Fern grows moss"]')
+    said = "finalize replaces memo.md, edited by ada (kept as .pausepoint/edits/"
+    assert said in " ".join(project("plan", "fern").stdout.split())
+    [listed] = json.loads(project("plan", "fern", "--json").stdout)["replaces"]
+    assert (listed["path"], listed["step"], listed["by"], listed["accepted"]) == ("memo.md", "finalize", "ada", True)
+    done = project("resume", "fern")
+    assert (done.code, said in " ".join(done.stderr.split())) == (6, True)
+    assert project("artifacts", "adopt", "fern").code == 0
+    done = project("resume", "fern")
+    assert (done.code, project.calls()) == (6, [])
+    assert "would replace 1 accepted edit: memo.md. Nothing was changed." in " ".join(done.stderr.split())
+    assert project("resume", "fern", "--edits", "accept").code == 0
+    assert project.calls() == ["finalize"]
+    kept = project.file(".pausepoint/edits") / listed["kept"].rpartition("/")[2]
+    project.file("memo.md").write_bytes(kept.read_bytes())
+    assert project("artifacts", "adopt", "fern").stdout.startswith("Adopted: memo.md")
+
+
+@pytest.mark.covers("S4.86")
+def test_show_and_plan_name_a_text_that_is_too_short(project: Project) -> None:
+    project.file("memo.md").write_text("x")
+    assert "Artifact memo.md is edited: it differs from the record; it has 1 byte" in project("show", "fern").stdout
+    assert "memo.md is invalid: it has 1 byte; a file below 5 bytes" in project("plan", "fern").stdout
+    document = json.loads(project("show", "fern", "--json").stdout)
+    assert [each["state"] for each in document["artifacts"]] == ["valid", "valid", "edited"]
+    code = project.path / "memo.py"
+    code.write_text(code.read_text().replace('Artifact("memo.md", min_bytes=5)', 'Artifact("memo.md", min_bytes=1)'))
+    assert run("artifacts", "adopt", "fern", cwd=project.path).stdout.startswith("Adopted: memo.md")
+
+
 def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
     project.file("memo.md").write_text("Memo: by hand.")
     done = project("resume", "fern")
@@ -218,3 +251,19 @@ def test_a_fork_has_its_artifacts_in_a_folder_of_its_own(project: Project) -> No
     assert (project.path / "output" / "oak" / "memo.md").exists()
     refused = project(*fork, "elm", "--folder", "output/oak")
     assert (refused.code, "belongs to session 'oak'" in refused.stderr) == (5, True)
+
+
+def test_an_import_asks_for_a_folder_and_the_named_way_out_works(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    project = Project(tmp_path / "here")
+    assert project("export", "fern", "fern.jsonl").code == 0
+    other = ("--store", "sqlite:///other.db")
+    refused = project("import", "fern.jsonl", *other)
+    assert refused.code == 2
+    assert "needs a folder on this machine" in refused.stderr
+    assert "Pass --folder" in refused.stderr
+    assert "pausepoint artifacts restore" in refused.stderr
+    assert project("import", "fern.jsonl", "--folder", "mine", *other).code == 0
+    assert project("artifacts", "restore", "fern", *other).code == 0
+    assert (project.path / "mine" / "memo.md").read_text() == "Memo: Fern grows ferns."
+    assert project("artifacts", "verify", "fern", *other).code == 0

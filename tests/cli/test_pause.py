@@ -70,7 +70,7 @@ async def test_a_running_session_is_paused_by_a_command_that_knows_no_code(place
         done = await beside("pause", "brief", "--reason", "lunch", cwd=place)
         assert done.code == 0
         assert done.stdout.startswith("brief-1  brief  pausing    still finishing write (process ")
-        assert done.stderr == "Resume:  pausepoint resume brief-1 --target TARGET\n"
+        assert done.stderr == "Resume:  pausepoint resume brief-1\n"
         gate.opened.set()
         outcome = await session.outcome()
         assert (outcome.status, (await session.info()).step) == (Status.PAUSED, "review")
@@ -283,12 +283,24 @@ async def test_messages_reach_a_session_as_text_as_json_and_from_the_standard_in
 
 
 @on_loop
+async def test_the_hint_of_a_pause_works_without_the_code_while_the_process_still_has_the_step(place: Path) -> None:
+    async with writing(place) as (session, gate):
+        paused = await beside("pause", "brief", cwd=place)
+        hint = paused.stderr.removeprefix("Resume:  pausepoint ").split()
+        done = await beside(*hint, cwd=place)
+        assert (done.code, done.stderr) == (0, "")
+        assert done.stdout.startswith("The pause of brief-1 is withdrawn. It continues in process ")
+        gate.opened.set()
+        assert not (await session.info()).pause_requested
+
+
+@on_loop
 async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Path) -> None:
     async with opened(place) as engine:
         await (await engine.start(office.chat, session_id="talk")).outcome()
     done = await beside("send", "talk", "bye", cwd=place)
     assert done.stdout == "talk  ready: the message is stored, and delivered when the session is resumed\n"
-    assert done.stderr == "Resume:  pausepoint resume talk --target TARGET\n"
+    assert done.stderr == "Resume:  pausepoint resume talk\n"
     async with opened(place) as engine:
         assert (await (await engine.session("talk")).outcome()).status is Status.COMPLETED
     done = await beside("send", "talk", "again", cwd=place)

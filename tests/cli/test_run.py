@@ -87,7 +87,7 @@ def test_help_lists_the_fields_of_the_target(desk: Desk, monkeypatch: pytest.Mon
     assert re.search(r"--topic TEXT +What it is about\.  \[required\]", text)
     assert re.search(r"--loud / --no-loud +\[default: false\]", text)
     assert re.search(r"--tone formal\|playful", text)
-    assert re.search(r"--keywords TEXT +\[repeatable\]", text)
+    assert re.search(r"--keywords TEXT +\[repeatable, or a JSON list\]", text)
     assert "--size JSON" in text
     assert "--field owner=TEXT" in text  # since --owner means another thing
     head, _, tail = text.partition("Fields that steps write")

@@ -84,7 +84,7 @@ def test_the_way_out_carries_the_store_and_the_target(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     within(store, lambda engine: engine.pause("ada", by="bob"))
     text = here(tmp_path, "show", "ada", "--store", str(store)).stdout
-    assert f"Resume:  pausepoint resume ada --target TARGET --store {store}\n" in text
+    assert f"Resume:  pausepoint resume ada --store {store}\n" in text
 
 
 def test_show_at_a_checkpoint_by_number_or_name(zoo: Zoo) -> None:
@@ -306,3 +306,14 @@ def test_values_are_cut_with_their_size() -> None:
     assert value(list(range(100)), 30) == "[0, 1, 2, 3, 4, 5… (100 items)"
     assert value({"a": "x" * 50}, 25) == '{"a": "xxxxxxx… (1 entry)'
     assert value("a\u009bb\nc") == r'"a\x9bb\nc"'
+
+
+def test_json_escapes_what_a_terminal_would_obey_and_still_means_the_same(tmp_path: Path) -> None:
+    name = "Zo\u00eb \x9b31m\x7f \u202egnirts\u2066 \u2028 \ufeff"
+    letters(tmp_path, ada=name)
+    for words in (("show", "ada", "--json"), ("events", "ada", "--jsonl"), ("state", "ada", "--json")):
+        done = run(*words, cwd=tmp_path)
+        assert not re.search("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\ufeff]", done.stdout), words
+    found = run("show", "ada", "--json", cwd=tmp_path).stdout
+    assert name in json.dumps(json.loads(found), ensure_ascii=False)
+    assert "Zo\u00eb \\u009b31m\\u007f \\u202egnirts" in found

@@ -8,10 +8,16 @@ import re
 import signal
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
+import pytest
+from click.testing import CliRunner
 from pydantic import BaseModel
 
 from pausepoint import Engine, Workflow, step
+from pausepoint.cli.app import app
+from pausepoint.model.sessions import SessionRow
+from pausepoint.stores.sqlite import SqliteStore
 from tests.cli import brief as sample
 from tests.cli.desk import Desk
 from tests.cli.kit import Process, run
@@ -103,6 +109,31 @@ def test_a_worker_takes_up_what_another_process_was_killed_with_and_ends_with_14
     assert [line["session_id"] for line in lines] == ["mine"] * len(lines)
     assert lines[0]["text"].startswith("resumed")
     assert desk.calls.count("plan") == 1
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_pause_that_comes_between_the_look_and_the_pick_up_stays(
+    desk: Desk, everything: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(desk, "one", "two")
+    take = SqliteStore.take
+    looks = 0
+
+    async def pause_then_take(store: SqliteStore, *given: Any) -> list[SessionRow]:
+        nonlocal looks
+        looks += 1
+        async with Engine(desk.store) as operator:
+            for session_id in ("one", "two") if not everything else ():
+                await operator.pause(session_id, by="ann")
+            if everything:
+                await operator.pause(everything=True, by="ann")
+        return await take(store, *given)
+
+    monkeypatch.setattr(SqliteStore, "take", pause_then_take)
+    monkeypatch.chdir(desk.root)
+    done = CliRunner().invoke(app, ["worker", "--once", *TARGET])
+    assert (done.exit_code, desk.calls, looks) == (0, [], 1)
+    assert {info.session_id: info.status.value for info in desk.sessions()} == {"one": "paused", "two": "paused"}
 
 
 def test_an_interrupted_worker_leaves_its_sessions_ready(desk: Desk) -> None:

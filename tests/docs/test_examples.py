@@ -101,7 +101,7 @@ def test_an_application_prints_what_the_readme_shows(application: str, tmp_path:
             continue
         done = subprocess.run(
             ["sh", "-c", line.removeprefix("$ ")], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=180,
         )  # fmt: skip
         assert done.returncode in (0, 3), done  # 3: it waits for somebody
         printed = iter((done.stdout + done.stderr).splitlines())
@@ -129,5 +129,5 @@ def test_the_program_in_the_readme_goes_on_after_a_kill_as_shown(tmp_path: Path)
         first.kill()
     assert first.returncode == -signal.SIGKILL
     with start(program) as again:
-        output, _ = again.communicate(timeout=30)
+        output, _ = again.communicate(timeout=120)
     assert output.splitlines() == second

@@ -426,6 +426,28 @@ async def left(folder: Path) -> list[Event]:
         return await _followed(session.events())
 
 
+async def held_in_place() -> list[Event]:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def look_up(number: int) -> None:
+        began.set()
+        await go.wait()
+
+    @step
+    async def twice(ctx: Context) -> None:
+        await ctx.do(look_up, 1)
+        await ctx.do(look_up, 2)
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("held", state=Counter, steps=[twice]))
+        await began.wait()
+        await session.pause(wait=True, timeout=0.5)
+        go.set()
+        await session.outcome()
+        await session.resume()
+        return await _followed(session.events(follow=True))
+
+
 def test_the_table_of_events_says_what_they_carry(tmp_path: Path) -> None:
     table = {code(row[0])[0]: set(code(row[2])) for row in rows(section(GUIDE, "Events"))}
     assert table.keys() == ENGINE_EVENTS
@@ -433,6 +455,7 @@ def test_the_table_of_events_says_what_they_carry(tmp_path: Path) -> None:
     changed = asyncio.run(redefined(1)) + asyncio.run(redefined(2))
     changed += asyncio.run(redacted_and_removed()) + asyncio.run(waited()) + asyncio.run(gone_back())
     changed += asyncio.run(asked()) + asyncio.run(filed(tmp_path)) + asyncio.run(left(tmp_path))
+    changed += asyncio.run(held_in_place())
     for event in asyncio.run(all_events()) + asyncio.run(stopped_and_paused()) + changed:
         seen.setdefault(event.event_type, set()).update(event.data)
     assert seen.pop("note.made") == {"page"}

@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -389,6 +390,8 @@ def test_threads_that_wait_are_told_when_the_engine_is_closed() -> None:
         assert heard.wait(PATIENCE)
         assert latch.reached.wait(PATIENCE)
         closing = [pool.submit(engine.close) for _ in range(2)]
+        while not engine.ending:  # otherwise the session could complete first
+            time.sleep(0.001)
         latch.opened.set()
         assert [each.result(PATIENCE) for each in closing] == [None, None]
         for follower in followers:

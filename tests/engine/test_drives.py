@@ -169,7 +169,7 @@ async def test_a_resume_elsewhere_withdraws_the_pause_and_drives_nothing(tmp_pat
     async with Engine(tmp_path / "s.db", drives="none") as observer:  # it does not know the workflow
         session = await observer.resume("one", here=False, by="ann", budget=2)
         info = await session.info()
-        assert (info.status, info.holder, info.budget_usd) == (Status.CREATED, None, 2.0)
+        assert (info.status, info.holder, info.budget_usd) == (Status.READY, None, 2.0)
         assert (await session.pauses()) == []
         with pytest.raises(ValueError, match="here=False only closes pauses"):
             await session.resume(here=False, wake=True)

@@ -283,7 +283,7 @@ async def test_a_new_session_that_nobody_has_driven_is_created_stands_before_its
     pipeline = Pipeline()
     async with Engine(tmp_path / "h.db") as engine:
         session = await engine.start(pipeline.workflow, paused=True)
-        outside_sql(tmp_path / "h.db", "UPDATE workflow_states SET pause_requested = 0")
+        outside_sql(tmp_path / "h.db", "UPDATE sessions SET pause_requested = 0")
         info = await session.info()
         assert info.status is Status.CREATED
         assert (info.step, info.visit, info.pause_requested) == ("outline", 1, False)

@@ -9,11 +9,11 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Append, Context, Engine, Status, Workflow, migrate, step
-from pausepoint.errors import StateRefused
-from pausepoint.model.sessions import SessionRow
+from pausepoint.errors import StateRefused, StoreClosed
 from pausepoint.model.views import Difference
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
+from tests.support.mortal import MortalStore, crash
 
 
 class Book(BaseModel):
@@ -112,23 +112,18 @@ parent = Workflow("parent", state=Book, steps=[ask])
 
 @on_loop
 async def test_a_child_of_a_rewound_session_does_not_go_on_though_the_process_dies_right_then(tmp_path: Path) -> None:
-    class Dies(Exception):
-        pass
-
-    async def die(row: SessionRow, by: str | None) -> None:
-        raise Dies
-
     clock = ManualClock()
-    async with Engine(tmp_path / "store.db", workflows=[parent, child], clock=clock) as engine:
-        session = await engine.start(parent, session_id="p")
-        await engine.driver.runs["p"].finished()
-        [called] = await session.children()
-        if called.session_id in engine.driver.runs:
-            await engine.driver.runs[called.session_id].finished()
-        engine._cancel_children = die  # type: ignore[method-assign]
-        with pytest.raises(Dies):
-            await session.rewind("ask", by="ann")
-        assert await session.status() is Status.READY
+    store = MortalStore(tmp_path / "store.db", clock=clock)
+    engine = await Engine(store, workflows=[parent, child], clock=clock, signals=False).__aenter__()
+    session = await engine.start(parent, session_id="p")
+    await engine.driver.runs["p"].finished()
+    [called] = await session.children()
+    if called.session_id in engine.driver.runs:
+        await engine.driver.runs[called.session_id].finished()
+    store.doom(0, after=True)
+    with pytest.raises(StoreClosed):
+        await session.rewind("ask", by="ann")
+    await crash(engine)
     clock.advance(61)
     async with Engine(tmp_path / "store.db", workflows=[parent, child], clock=clock) as engine:
         assert (await engine.outcome(called.session_id)).status is Status.CANCELLED

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
+from pausepoint import Artifact, BlockingContext, Context, Engine, Status, Workflow, step
 from pausepoint.engine import bundle
-from pausepoint.errors import DamagedRecord, InputConflict, InvalidSessionId, UnknownSession, VerbRefused
+from pausepoint.errors import DamagedRecord, FolderRefused, InputConflict, InvalidSessionId, UnknownSession, VerbRefused
 from tests.support.loop import on_loop
 
 
@@ -234,3 +235,83 @@ async def test_the_health_of_a_store_says_who_has_it_open(tmp_path: Path) -> Non
     async with Engine(":memory:") as alone:
         found = await alone.health()
         assert (found.engines, found.store.disk_free, found.store.ballast_size) == ((), None, 0)
+
+
+# artifacts
+
+
+class Note(BaseModel):
+    text: str = ""
+    more: str = ""
+
+
+@step(writes="text", publishes=Artifact("text.md", min_bytes=1))
+async def jot() -> str:
+    return "jotted\n"
+
+
+@step(writes="more", publishes=Artifact("more.md", min_bytes=1))
+async def extend(text: str) -> str:
+    return text + "more\n"
+
+
+notes = Workflow("notes", state=Note, steps=[jot, extend])
+
+
+async def noted(folder: Path, path: Path) -> None:
+    """Export a session that has published one of two artifacts."""
+    async with Engine(":memory:", workflows=[notes]) as engine:
+        session = await engine.start(notes, session_id="n1", folder=folder, paused=True)
+        await session.resume(until="jot")
+        await session.outcome()
+        await engine.export_session("n1", path)
+
+
+@on_loop
+async def test_an_imported_session_never_uses_the_artifact_folder_of_its_sender(tmp_path: Path) -> None:
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    await noted(theirs, tmp_path / "n.jsonl")
+    before = {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()}
+    async with Engine(":memory:", workflows=[notes]) as engine:
+        with pytest.raises(FolderRefused, match=r"needs a folder on this machine.*Pass folder="):
+            await engine.import_session(tmp_path / "n.jsonl")
+        assert await engine.sessions() == []
+        await engine.import_session(tmp_path / "n.jsonl", folder=mine)
+        with pytest.raises(FolderRefused, match=r"write its files again with\s+restore\(\)"):
+            await engine.resume("n1")
+        assert await engine.restore("n1") == ["text.md"]
+        outcome = await (await engine.resume("n1")).outcome()
+        assert (outcome.status, outcome.state.more) == (Status.COMPLETED, "jotted\nmore\n")
+        assert (await engine.verify()).ok
+        assert [each.state for each in await engine.artifacts("n1")] == ["valid", "valid"]
+    assert (mine / "more.md").read_text() == "jotted\nmore\n"
+    assert {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()} == before
+
+
+@on_loop
+async def test_artifacts_that_were_copied_before_the_import_are_found(tmp_path: Path) -> None:
+    await noted(tmp_path / "theirs", tmp_path / "n.jsonl")
+    shutil.copytree(tmp_path / "theirs", tmp_path / "mine")
+    async with Engine(":memory:", workflows=[notes]) as engine:
+        with pytest.raises(FolderRefused, match="belongs to session 'n1'"):
+            await engine.import_session(tmp_path / "n.jsonl", session_id="other", folder=tmp_path / "mine")
+        await engine.import_session(tmp_path / "n.jsonl", folder=tmp_path / "mine")
+        assert (await (await engine.resume("n1")).outcome()).status is Status.COMPLETED
+
+
+@on_loop
+async def test_a_folder_for_a_session_without_artifacts_is_refused(tmp_path: Path) -> None:
+    await written(tmp_path / "s.jsonl")
+    async with Engine(":memory:", workflows=ALL) as engine:
+        with pytest.raises(FolderRefused, match="publishes no artifacts"):
+            await engine.import_session(tmp_path / "s.jsonl", folder=tmp_path)
+        assert await engine.sessions() == []
+
+
+@on_loop
+async def test_the_children_of_a_session_whose_id_ends_with_a_dot_have_valid_ids(tmp_path: Path) -> None:
+    async with Engine(":memory:", workflows=ALL) as engine:
+        session = await engine.start(calls, session_id="root.")
+        await session.outcome()
+        [child] = await session.children()
+        assert (await engine.info(child.session_id)).workflow == "part"

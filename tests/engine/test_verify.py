@@ -15,8 +15,10 @@ from pydantic import BaseModel
 from pausepoint import Context, Engine, Session, Status, Workflow, route, step
 from pausepoint.engine.verify import Problem, Verification
 from pausepoint.errors import DamagedRecord, UnknownSession
+from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.stores.sqlite import checksums as sums
+from pausepoint.stores.sqlite.writes import Writes
 from pausepoint.testing import ManualClock
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
@@ -214,11 +216,12 @@ async def test_an_unknown_session_and_a_removed_one_are_told_apart(path: Path) -
 @on_loop
 async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    async with Engine(path, workflows=[doc]) as engine:
+    async with Engine(path, workflows=[doc], drives="asked") as engine:
         await engine.start(doc, session_id="d1", paused=True, by="ann")
+        engine.waker.asked = set()  # it stays where it is
         for flag in (0, 1):
             outside_sql(path, f"UPDATE workflow_states SET pause_requested = {flag}")
-            assert (await engine.info("d1")).status is (Status.PAUSED if flag else Status.CREATED)
+            assert (await engine.info("d1")).status is (Status.PAUSED if flag else Status.READY)
             assert (await engine.verify()).ok
         assert len(await engine.pauses("d1")) == 1
 
@@ -356,3 +359,70 @@ def test_a_report_says_what_was_looked_at() -> None:
     one = Verification(sessions=1, records=1, problems=[Problem("facts", "it is damaged")])
     assert str(one).startswith("1 session, 1 record (0 redacted), 0 signals")
     assert str(one).endswith(": 1 problem")
+
+
+@on_loop
+async def test_a_session_that_workers_would_not_find_in_time_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=[doc]) as engine:
+        await engine.start(doc, session_id="d1", paused=True)
+        outside_sql(path, "UPDATE sessions SET ready_at = 5")
+        [problem] = (await engine.verify()).problems
+        assert (problem.session_id, problem.what) == ("d1", "facts")
+        assert "ready_at is 5 instead of None" in problem.text
+        assert "Pause and resume the session" in problem.text
+
+
+# families
+
+
+@step(writes="text")
+async def ask(ctx: Context) -> str:
+    return await ctx.ask("Which?", str, expires=None)
+
+
+leaf = Workflow("leaf", state=Doc, steps=[ask])
+
+
+@step(writes="text")
+async def call(ctx: Context) -> str:
+    return (await ctx.call(leaf)).text
+
+
+family = Workflow("family", state=Doc, steps=[call])
+
+
+@on_loop
+async def test_a_session_that_is_open_below_a_cancelled_one_is_named_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Engine(tmp_path / "store.db", workflows=[family, leaf]) as engine:
+        session = await engine.start(family, session_id="f")
+        await session.outcome()
+        [child] = await session.children()
+        await engine.idle()
+        with monkeypatch.context() as patch:
+            patch.setattr(Writes, "_cancel_below", lambda *_: Found())
+            await session.cancel()
+        report = await engine.verify()
+        [problem] = report.problems
+        assert (problem.what, problem.session_id) == ("session", child.session_id)
+        assert "still open, although 'f' above it was cancelled. Call engine.cancel('f') again" in problem.text
+        await engine.cancel("f")
+        assert (await engine.verify()).ok
+        await engine.rewind(child.session_id, "ask")  # a person wants it again, without its parent
+        assert (await engine.info(child.session_id)).status is Status.READY
+        assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_below_a_damaged_session_only_the_damage_is_reported(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", workflows=[family, leaf]) as engine:
+        await (await engine.start(family, session_id="f")).outcome()
+        await engine.idle()
+    outside_sql(tmp_path / "store.db", "UPDATE sessions SET step = 'elsewhere' WHERE session_id = 'f'")
+    async with Engine(tmp_path / "store.db", workflows=[family, leaf], drives="none") as engine:
+        assert {problem.session_id for problem in (await engine.verify()).problems} == {"f"}
+        children = await engine.sessions(workflow="leaf")
+        await engine.cancel(children[0].session_id)  # its parent cannot be told
+        assert (await engine.info(children[0].session_id)).status is Status.CANCELLED

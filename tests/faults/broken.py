@@ -17,8 +17,10 @@ from pausepoint.model.records import Record, seal
 from pausepoint.model.sessions import Commit, Flags
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.visit import Visit
+from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import liveness as hold
 from pausepoint.stores.sqlite import writer, writes
+from pausepoint.stores.sqlite.sql import QUERIES
 from tests.support.points import points
 
 NOTHING_ASKED = Flags(False, "finish", False)
@@ -100,16 +102,18 @@ def split_rewind(store: type[Any]) -> type[Any]:
     facts = "SELECT key_frame, step, visit, held_by_guard FROM sessions WHERE key = ?"
 
     class Split(store):  # type: ignore[misc]  # the class to break is only known here
-        async def revise(self, commit: Commit) -> None:
+        async def revise(self, commit: Commit) -> Found:
+            below: Found
             if len(commit.records) == 1:
-                await super().revise(commit)
-                return
+                below = await super().revise(commit)
+                return below
             frame, step, visit, held_by_guard = self._read.execute(facts, (commit.key,)).fetchone()
             before = {"key_frame": frame, "step": step, "visit": visit, "held_by_guard": bool(held_by_guard)}
             await super().revise(replace(commit, records=commit.records[:1], **before))
             points.hit("split rewind")
             behind = {"base_seq": commit.base_seq + 1, "fence": commit.fence + 1, "records": commit.records[1:]}
-            await super().revise(replace(commit, **behind))
+            below = await super().revise(replace(commit, **behind))
+            return below
 
     return Split
 
@@ -204,8 +208,10 @@ def deaf(store: type[Any]) -> type[Any]:
 
 
 def starts_while_everything_stands_still(store: type[Any]) -> type[Any]:
-    """Ignore a pause of everything when creating a session."""
-    writes.Writes._pause_above = lambda *_: None  # type: ignore[method-assign]
+    """Exempt every new session from the pause of everything."""
+    right = "ifnull((SELECT above.exempt"
+    assert right in QUERIES["create"]
+    QUERIES["create"] = QUERIES["create"].replace(right, f"ifnull((SELECT round FROM standing_pause), 0), {right}")
     return store
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.faults.bench_server import Server
 from tests.faults.lab import Lab, fast_folder
+from tests.faults.libc import lab as libc
+from tests.faults.libc import trace
 from tests.support.forkserver import ForkServer
 
 
@@ -38,3 +40,12 @@ def bench_server() -> Iterator[Server]:
     server = Server()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def power() -> Iterator[libc.Lab]:
+    """The lab for power losses of whole folders. It needs a C compiler."""
+    if reason := trace.why_not():
+        pytest.skip(reason)
+    with libc.opened_lab() as lab:
+        yield lab

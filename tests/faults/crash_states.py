@@ -76,7 +76,7 @@ class Disk:
             for other in self.files.values():
                 _settle_name(other)
             file.content = file.content or b""
-        file.content = _applied(file.content or b"", file.pending)
+        file.content = applied(file.content or b"", file.pending)
         file.pending = []
 
     def crash(self, style: Style, rng: random.Random) -> dict[str, bytes]:
@@ -103,10 +103,11 @@ def _left(file: _File, style: Style, rng: random.Random) -> bytes | None:
     content, pending = (None, file.successor) if gone else (file.content, file.pending)
     if content is None and (not pending or style == "synced" or (style != "all" and rng.random() < 0.3)):
         return None
-    return _applied(content or b"", _survivors(pending, style, rng))
+    return applied(content or b"", survivors(pending, style, rng))
 
 
-def _survivors(pending: Sequence[Touch], style: Style, rng: random.Random) -> list[Touch]:
+def survivors(pending: Sequence[Touch], style: Style, rng: random.Random) -> list[Touch]:
+    """Return the unsynced writes that a power loss leaves, or their parts."""
     if style == "synced":
         return []
     if style == "all":
@@ -134,7 +135,8 @@ def _sectors(touch: Touch) -> Iterator[Touch]:
         start = stop
 
 
-def _applied(content: bytes, touches: Sequence[Touch]) -> bytes:
+def applied(content: bytes, touches: Sequence[Touch]) -> bytes:
+    """Return the content after some writes and truncations."""
     if not touches:
         return content
     buffer = bytearray(content)

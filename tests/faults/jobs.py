@@ -16,6 +16,7 @@ from pausepoint import Context, Engine, Session, Workflow, step
 from pausepoint.errors import AlreadyRunning, PausepointError
 from pausepoint.model.questions import Answer, Answered
 from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
+from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.stores.sqlite import store as store_module
 from pausepoint.stores.sqlite.transfer import Moving
@@ -93,8 +94,8 @@ class PointStore(SqliteStore):
     async def write(self, commit: Commit) -> Flags | None:
         return await super().commit(commit)
 
-    async def revise(self, commit: Commit) -> None:
-        await self._between("revise", super().revise(commit))
+    async def revise(self, commit: Commit) -> Found:
+        return await self._between("revise", super().revise(commit))
 
     async def answer(self, given: Answer) -> Answered:
         return await self._between("answer", super().answer(given))
@@ -102,8 +103,8 @@ class PointStore(SqliteStore):
     async def unpause(self, *given: Any) -> SessionRow:
         return await self._between("unpause", super().unpause(*given))
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        return await self._between("claim", super().claim(session_id, steal, fence))
+    async def claim(self, *given: Any) -> SessionRow:
+        return await self._between("claim", super().claim(*given))
 
     async def _between(self, verb: str, work: Awaitable[T]) -> T:
         self.asked[verb] += 1

@@ -64,7 +64,7 @@ def files_last() -> None:
         self.store.folder = folder  # type: ignore[method-assign]
         found = folder(stone.session_id)
         if found is not None:
-            retention._remove_files(found, stone.session_id)
+            retention._remove_files(found, found.parent, stone.session_id)
         return stone
 
     retention.Retention._complete = complete  # type: ignore[method-assign]

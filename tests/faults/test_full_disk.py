@@ -34,7 +34,7 @@ def run(folder: Path, kind: str, reserve: int = SIZE) -> dict[str, Any]:
     command = [*SHELL, mount + program] if mount else ["sh", "-ec", program]
     paths = (str(Path(pausepoint.__file__).parents[1]), str(ROOT))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)
     return seen
@@ -45,7 +45,7 @@ def can_mount(kind: str) -> bool:
     """Return whether this user may mount such a disk on this machine."""
     try:
         command = [*SHELL, f"cd $(mktemp -d); mkdir disk; {MOUNTS[kind]}; cd /; umount -l $OLDPWD/disk; rm -r $OLDPWD"]
-        return subprocess.run(command, capture_output=True, timeout=20).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=120).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 

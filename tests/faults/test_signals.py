@@ -86,7 +86,7 @@ def test_a_program_of_its_own_ends_as_the_system_expects(lab: Lab, number: signa
         assert program.stdout is not None
         assert b"standing" in program.stdout.readline()
         program.send_signal(number)
-        _, errors = program.communicate(timeout=20)
+        _, errors = program.communicate(timeout=120)
     assert program.returncode == code
     assert (b"KeyboardInterrupt" in errors) == (number == signal.SIGINT)
     assert lab.row("x").status is Status.READY or lab.row("x").status is Status.CREATED

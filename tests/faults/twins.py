@@ -31,8 +31,8 @@ class Apart(_Twin):
         self._place = (new.step, new.visit, False)
         return await self._inner.create(new)
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        row = await self._inner.claim(session_id, steal, fence)
+    async def claim(self, *given: Any) -> SessionRow:
+        row = await self._inner.claim(*given)
         self._place = (row.step, row.visit, row.held_by_guard)
         return row
 

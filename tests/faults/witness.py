@@ -71,9 +71,9 @@ class Witness:
             done()
         return row
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+    async def claim(self, *given: Any) -> SessionRow:
         done = self._ask("claim")
-        row = await self._inner.claim(session_id, steal, fence)
+        row = await self._inner.claim(*given)
         done(fence=row.fence)
         return row
 
@@ -90,12 +90,12 @@ class Witness:
         done()
         return rows
 
-    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
+    async def unpause(self, session_id: str, by: str | None, at: int, *given: Any) -> SessionRow:
         before = await self._inner.get(session_id)
         if before is None or not before.pause_requested:  # the call then writes nothing
-            return await self._inner.unpause(session_id, by, at, budget_usd)
+            return await self._inner.unpause(session_id, by, at, *given)
         done = self._ask("unpause", signal=at)
-        row = await self._inner.unpause(session_id, by, at, budget_usd)
+        row = await self._inner.unpause(session_id, by, at, *given)
         done()
         return row
 

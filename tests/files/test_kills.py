@@ -31,7 +31,7 @@ class Runs:
         places = [str(self.path / name) for name in ("hold.db", "book.txt", "calls")]
         command = [sys.executable, "-m", "tests.files.reader", *places]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
-        done = subprocess.run([*command, *point], capture_output=True, text=True, timeout=30, env=environment)
+        done = subprocess.run([*command, *point], capture_output=True, text=True, timeout=120, env=environment)
         if point:
             assert done.returncode == -signal.SIGKILL, done.stderr
             return None

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from pausepoint import Engine, Status, Workflow
 from pausepoint.errors import AlreadyRunning, StoreError
-from pausepoint.log.replay import body_of
+from pausepoint.log.replay import EventBody, body_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, Pause, SessionRow
 from pausepoint.testing import ManualClock
@@ -41,8 +41,11 @@ GOES_ON = {S.RUNNING, *PARKED}
 REOPENED = {status: {S.READY} for status in STANDING} | {status: {S.READY, S.PAUSED} for status in OVER}
 
 LEGAL: dict[str, dict[Status, set[Status]]] = {
-    "pause finish": {status: {S.PAUSED} for status in STANDING} | {S.RUNNING: {S.PAUSING}},
+    # A pause of everything leaves failed sessions alone.
+    "pause finish": {status: {S.PAUSED} for status in STANDING}
+    | {S.RUNNING: {S.PAUSING}, S.FAILED: {S.PAUSED, S.FAILED}},
     "pause abort": {status: {S.PAUSED} for status in STANDING}
+    | {S.FAILED: {S.PAUSED, S.FAILED}}
     | {S.RUNNING: {S.PAUSED, S.CANCELLED}, S.PAUSING: {S.PAUSED, S.CANCELLED}},
     "lift": {S.PAUSED: {S.PAUSED, *GOES_ON}, S.PAUSING: {S.PAUSING, S.RUNNING}},
     "resume": {S.PAUSING: {S.RUNNING}}
@@ -61,6 +64,14 @@ LEGAL: dict[str, dict[Status, set[Status]]] = {
     "nothing": {},
 }  # fmt: skip
 """The statuses that may follow a status once everything is quiet again. A status that is not listed stays."""
+
+
+def failed_cost(record: Record) -> int:
+    """Return the dollars that an attempt had spent when it failed."""
+    body = None if record.redacted else body_of(record)
+    if not isinstance(body, EventBody) or body.type not in ("step.retried", "session.failed"):
+        return 0
+    return sum(effect.usd for effect in body.effects) // 1_000_000
 
 
 class Clock(ManualClock):
@@ -302,11 +313,11 @@ class EngineModel(RuleBasedStateMachine):
             assert child.cancel_requested or not row.cancel_requested
 
     def check_money(self, session_id: str, row: SessionRow) -> None:
-        """Check that a session without rewinds and edits has spent what its visits cost."""
+        """Check that a session without rewinds and edits has spent what its visits and their failed attempts cost."""
         records = self.records[session_id]
         if any(record.kind in ("rewind", "edit") for record in records) or self.inherited[session_id]:
             return
-        cost = self.retrace(session_id, row.seq).cost - self.begun[session_id].cost
+        cost = self.retrace(session_id, row.seq).cost - self.begun[session_id].cost + sum(map(failed_cost, records))
         open_visit = () if row.status is S.COMPLETED else (1_000_000,)
         assert row.spent_usd - cost * 1_000_000 in (0, *open_visit), (row.spent_usd, cost)
 

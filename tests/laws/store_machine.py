@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
-from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded
+from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded, VerbRefused
 from pausepoint.model.records import Record, first_digest, seal
 from pausepoint.model.sessions import Commit, Failure, Filter, NewSession, Pause, QuestionStatus, SessionRow, Status
-from tests.laws.store_model import IDS, LEGAL, Belief, StoreModel, over
+from tests.laws.store_model import IDS, LEGAL, WORKFLOWS, Belief, StoreModel, over
 
 ids = st.sampled_from(IDS)
 engines = st.sampled_from((0, 1))
@@ -75,16 +75,19 @@ class StoreMachine(StoreModel):
             self.believe(self.number_of(engine), row)
 
     @precondition(lambda self: self.rows)
-    @rule(data=st.data(), engine=engines, steal=st.booleans())
-    def claim(self, data: st.DataObject, engine: int, steal: bool) -> None:
+    @rule(data=st.data(), engine=engines, steal=st.booleans(), paused=st.booleans())
+    def claim(self, data: st.DataObject, engine: int, steal: bool, paused: bool) -> None:
         session_id, engine = self.draw_session(data), self.number_of(engine)
         row = self.row(session_id)
-        claim = self.store(engine).claim(session_id, steal)
+        claim = self.store(engine).claim(session_id, steal, paused=paused)
         if over(row):
             with pytest.raises(SessionEnded):
                 self.run(claim)
         elif row.live and not steal:
             with pytest.raises(AlreadyRunning):
+                self.run(claim)
+        elif row.pause_requested and not paused:
+            with pytest.raises(VerbRefused):
                 self.run(claim)
         else:
             self.claimed(engine, self.run(claim))
@@ -93,6 +96,33 @@ class StoreMachine(StoreModel):
         self.taken(row.session_id, self.store(engine)._writes.number)
         self.believe(engine, row)
 
+    @rule(engine=engines, limit=st.integers(1, 3), skips=rarely)
+    def take(self, engine: int, limit: int, skips: bool) -> None:
+        engine, now = self.number_of(engine), self.clock.now()
+        for session_id, row in self.rows.items():
+            if row.holder is not None and row.holder not in self.alive():
+                self.rows[session_id] = replace(row, holder=None, crashes=row.crashes + 1)
+        ready = [row for row in map(self.row, self.rows) if row.ready_at is not None and row.ready_at <= now]
+        ready = [row for row in ready if not row.under_everything]
+        ready.sort(key=lambda row: (row.ready_at, row.key))
+        skip = {row.key: row.seq for row in ready[:1]} if skips else {}
+        wanted = [row for row in ready if row.key not in skip][:limit]
+        found = self.run(self.store(engine).take(now, WORKFLOWS, limit, skip))
+        assert [row.session_id for row in found] == [row.session_id for row in wanted]
+        for row in found:
+            self.claimed(engine, row)
+
+    @precondition(lambda self: self.believing())
+    @rule(data=st.data())
+    def let_go(self, data: st.DataObject) -> None:
+        """Give up the hold of a session without a record."""
+        engine, session_id, belief = self.draw_belief(data)
+        self.run(self.store(engine).release(belief.key, belief.fence))
+        row = self.rows.get(session_id)
+        number = self.store(engine)._writes.number
+        if row is not None and (row.key, row.fence, row.holder) == (belief.key, belief.fence, number):
+            self.rows[session_id] = replace(row, holder=None)
+
     @precondition(lambda self: self.rows and len(self.stores) == 2)
     @rule(data=st.data())
     def claim_from_both_sides(self, data: st.DataObject) -> None:
@@ -100,7 +130,7 @@ class StoreMachine(StoreModel):
         row = self.row(session_id)
 
         async def race() -> list[SessionRow | BaseException]:
-            claims = (self.stores[engine].claim(session_id) for engine in (0, 1))
+            claims = (self.stores[engine].claim(session_id, paused=True) for engine in (0, 1))
             return await asyncio.gather(*claims, return_exceptions=True)
 
         results = self.run(race())
@@ -117,7 +147,7 @@ class StoreMachine(StoreModel):
         belief = self.beliefs[winner, row.session_id]
         self.commit(winner, row.session_id, self.next_commit(0, belief, row.session_id, 1, release=True))
         self.beliefs = beliefs
-        self.claimed(0, self.run(self.stores[0].claim(row.session_id)))
+        self.claimed(0, self.run(self.stores[0].claim(row.session_id, paused=True)))
 
     # driving
 
@@ -160,7 +190,7 @@ class StoreMachine(StoreModel):
         """Return whether the condition of a commit holds: a requested pause, or a waiting question."""
         question = self.known[session_id].questions.get(commit.only_if_waiting)
         waits = question is not None and question.status is QuestionStatus.WAITING
-        paused = self.rows[session_id].pause_requested
+        paused = self.row(session_id).pause_requested
         return (paused or not commit.only_if_paused) and (waits or not commit.only_if_waiting)
 
     def draw_belief(self, data: st.DataObject) -> tuple[int, str, Belief]:
@@ -262,9 +292,11 @@ class StoreMachine(StoreModel):
             return
         stands = standing and not query
         pause = Pause("", "operator", "lunch", by, self.clock.now(), mode=mode, freeze=freeze, standing=stands)
-        if stands:
-            self.stands(pause)
         rows = self.run(self.store(engine).pause(Filter(**query, tree=tree and "session_id" in query), pause))
+        if stands:
+            assert rows == []
+            self.stands(pause)
+            return
         found = self.matching(query, tree)
         assert {row.session_id for row in rows} == set(found)
         for session_id in found:
@@ -274,17 +306,15 @@ class StoreMachine(StoreModel):
     @rule(engine=engines, by=people)
     def lift(self, engine: int, by: str | None) -> None:
         now = self.clock.now()
-        rows = self.run(self.store(engine).lift(by, now))
-        found = self.lifted(by, now)
-        assert {row.session_id: row for row in rows} == {each: self.row(each) for each in found}
+        assert self.run(self.store(engine).lift(by, now)) is self.lifted(by, now)
 
     @precondition(lambda self: self.rows)
-    @rule(data=st.data(), engine=engines, by=people, budget=st.sampled_from((None, None, 9)))
-    def unpause(self, data: st.DataObject, engine: int, by: str | None, budget: int | None) -> None:
+    @rule(data=st.data(), engine=engines, by=people, budget=st.sampled_from((None, None, 9)), wake=st.booleans())
+    def unpause(self, data: st.DataObject, engine: int, by: str | None, budget: int | None, wake: bool) -> None:
         session_id, now = self.draw_session(data), self.clock.now()
-        self.run(self.store(engine).unpause(session_id, by, now, budget))
+        self.run(self.store(engine).unpause(session_id, by, now, budget, wake))
         for each in self.tree(session_id):
-            self.unpaused(each, by, now, budget if each == session_id else None)
+            self.unpaused(each, by, now, budget if each == session_id else None, wake)
 
     @precondition(lambda self: self.rows)
     @rule(data=st.data(), engine=engines, by=people)
@@ -344,7 +374,7 @@ class StoreMachine(StoreModel):
         for session_id, row in self.rows.items():
             if over(row):
                 continue
-            held = self.run(store.claim(session_id, steal=True))
+            held = self.run(store.claim(session_id, steal=True, paused=True))
             belief = Belief(held.key, held.fence, held.seq, held.digest)
             commit = self.next_commit(0, belief, session_id, 1, ended="completed", release=True)
             assert self.run(store.commit(commit)) is not None

@@ -10,16 +10,16 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
-from hypothesis.stateful import RuleBasedStateMachine, invariant
+from hypothesis.stateful import invariant
 from msgspec.structs import replace
 
+from pausepoint.model.endings import can_end, cancelled
+from pausepoint.model.everything import Round, frozen_by
 from pausepoint.model.questions import Inquiry
-from pausepoint.model.records import Record
 from pausepoint.model.sessions import (
     Commit,
     Filter,
@@ -31,9 +31,11 @@ from pausepoint.model.sessions import (
     SessionRow,
     Status,
     Tombstone,
+    ready_at,
 )
 from pausepoint.testing import ManualClock
 from tests.faults.vfs import FaultVFS, Perform, Touch, broken, torn_length
+from tests.laws.store_everything import EverythingModel, Known, is_request, request_of
 from tests.support.mortal import MortalStore
 
 T = TypeVar("T")
@@ -55,7 +57,7 @@ LEGAL: dict[str, set[tuple[Status, Status]]] = {
     | {(status, status) for status in OVER},
     "lift": {(S.PAUSED, status) for status in (*STANDING, S.PAUSED)} | {(S.PAUSING, status) for status in HELD},
     "unpause": {(S.PAUSED, status) for status in STANDING} | {(S.PAUSING, S.RUNNING)} | SAME,
-    "cancel": SAME,
+    "cancel": SAME | {(status, S.CANCELLED) for status in (*STANDING, S.PAUSED)},
     "send": {(S.WAITING, S.READY)} | SAME,
     "claim": {(status, S.RUNNING) for status in (*STANDING, S.RUNNING)}
     | {(S.PAUSED, S.PAUSING), (S.PAUSING, S.PAUSING)},
@@ -78,18 +80,6 @@ class Belief(NamedTuple):
     fence: int
     seq: int
     digest: bytes
-
-
-@dataclass
-class Known:
-    """The model's facts about a session that are not in its row."""
-
-    records: list[Record]
-    pauses: list[Pause] = field(default_factory=list)
-    signals: list[tuple[int, str, str | None, int, Any]] = field(default_factory=list)
-    inbox: list[int] = field(default_factory=list)
-    names: set[bytes] = field(default_factory=set)
-    questions: dict[str, QuestionFacts] = field(default_factory=dict)
 
 
 class Mortality:
@@ -115,7 +105,7 @@ def over(row: SessionRow) -> bool:
     return row.ended in ("completed", "cancelled")
 
 
-class StoreModel(RuleBasedStateMachine):
+class StoreModel(EverythingModel):
     """The model and the stores that it is compared with. It has no rules."""
 
     in_memory = False
@@ -132,6 +122,8 @@ class StoreModel(RuleBasedStateMachine):
         self.removing: dict[int, Tombstone] = {}
         self.stones: list[Tombstone] = []
         self.still: Pause | None = None
+        self.still_id = ""
+        self.rounds: list[Round] = []
         self.beliefs: dict[tuple[int, str], Belief] = {}
         self.stores: dict[int, MortalStore] = {}
         self.fates: dict[int, Mortality] = {}
@@ -154,6 +146,8 @@ class StoreModel(RuleBasedStateMachine):
         store = MortalStore(self.path, clock=self.clock, synchronous="OFF", **options)
         self.run(store.open(lambda: None))
         self.stores[engine] = store
+        for session_id in sorted(self.rows, key=lambda each: self.rows[each].key):
+            self.ended_if_parked(session_id, self.clock.now())
 
     def alive(self) -> set[int]:
         return {store._writes.number for store in self.stores.values()}
@@ -163,14 +157,22 @@ class StoreModel(RuleBasedStateMachine):
         before = self.status(session_id)
         self.rows[session_id] = replace(self.rows[session_id], **changes)
         known = self.known[session_id]
-        open_pauses = sum(pause.closed_at is None for pause in known.pauses)
+        open_pauses = sum(pause.closed_at is None and not pause.standing for pause in known.pauses)
         self.rows[session_id] = replace(self.rows[session_id], open_pauses=open_pauses, mail=bool(known.inbox))
         assert (before, self.status(session_id)) in LEGAL[verb], (verb, before, self.status(session_id))
 
     def row(self, session_id: str) -> SessionRow:
-        row = self.rows[session_id]
+        """Return the row as the store shows it, with the pause of everything."""
+        row, stopped = self.rows[session_id], self.stopped(session_id)
         due = row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= self.clock.now())
-        return replace(row, live=row.holder in self.alive(), due=due)
+        abort = stopped and self.still is not None and self.still.mode == "abort"
+        thawed = frozen_by(self.rounds, *self.freezing(session_id)) if row.ended is None else 0
+        row = replace(
+            row, live=row.holder in self.alive(), due=due, own_pause=row.pause_requested, under_everything=stopped,
+            pause_requested=row.pause_requested or stopped, pause_mode="abort" if abort else row.pause_mode,
+            frozen=row.frozen + thawed,
+        )  # fmt: skip
+        return replace(row, ready_at=ready_at(row))
 
     def status(self, session_id: str) -> Status:
         return self.row(session_id).status
@@ -212,8 +214,8 @@ class StoreModel(RuleBasedStateMachine):
 
     def created(self, new: NewSession, key: int, number: int, above: str | None) -> None:
         (first,), session_id = new.records, new.session_id
-        pause = new.pause or self.pause_above(above, new.created_at)
-        if above is None and pause is not None and pause.standing:
+        pause = new.pause or self.pause_above(above)
+        if above is None and self.still is not None:
             new = replace(new, claim=False)
         self.rows[session_id] = SessionRow(
             key, session_id, new.workflow, 1, new.owner, new.tags, b"d" * 32, new.created_at, new.created_at, 1, 1,
@@ -221,24 +223,26 @@ class StoreModel(RuleBasedStateMachine):
             int(new.claim), False, None, None, 0, 0, 0, new.budget_usd, 0, None,
             parent=new.parent, keep_for=new.keep_for, parent_id=above,
         )  # fmt: skip
-        self.known[session_id] = Known([first], names=set(new.names))
+        self.known[session_id] = Known([first], names=set(new.names), exempt=self.exempt_like(above))
         if pause is not None:
             self.asked_to_pause(session_id, pause)
+        elif above is None:
+            self.noted(session_id, new.created_at)
         if above is not None and self.rows[above].cancel_requested:
             self.signal(session_id, "cancel", None, new.created_at, {"reason": "its parent was cancelled"})
             self.expect(session_id, "cancel", cancel_requested=True)
+            self.ended_if_parked(session_id, new.created_at)
 
-    def pause_above(self, above: str | None, at: int) -> Pause | None:
-        """Return the pause that a new session inherits: its parent's for a child, else the pause of everything."""
-        if above is None:
-            return None if self.still is None else replace(self.still, created_at=at)
-        inherited = [each for each in self.known[above].pauses if is_request(each)]
-        return next(iter(sorted(inherited, key=lambda pause: pause.standing)), None)
+    def pause_above(self, above: str | None) -> Pause | None:
+        """Return the pause that a new session inherits: its parent's own."""
+        inherited = [] if above is None else self.known[above].pauses
+        return next((each for each in inherited if is_request(each) and not each.standing), None)
 
     def believe(self, engine: int, row: SessionRow) -> None:
         self.beliefs[engine, row.session_id] = Belief(row.key, row.fence, row.seq, row.digest)
 
     def taken(self, session_id: str, number: int) -> None:
+        self.settled(session_id)
         before = self.row(session_id)
         crashed = before.holder is not None and not before.live
         self.expect(
@@ -257,13 +261,14 @@ class StoreModel(RuleBasedStateMachine):
         """Apply a commit to the model."""
         row, known = self.rows[session_id], self.known[session_id]
         known.records.extend(commit.records)
-        known.pauses.extend(commit.open_pauses)
+        flags = self.flags(session_id)
+        for opened in commit.open_pauses:
+            self.add_pause(session_id, opened)
         known.inbox = [n for n in known.inbox if n not in commit.consume]
         ends = commit.ended in ("completed", "cancelled")
         for index, pause in enumerate(known.pauses):
-            if pause.closed_at is None and (
-                commit.ended in ("completed", "cancelled") or pause.id in commit.close_pauses
-            ):
+            lifted = pause.standing and self.lift_of(known.epochs[index]) is not None
+            if pause.closed_at is None and ((ends and not lifted) or pause.id in commit.close_pauses):
                 known.pauses[index] = replace(pause, closed_at=commit.updated_at, closed_by=commit.closed_by)
         self.asked(session_id, commit)
         changes: dict[str, Any] = {}
@@ -274,6 +279,7 @@ class StoreModel(RuleBasedStateMachine):
             changes |= {"holder": None, "waiting": commit.waiting, "wakes_at": 0 if came else commit.wakes_at}
         if commit.thaw:
             changes["frozen"] = 0
+            known.exempt = max(known.exempt, self.last_lifted())
         self.blobs.update(commit.blobs)
         known.names |= {name for name, _ in commit.blobs}
         last = commit.records[-1]
@@ -284,12 +290,21 @@ class StoreModel(RuleBasedStateMachine):
             crashes=row.crashes if commit.keep_crashes else 0, version=commit.version or row.version,
             progress=commit.progress, **changes,
         )  # fmt: skip
+        if commit.release and commit.waiting is None and self.stopped(session_id):
+            wakes_at = self.rows[session_id].wakes_at
+            self.rows[session_id] = replace(self.rows[session_id], wakes_at=wakes_at or 0)
+        if commit.release and commit.only_if_paused:
+            self.noted(session_id, after=commit.base_seq)
         for each in (session_id, *(self.above(session_id) if commit.parent is not None else ())):
             usd, tokens = self.rows[each].spent_usd + commit.spend_usd, self.rows[each].spent_tokens
             self.rows[each] = replace(self.rows[each], spent_usd=usd, spent_tokens=tokens + commit.spend_tokens)
         self.tell_parent(commit)
         self.redacted(session_id, commit)
         self.beliefs[engine, session_id] = Belief(commit.key, commit.fence, last.seq, last.digest)
+        return flags
+
+    def flags(self, session_id: str) -> Flags:
+        row = self.row(session_id)
         return Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
 
     def asked(self, session_id: str, commit: Commit) -> None:
@@ -326,9 +341,9 @@ class StoreModel(RuleBasedStateMachine):
         if facts.status is not Q.WAITING or facts.expires_at is None:
             return facts.status
         now = self.clock.now()
-        since = [pause.created_at for pause in self.known[session_id].pauses if is_request(pause) and pause.freeze]
-        still = max(now - max(min(since), facts.updated_at), 0) if since else 0
-        return Q.EXPIRED if facts.expires_at + self.rows[session_id].frozen + still <= now else Q.WAITING
+        since = self.frozen_since(session_id)
+        still = 0 if since is None else max(now - max(since, facts.updated_at), 0)
+        return Q.EXPIRED if facts.expires_at + self.row(session_id).frozen + still <= now else Q.WAITING
 
     async def check_questions(self, store: MortalStore) -> None:
         every = self.every_question()
@@ -371,60 +386,49 @@ class StoreModel(RuleBasedStateMachine):
 
     def asked_to_pause(self, session_id: str, pause: Pause) -> None:
         row, known = self.rows[session_id], self.known[session_id]
+        own = [each for each in known.pauses if is_request(each) and not each.standing]
         raised = pause.mode == "abort" and row.pause_mode == "finish"
-        freezes = pause.freeze and not any(is_request(each) and each.freeze for each in known.pauses)
-        asked = any(is_request(each) and (pause.standing or not each.standing) for each in known.pauses)
+        freezes = pause.freeze and not any(each.freeze for each in own)
+        asked = bool(own)
         if asked and not raised and not freezes:
             self.expect(session_id, "pause")
             return
         if raised:
-            known.pauses[:] = [replace(each, mode="abort") if is_request(each) else each for each in known.pauses]
+            known.pauses[:] = [
+                replace(each, mode="abort") if is_request(each) and not each.standing else each for each in known.pauses
+            ]
         if freezes or not asked:
-            known.pauses.append(replace(pause, id="", kind="operator", step=row.step or ""))
-        data = {"reason": pause.reason, "mode": pause.mode} | ({"freeze": True} if pause.freeze else {})
-        self.signal(session_id, "pause", pause.by, pause.created_at, data)
+            self.add_pause(session_id, replace(pause, id="", kind="operator", step=row.step or ""))
+        self.signal(session_id, "pause", pause.by, pause.created_at, request_of(pause))
         self.expect(session_id, "pause", pause_requested=True, pause_mode="abort" if raised else row.pause_mode)
 
-    def stands(self, pause: Pause) -> None:
-        """Pause everything from now on. The first request stays the one on record."""
-        first = self.still or pause
-        mode = pause.mode if pause.mode == "abort" else first.mode
-        self.still = replace(first, mode=mode, freeze=first.freeze or pause.freeze)
-
-    def lifted(self, by: str | None, now: int) -> list[str]:
-        self.still = None
-        found = [one for one, known in self.known.items() if any(is_request(p) and p.standing for p in known.pauses)]
-        for session_id in found:
-            row, known = self.rows[session_id], self.known[session_id]
-            before = [pause.created_at for pause in known.pauses if is_request(pause) and pause.freeze]
-            known.pauses[:] = [
-                replace(each, closed_at=now, closed_by=by) if is_request(each) and each.standing else each
-                for each in known.pauses
-            ]
-            own = [pause for pause in known.pauses if is_request(pause)]
-            after = min([pause.created_at for pause in own if pause.freeze], default=now)
-            changes: dict[str, Any] = {"frozen": row.frozen + (max(after - min(before), 0) if before else 0)}
-            if not own:
-                self.signal(session_id, "resume", by, now, {})
-                changes |= {"pause_requested": False, "pause_mode": "finish"}
-            self.expect(session_id, "lift", **changes)
-            row, status = self.rows[session_id], self.status(session_id)
-            if status in (S.CREATED, S.READY) or (row.frozen and status in (S.WAITING, S.SLEEPING)):
-                self.rows[session_id] = replace(row, wakes_at=0)
-        return found
-
-    def unpaused(self, session_id: str, by: str | None, now: int, budget: int | None) -> None:
+    def unpaused(self, session_id: str, by: str | None, now: int, budget: int | None, wake: bool = False) -> None:
         row, known = self.rows[session_id], self.known[session_id]
-        if not row.pause_requested and budget is None:
+        asked = self.row(session_id).pause_requested
+        since = None
+        if asked:
+            self.settled(session_id)
+            since = self.frozen_since(session_id)
+        if self.still is not None and not over(row):
+            known.exempt = self.rounds[-1].round
+        if not asked and budget is None:
             return
-        since = [pause.created_at for pause in known.pauses if is_request(pause) and pause.freeze]
-        frozen = row.frozen + (max(now - min(since), 0) if since else 0)
+        row = self.rows[session_id]
+        frozen = row.frozen + (0 if since is None else max(now - since, 0))
         for index, pause in enumerate(known.pauses):
             if is_request(pause):
                 known.pauses[index] = replace(pause, closed_at=now, closed_by=by)
         self.signal(session_id, "resume", by, now, {} if budget is None else {"budget_usd": budget})
         budget = row.budget_usd if budget is None else budget
         self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", budget_usd=budget, frozen=frozen)
+        if wake:
+            self.woken(session_id)
+
+    def woken(self, session_id: str) -> None:
+        """Make a session due if it waits for nothing, or if its timers were frozen."""
+        row, status = self.rows[session_id], self.status(session_id)
+        if status in (S.CREATED, S.READY) or (row.frozen and status in (S.WAITING, S.SLEEPING)):
+            self.rows[session_id] = replace(row, wakes_at=0)
 
     def cancelled(self, session_id: str, by: str | None, now: int, reason: str = "enough", below: bool = False) -> None:
         """Cancel a session and its descendants; with ``below`` only the descendants."""
@@ -433,6 +437,20 @@ class StoreModel(RuleBasedStateMachine):
             if not over(row) and not row.cancel_requested:
                 self.signal(each, "cancel", by, now, {"reason": reason})
                 self.expect(each, "cancel", cancel_requested=True)
+            self.ended_if_parked(each, now)
+
+    def ended_if_parked(self, session_id: str, now: int) -> None:
+        """End a cancelled session that no engine drives. Only its record is copied from the store."""
+        row, beliefs = self.row(session_id), dict(self.beliefs)
+        if not can_end(row):
+            return
+        [record] = self.run(self.store(0).records(row.key, row.seq + 1))
+        commit = cancelled(row, now)
+        told = [(each.seq, each.kind, each.step, each.at, each.payload) for each in (record, *commit.records)]
+        assert told[0] == told[1]
+        self.rows[session_id] = replace(self.rows[session_id], fence=row.fence + 1)
+        self.apply(0, session_id, replace(commit, records=(record,)), "cancel")
+        self.beliefs = beliefs
 
     @invariant()
     def the_store_is_what_the_model_says(self) -> None:
@@ -440,6 +458,9 @@ class StoreModel(RuleBasedStateMachine):
             self.run(self.check(store))
 
     async def check(self, store: MortalStore) -> None:
+        standing = await store.standing_pause()
+        self.still_id = "" if standing is None else standing.id
+        assert (standing and replace(standing, id="")) == self.still
         listed = await store.find(Filter())
         assert [row.session_id for row in listed] == self.newest_first(self.rows)
         for row in listed:
@@ -454,8 +475,6 @@ class StoreModel(RuleBasedStateMachine):
         stones = [(removal.key, removal.tombstone) for removal in await store.removing()]
         assert stones == sorted(self.removing.items(), reverse=True)
         assert await store.tombstones() == self.stones
-        standing = await store.standing_pause()
-        assert (standing and replace(standing, id="")) == self.still
 
     async def check_statuses(self, store: MortalStore, listed: list[SessionRow]) -> None:
         assert await store.tally(Filter()) == Counter((row.workflow, row.status) for row in listed)
@@ -468,9 +487,9 @@ class StoreModel(RuleBasedStateMachine):
         frames = [record.seq for record in known.records if record.kind == "key"]
         for seq in {1, (row.seq + 1) // 2, row.seq}:
             assert await store.key_frame(row.key, seq) == max(frame for frame in frames if frame <= seq)
-        self.check_pauses(row.session_id, await store.pauses(row.key, open_only=False))
-        opened = [pause for pause in known.pauses if pause.closed_at is None]
-        assert await store.pauses(row.key) == opened
+        found = await store.pauses(row.key, open_only=False)
+        self.check_pauses(row.session_id, found)
+        assert await store.pauses(row.key) == [pause for pause in found if pause.closed_at is None]
         signals = await store.signals(row.key, 0)
         read = [(s.after, s.kind, s.by, s.at, None if s.redacted else json.loads(s.payload)) for s in signals]
         assert read == known.signals
@@ -506,14 +525,21 @@ class StoreModel(RuleBasedStateMachine):
         self.seen[row.key] = row
 
     def check_pauses(self, session_id: str, found: list[Pause]) -> None:
-        expected = self.known[session_id].pauses
-        assert len(found) == len(expected)
-        for index, pause in enumerate(found):
-            if not expected[index].id:  # the store names the operator's pauses
-                expected[index] = replace(expected[index], id=pause.id)
+        known = self.known[session_id]
+        records = [pause for pause in found if self.still is None or pause.id != self.still_id]
+        assert len(records) == len(known.pauses)
+        for index, pause in enumerate(records):
+            if not known.pauses[index].id:  # the store names the operator's pauses
+                known.pauses[index] = replace(known.pauses[index], id=pause.id)
             if pause.closed_at is not None:
                 assert self.closed.setdefault(pause.id, pause) == pause
-        assert found == expected
+        assert records == [self.shown(*each) for each in zip(known.pauses, known.epochs, strict=True)]
+        exempt, _, noted = self.freezing(session_id)
+        unwritten = self.stopped(session_id) and self.rounds[-1].epoch not in noted
+        assert len(found) - len(records) == unwritten
+        if unwritten and self.still is not None:  # the pause of everything stops it without a record
+            since = min(each.at for each in self.rounds if each.lifted_at is None and each.round > exempt)
+            assert replace(self.still, id=self.still_id, created_at=since) in found
         assert len({pause.id for pause in found}) == len(found)
 
     async def prove(self, store: MortalStore) -> None:
@@ -521,7 +547,3 @@ class StoreModel(RuleBasedStateMachine):
         assert await store.check() == []
         assert not (await store.values(0, 1000)).damaged
         assert {session_id for _, session_id, _ in await store.survey(0, 1000)} == self.rows.keys()
-
-
-def is_request(pause: Pause) -> bool:
-    return pause.kind == "operator" and pause.closed_at is None

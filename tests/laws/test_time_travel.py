@@ -172,7 +172,7 @@ letter_again = Workflow("letter", state=Letter, steps=[think, write, send], vers
 
 async def migrating_ends_the_same(paused_after: int) -> None:
     store = RestlessStore("finish", every=paused_after)
-    async with Engine(store, workflows=[letter], signals=False) as engine:
+    async with Engine(store, workflows=[letter], signals=False, hold=0) as engine:  # a held step would run the old code
         session = await engine.start(letter)
         assert (await session.outcome()).status is Status.PAUSED
         engine.workflows["letter"] = letter_again

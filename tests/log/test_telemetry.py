@@ -123,7 +123,7 @@ def test_a_pause_ends_the_trace_and_a_resume_begins_one_without_what_is_remember
 
     @on_loop
     async def run() -> None:
-        async with Engine(":memory:") as engine:
+        async with Engine(":memory:", hold=0) as engine:  # a step that is held in place keeps its spans open
             engines.append(engine)
             session = await engine.start(Workflow("long", state=State, steps=[long]), session_id="s-1")
             assert (await session.outcome()).status is Status.PAUSED
@@ -384,6 +384,6 @@ asyncio.run(main())
 def test_a_program_that_does_not_use_opentelemetry_never_loads_it(installed: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, installed],
-        cwd=tmp_path, capture_output=True, text=True, timeout=30,
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (run.stdout, run.stderr) == ("hello [] []\n", "")

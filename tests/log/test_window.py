@@ -322,10 +322,10 @@ async def turns(chatting: Chatting, count: int, text: str) -> list[Sequence[int]
         session = await engine.start(chatting.workflow)
         await settled(session)
         for n in range(count):
-            store.take()
+            store.counted()
             await session.send(f"{n:04}{text}")
             await settled(session)
-            found.append(store.take())
+            found.append(store.counted())
     return found
 
 

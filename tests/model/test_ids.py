@@ -73,3 +73,10 @@ def test_an_accepted_id_can_never_leave_its_folder(text: str) -> None:
     assert ".." not in PureWindowsPath(accepted).parts
     assert accepted.isascii()
     assert 1 <= len(accepted) <= 128
+
+
+def test_a_huge_id_is_not_repeated_in_full() -> None:
+    with pytest.raises(InvalidSessionId) as refused:
+        check_session_id("x" * 10_000_000)
+    assert len(str(refused.value)) < 300
+    assert len(refused.value.session_id) <= 1000

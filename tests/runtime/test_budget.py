@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import StoreClosed
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
+from tests.support.mortal import MortalStore, crash
 
 
 class State(BaseModel):
@@ -112,25 +116,124 @@ async def test_a_used_up_budget_stops_a_map_and_loses_no_item() -> None:
 
 
 @on_loop
-async def test_a_spend_is_counted_once_over_retries_pauses_and_resumes() -> None:
+async def test_every_attempt_spends_and_what_one_has_recorded_counts_once_over_pauses() -> None:
     tries: list[int] = []
 
-    @step(retry=3)
+    @step(retry=3, pause="operation")
     async def work(ctx: Context) -> None:
         tries.append(ctx.attempt)
         ctx.spend(usd=0.25)
         ctx.spend(usd=0.25)  # the same amount again, as a separate spending
         if ctx.attempt < 3:
             raise ConnectionError
+        await ctx.do(note)
+        if len(tries) == 3:
+            await session.pause()
         await ctx.safe_point()
+
+    async def note() -> None:
+        return None
+
+    async with Engine(":memory:", clock=ManualClock(auto=True), hold=0) as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=[work]), session_id="s")
+        assert (await session.outcome()).status is Status.PAUSED
+        await session.resume()
+        outcome = await session.outcome()
+        assert (tries, outcome.spent_usd) == ([1, 2, 3, 3], 1.5)
+        assert [event.summary async for event in session.events() if event.event_type == "spent"] == [
+            "$0.2500, 0 tokens"
+        ] * 6
+
+
+@on_loop
+async def test_an_operation_that_fails_in_every_attempt_spends_in_every_attempt() -> None:
+    async def model(ctx: Context) -> str:
+        ctx.spend(usd=0.01, tokens=3)
+        raise ConnectionError("busy")
+
+    @step(retry=3)
+    async def work(ctx: Context) -> None:
+        await ctx.do(model)
 
     async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
         session = await engine.start(Workflow("costs", state=State, steps=[work]))
+        for failures in (1, 2):  # a resume counts its attempts anew, and its spending is added
+            outcome = await session.outcome()
+            assert (outcome.status, outcome.spent_usd) == (Status.FAILED, 0.03 * failures)
+            assert (await session.info()).spent_tokens == 9 * failures
+            assert (await session.verify()).ok
+            await session.resume()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@on_loop
+async def test_a_finished_operation_is_not_paid_again_by_a_retry(inside: bool) -> None:
+    async def model(n: int, ctx: Context) -> float:
+        if n == ctx.attempt + 1:
+            raise ConnectionError("busy")
+        ran.append(f"{n}")
+        if inside:
+            ctx.spend(usd=0.5)
+        return 0.5
+
+    @step(retry=3)
+    async def work(ctx: Context) -> None:
+        for n in (1, 2, 3):
+            cost = await ctx.do(model, n)
+            if not inside:
+                ctx.spend(usd=cost)  # of the remembered result, or of this attempt
+
+    async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=[work]))
+        assert ((await session.outcome()).spent_usd, ran) == (1.5, ["1", "2", "3"])
+
+
+@on_loop
+async def test_a_budget_that_failed_attempts_have_used_up_allows_no_further_attempt() -> None:
+    @step(retry=5)
+    async def work(ctx: Context) -> None:
+        ran.append("try")
+        ctx.spend(usd=0.01)
+        raise ConnectionError("busy")
+
+    async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=[work]), budget=0.02)
         outcome = await session.outcome()
-        assert (tries, outcome.spent_usd) == ([1, 2, 3], 0.5)
-        assert [event.summary async for event in session.events() if event.event_type == "spent"] == [
-            "$0.2500, 0 tokens"
-        ] * 2
+        assert (outcome.status, len(ran), outcome.spent_usd) == (Status.PAUSED, 2, 0.02)
+        assert outcome.pauses[0].kind == "budget"
+
+
+@pytest.mark.parametrize("after", [False, True])
+@on_loop
+async def test_attempts_that_are_killed_anywhere_count_what_they_committed_once(tmp_path: Path, after: bool) -> None:
+    async def model(n: int, ctx: Context) -> int:
+        ctx.spend(usd=0.25)
+        if n == 2 and ctx.attempt < 3:
+            raise ConnectionError("busy")
+        return n
+
+    @step(retry=3)
+    async def work(ctx: Context) -> None:
+        for n in (1, 2):
+            await ctx.do(model, n)
+
+    costs, kills = Workflow("costs", state=State, steps=[work]), 0
+    for writes in range(1, 30):
+        path, clock = tmp_path / f"{writes}.db", ManualClock(auto=True)
+        store = MortalStore(path, clock=clock)
+        engine = await Engine(store, workflows=[costs], clock=clock, signals=False).__aenter__()
+        store.doom(writes, after)
+        with suppress(StoreClosed):
+            await (await engine.start(costs, session_id="s")).outcome()
+        kills += store.dead
+        dead = store.dead
+        await crash(engine)
+        async with Engine(path, workflows=[costs], clock=clock) as engine:
+            session = await engine.resume("s")
+            assert ((await session.outcome()).spent_usd, (await session.verify()).ok) == (1.0, True), writes
+        if not dead:
+            break
+    assert kills >= 4
 
 
 @on_loop

@@ -146,7 +146,7 @@ class Stage:
     async def child_ends(self) -> None:
         self.below.opened.set()
         [child] = await self.session.children()
-        while child.session_id in self.engine.driver.runs:
+        while child.session_id in self.engine.running:
             await asyncio.sleep(0.001)
 
 

@@ -1,10 +1,10 @@
-"""A pause takes effect inside a step before the next item or at a safe point, never in the middle of a do."""
+"""A pause takes effect inside a step before the next operation or item, never in the middle of one."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -27,8 +27,9 @@ async def held(session: Session[Any], gate: Gate, **how: Any) -> None:
     await session.pause(**how)
 
 
+@pytest.mark.parametrize("at", ["operation", "step"])
 @on_loop
-async def test_a_pause_never_takes_effect_in_the_middle_of_a_do() -> None:
+async def test_a_pause_never_takes_effect_in_the_middle_of_a_do(at: Literal["operation", "step"]) -> None:
     gate = Gate()
     ran: list[str] = []
 
@@ -42,7 +43,7 @@ async def test_a_pause_never_takes_effect_in_the_middle_of_a_do() -> None:
         ran.append("second")
         return "two"
 
-    @step(writes="done")
+    @step(writes="done", pause=at)
     async def work(ctx: Context) -> list[str]:
         return [await ctx.do(first), await ctx.do(second)]
 
@@ -53,8 +54,14 @@ async def test_a_pause_never_takes_effect_in_the_middle_of_a_do() -> None:
         assert await session.status() is Status.PAUSING
         gate.opened.set()
         outcome = await session.outcome()
-        assert ran == ["first", "first ended", "second"]  # mode "finish" lets the step end; it has no safe point
-        assert (outcome.status, outcome.state.done) == (Status.PAUSED, ["one", "two"])
+        assert outcome.status is Status.PAUSED
+        if at == "step":
+            assert (ran, outcome.state.done) == (["first", "first ended", "second"], ["one", "two"])
+        else:
+            assert (ran, outcome.state.done) == (["first", "first ended"], [])
+        await session.resume()
+        assert (await session.outcome()).state.text == "one,two"
+        assert ran == ["first", "first ended", "second"]
 
 
 @step(writes="text")
@@ -97,8 +104,9 @@ async def test_a_pause_takes_effect_before_the_next_item_of_a_map_and_no_finishe
 
 
 @pytest.mark.no_always_replay("counts the runs of the step's body")
+@pytest.mark.parametrize("hold", [0, 60])
 @on_loop
-async def test_a_pause_takes_effect_at_a_safe_point_and_what_was_remembered_is_not_done_again() -> None:
+async def test_a_pause_takes_effect_at_a_safe_point_and_what_was_remembered_is_not_done_again(hold: float) -> None:
     gate = Gate()
     ran: list[str] = []
 
@@ -114,7 +122,7 @@ async def test_a_pause_takes_effect_at_a_safe_point_and_what_was_remembered_is_n
         await ctx.safe_point()
         return [first, await ctx.do(note, "two")]
 
-    async with Engine(":memory:") as engine:
+    async with Engine(":memory:", hold=hold) as engine:
         session = await engine.start(Workflow("work", state=State, steps=[work]))
         await held(session, gate)
         gate.opened.set()
@@ -122,7 +130,7 @@ async def test_a_pause_takes_effect_at_a_safe_point_and_what_was_remembered_is_n
         assert (outcome.status, outcome.state, ran) == (Status.PAUSED, State(), ["top", "one"])
         await session.resume()
         assert (await session.outcome()).state.done == ["one", "two"]
-        assert ran == ["top", "one", "top", "two"]
+        assert ran == (["top", "one", "two"] if hold else ["top", "one", "top", "two"])
 
 
 @pytest.mark.parametrize("style", ["gather", "TaskGroup"])

@@ -245,8 +245,8 @@ async def test_pause_requested_set_by_hand_changes_nothing_else(path: Path) -> N
         flagged = await stored(store)
         assert flagged.pause_requested
         assert {name for name in row.__struct_fields__ if getattr(row, name) != getattr(flagged, name)} == {
-            "pause_requested"
-        }
+            "pause_requested", "own_pause",
+        }  # fmt: skip
         back = "UPDATE workflow_states SET pause_requested = 0 WHERE session_id = 's1'"
         await asyncio.to_thread(outside, path, back)
         assert [await asyncio.to_thread(outside, path, query) for query in everything] == before
@@ -294,6 +294,21 @@ async def test_a_pause_set_by_hand_leaves_completed_and_cancelled_sessions_alone
         await asyncio.to_thread(outside, path, "UPDATE workflow_states SET pause_requested = 0")
         by_verb = {row.session_id: row.pause_requested for row in await store.pause(Filter(), operator())}
         assert by_verb == by_hand
+
+
+@on_loop
+async def test_a_pause_set_by_hand_returns_what_it_found(path: Path) -> None:
+    change = "UPDATE workflow_states SET pause_requested = 1 WHERE session_id = '{}' RETURNING session_id"
+    async with opened(path) as store:
+        await started(store, "running")
+        await (await started(store, "over")).commit(release=True, ended="completed")
+        found = {
+            name: await asyncio.to_thread(outside, path, change.format(name)) for name in ("running", "over", "nobody")
+        }
+        assert found == {"running": [["running"]], "over": [["over"]], "nobody": []}
+        assert {row.session_id: row.pause_requested for row in await store.find(Filter())} == {
+            "running": True, "over": False,
+        }  # fmt: skip
 
 
 @on_loop
@@ -361,4 +376,4 @@ async def test_changes_by_others_are_noticed(path: Path) -> None:
 def test_an_interpreter_that_ends_without_closing_does_not_hang(path: Path) -> None:
     with process(ENGINE, path) as other:
         other.send("exit")
-        assert other.child.wait(timeout=20) == 0
+        assert other.child.wait(timeout=120) == 0

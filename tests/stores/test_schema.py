@@ -12,8 +12,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from pausepoint import Engine
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
-from pausepoint.model.sessions import Filter, Status
+from pausepoint.model.sessions import Filter, Sort, Status
 from pausepoint.stores.sqlite import SqliteStore, reads, schema, sql
 from tests.stores.kit import on_loop, opened, outside, started, stored
 
@@ -263,6 +264,7 @@ def test_every_named_query_can_be_prepared() -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     for name, query in sql.QUERIES.items():
+        query = f"{sql.QUERIES['facts']} {query}" if name == "ready" else query
         assert connection.execute(f"EXPLAIN {query}", _nothing(query)).fetchall(), name
 
 
@@ -270,7 +272,7 @@ def _nothing(query: str) -> list[None] | dict[str, None]:
     """Return a binding for each parameter. Named and numbered parameters count once."""
     if named := re.findall(r":(\w+)", query):
         return dict.fromkeys(named)
-    numbered = {int(number) for number in re.findall(r"\?(\d)", query)}
+    numbered = {int(number) for number in re.findall(r"\?(\d+)", query)}
     return [None] * (len(numbered) or query.count("?"))
 
 
@@ -283,6 +285,7 @@ def _nothing(query: str) -> list[None] | dict[str, None]:
         ("key_frame_after", "log_key_frames"),
         ("key_frame_before", "log_key_frames"),
         ("next_wake", "sessions_waking"),
+        ("reap", "sessions_held"),
         ("holders", "sessions_held"),
         ("charge_ancestors", "USING INTEGER PRIMARY KEY"),
         ("pauses", "pauses_session"),
@@ -326,9 +329,48 @@ def test_looking_for_sessions_keeps_its_index(query: Filter, index: str) -> None
     assert any(index in str(line[3]) for line in plan), plan
 
 
+def test_ready_sessions_are_read_in_the_order_of_their_index() -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    text = f"{sql.QUERIES['facts']} {sql.QUERIES['ready']}"
+    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
+    assert "SEARCH sessions USING INDEX sessions_ready (workflow=? AND ready_at>? AND ready_at<?)" in plan, plan
+    assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
+
+
+@pytest.mark.parametrize("statuses", [(Status.RUNNING,), (Status.PAUSING,), (Status.RUNNING, Status.PAUSING)])
+@pytest.mark.parametrize("sort", ["created", "updated"])
+def test_what_runs_is_found_without_reading_what_does_not(statuses: tuple[Status, ...], sort: Sort) -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    asked: list[str] = []
+
+    def traced(_: object, statement: str, bindings: object) -> bool:
+        asked.append(statement) if "FROM sessions" in statement else None
+        return True
+
+    connection.exec_trace = traced
+    present = reads.Present(lambda holder: True, lambda: 0)
+    reads.find(connection, Filter(statuses=statuses, sort=sort, limit=10), present)
+    reads.tally(connection, Filter(statuses=statuses), present)
+    connection.exec_trace = None
+    for statement in [each for each in asked if "status" in each]:
+        plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {statement}", _nothing(statement))]
+        looked = [line for line in plan if "sessions" in line.split()[1]]
+        assert any("sessions_held" in line for line in looked), plan
+        assert not any("sessions_created" in line for line in plan), plan
+
+
 def test_a_path_that_the_system_refuses_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "gone" / "store.db")
     (tmp_path / "file").touch()
     for name in ("link.db", "x" * 300, "file/folder/store.db"):
         with pytest.raises(StoreUnavailable, match=r"cannot be opened \(.+\)\. Check the path"):
             schema.prepare(schema.Place(str(tmp_path / name)))
+
+
+@pytest.mark.parametrize("path", ["\0", "a\0b.db", "\ud800.db"], ids=["null", "null inside", "not UTF-8"])
+def test_a_path_that_no_system_call_takes_is_refused(path: str) -> None:
+    for given in (path, Path(path), f"sqlite:///{path}"):
+        with pytest.raises(StoreUnavailable, match=r"is not a path that the system can open .* Name another file"):
+            Engine(given)

@@ -53,15 +53,26 @@ class NeverHearsOfAPause(DictStore):
 
 
 class KeepsTheFenceOnAClaim(DictStore):
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        row = await super().claim(session_id, steal, fence)
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
+        row = await super().claim(session_id, steal, fence, paused)
         self.data.sessions[row.key].row = replace(row, fence=row.fence - 1)
         return replace(row, fence=row.fence - 1)
 
 
 class TakesWhatIsHeld(DictStore):
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        return await super().claim(session_id, True, fence)
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
+        return await super().claim(session_id, True, fence, paused)
+
+
+class TakesWhatIsPaused(DictStore):
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
+        return await super().claim(session_id, steal, fence, True)
 
 
 class LosesMail(DictStore):
@@ -124,28 +135,89 @@ class HandsOutSignalsTwice(DictStore):
         return await super().signals(key, max(after - 1, 0), until)
 
 
+class TakesWhatIsKept(DictStore):
+    def _seen(self, kept: Kept) -> SessionRow:
+        return replace(super()._seen(kept), kept_by=None)
+
+
+class KeepsForEver(DictStore):
+    async def unkeep(self, key: int, fence: int) -> None:
+        await super().unkeep(key, 0)
+
+
 class StartsWhileEverythingStandsStill(DictStore):
-    def _pause_above(self, parent: int | None, at: int) -> Pause | None:
-        return None if parent is None else super()._pause_above(parent, at)
+    def _exempt_like(self, parent: int | None) -> int:
+        return self.data.rounds[-1].round if self.data.rounds else 0
 
 
 class LiftsEveryPause(DictStore):
-    async def lift(self, by: str | None, at: int) -> Found:
-        found = await super().lift(by, at)
-        return Found([await self.unpause(row.session_id, by, at) for row in found])
+    async def lift(self, by: str | None, at: int) -> bool:
+        lifted = await super().lift(by, at)
+        for kept in self._known():
+            await self.unpause(kept.row.session_id, by, at)
+        return lifted
 
 
-class StandsBeforeItStops(DictStore):
-    """Stores the pause and its requests to sessions in two transactions."""
+class TakesWhatStandsStill(DictStore):
+    async def take(self, now: int, workflows: Any, limit: int, skip: Any = None) -> list[SessionRow]:
+        rows = [row for row in map(self._seen, self._known()) if row.ready_at is not None and row.ready_at <= now]
+        rows.sort(key=lambda row: (row.ready_at, row.key))
+        rows = [row for row in rows if row.workflow in workflows and (skip or {}).get(row.key) != row.seq]
+        return [await self.claim(row.session_id, paused=True) for row in rows[:limit]]
 
-    async def pause(self, query: Filter, pause: Pause) -> Found:
-        found = await super().pause(query, replace(pause, standing=False))
-        await asyncio.sleep(0)
-        self.data.standing = pause if pause.standing else self.data.standing
-        return found
+
+class ForgetsFrozenTime(DictStore):
+    def _settle_lifted(self, kept: Kept) -> None:
+        frozen = kept.row.frozen
+        super()._settle_lifted(kept)
+        self._set(kept, frozen=frozen)
+
+
+class ExemptsForEver(DictStore):
+    def _stopped(self, kept: Kept) -> bool:
+        return super()._stopped(kept) and kept.exempt == 0
+
+
+class LeavesTheParkedOpen(DictStore):
+    """Only requests the end, and relies on engines to end the sessions that none of them drives."""
+
+    def _end(self, kept: Kept, at: int) -> None:
+        return None
+
+
+class EndsTheTreeInPieces(DictStore):
+    """Ends the session and its descendants in one transaction each."""
+
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
+        found = [self._named(session_id), *self._below(self._named(session_id))]
+        for kept in found:
+            self._cancel([kept], by, reason, at)
+            await asyncio.sleep(0)
+        return Found(self._seen(kept) for kept in found)
+
+
+class ForgetsTheEndedTree(DictStore):
+    """Takes an ended session for the end of everything below it."""
+
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
+        top = self._named(session_id)
+        return Found([top.row]) if top.row.ended else await super().cancel(session_id, by, reason, at)
+
+
+class LeavesTheDeadAlone(DictStore):
+    """Does not end cancelled sessions when it opens."""
+
+    async def open(self, on_change: Callable[[], None]) -> None:
+        end, self._end = self._end, lambda kept, at: None  # type: ignore[method-assign]
+        await super().open(on_change)
+        self._end = end  # type: ignore[method-assign]
 
 
 TWINS: dict[type[DictStore], str] = {
+    LeavesTheParkedOpen: "test_cancel_ends_what_no_engine_drives_with_the_request",
+    EndsTheTreeInPieces: "test_a_cancel_that_is_cut_off_ends_the_whole_tree_or_nothing",
+    ForgetsTheEndedTree: "test_cancel_of_an_ended_session_ends_what_is_open_below_it",
+    LeavesTheDeadAlone: "test_opening_ends_what_was_cancelled_and_left_open",
     ForgetsTheFence: "test_a_claim_raises_the_fence_and_the_older_fence_is_refused",
     ForgetsWhereItStood: "test_of_two_simultaneous_commits_one_takes_effect",
     LosesARelease: "test_after_a_release_the_old_fence_writes_nothing",
@@ -153,6 +225,9 @@ TWINS: dict[type[DictStore], str] = {
     NeverHearsOfAPause: "test_a_commit_does_not_erase_a_pause_that_came_meanwhile",
     KeepsTheFenceOnAClaim: "test_a_claim_raises_the_fence_and_the_older_fence_is_refused",
     TakesWhatIsHeld: "test_a_session_is_held_by_one_engine_at_a_time",
+    TakesWhatIsKept: "test_an_engine_that_keeps_a_step_claims_it_again_under_its_fence",
+    KeepsForEver: "test_a_step_that_is_no_longer_kept_is_anyones",
+    TakesWhatIsPaused: "test_a_paused_session_is_claimed_only_by_a_resume",
     LosesMail: "test_only_a_commit_that_consumes_mail_removes_it",
     ListsTheOldestFirst: "test_find_combines_its_filters_and_lists_the_newest_first",
     ProvesNothing: "test_a_damaged_record_is_named_and_never_returned",
@@ -165,7 +240,9 @@ TWINS: dict[type[DictStore], str] = {
     HandsOutSignalsTwice: "test_signals_are_read_after_a_number",
     StartsWhileEverythingStandsStill: "test_a_session_created_meanwhile_is_paused_and_not_held",
     LiftsEveryPause: "test_lifting_it_closes_its_own_pauses_and_no_others",
-    StandsBeforeItStops: "test_a_session_created_at_that_moment_is_stopped_or_created_paused",
+    TakesWhatStandsStill: "test_nobody_picks_up_what_it_stops",
+    ForgetsFrozenTime: "test_frozen_time_is_added_up_and_the_timers_are_computed_again",
+    ExemptsForEver: "test_a_resumed_session_runs_until_everything_is_paused_again",
 }
 
 

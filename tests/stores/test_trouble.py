@@ -17,8 +17,10 @@ from pausepoint.model.records import seal
 from pausepoint.model.sessions import Commit, Filter, SessionRow
 from pausepoint.stores.sqlite import SqliteStore, ballast, trouble, writer
 from pausepoint.stores.sqlite.ballast import SIZE, SLICE, Ballast
+from pausepoint.stores.sqlite.sql import QUERIES
 from tests.faults.vfs import Fail, FaultVFS
 from tests.stores.kit import Driver, new_session, on_loop, opened, operator, process, started, stored
+from tests.support.loop import PATIENCE
 
 
 class FillingDisk(Fail):
@@ -40,7 +42,7 @@ def file_of(path: Path) -> Path:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
         await asyncio.sleep(0.005)
@@ -166,9 +168,7 @@ async def test_what_was_refused_a_commit_can_be_stopped_and_ended_on_a_full_disk
             await driver.commit()
         assert (await stored(store, "cut")).live
         asked = (await store.cancel("cut", "ann", "no more", 1))[0]
-        assert (asked.live, asked.cancel_requested, asked.crashes) == (False, True, 0)
-        await store.revise(_note(asked, b"{}", ended="cancelled"))
-        assert (await stored(store, "cut")).ended == "cancelled"
+        assert (asked.live, asked.cancel_requested, asked.crashes, asked.ended) == (False, True, 0, "cancelled")
         with pytest.raises(StoreReadOnly):
             await store.claim("other")
 
@@ -213,6 +213,41 @@ async def test_it_becomes_writable_by_itself_tells_so_and_lets_go_what_was_refus
     await Driver(store, await store.claim("s1")).commit(b"kept")
     await store.close()
     disk.vfs.unregister()
+
+
+async def still_held(path: Path, *refused: str) -> bool:
+    """Refuse commits of an older and a newer hold on one session, and return whether the session is held afterwards."""
+    disk = FillingDisk()
+    async with opened(path, vfs="filling") as store:
+        other, older = await started(store, "other"), await started(store)
+        newer = Driver(store, await store.claim("s1", steal=True))
+        disk.healed = False
+        for name in ("other", *refused):
+            with pytest.raises(StoreReadOnly):
+                await {"other": other, "older": older, "newer": newer}[name].commit()
+        disk.healed = True
+        await until(lambda: store.trouble is None)
+        assert (await stored(store, "other")).holder is None
+        held = (await stored(store)).holder == store.number
+    disk.vfs.unregister()
+    return held
+
+
+@on_loop
+async def test_only_the_hold_that_was_refused_a_commit_is_given_back(path: Path) -> None:
+    assert await still_held(path, "older")
+
+
+@on_loop
+async def test_a_hold_is_given_back_even_if_an_older_one_was_refused_later(path: Path) -> None:
+    assert not await still_held(path, "newer", "older")
+
+
+@on_loop
+async def test_a_store_that_gives_back_without_the_fence_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = QUERIES["give_back"]
+    monkeypatch.setitem(QUERIES, "give_back", sound.replace("fence = ?", "? IS NOT NULL"))
+    assert not await still_held(path, "older")
 
 
 @on_loop

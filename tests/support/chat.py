@@ -109,7 +109,7 @@ class CountingStore(ProxyStore):
         self.signals_read += len(found)
         return found
 
-    def take(self) -> Sequence[int]:
+    def counted(self) -> Sequence[int]:
         """Return the counts of records, of their bytes and of the bytes of large values since the last call."""
         counts = self.records_read, self.record_bytes, self.blob_bytes
         self.records_read = self.record_bytes = self.blob_bytes = 0

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pausepoint
+from tests.support.loop import PATIENCE, excused
 
 ROOT = Path(__file__).parents[2]
 _SOURCE = Path(pausepoint.__file__).parents[1]
@@ -51,7 +52,8 @@ class Child:
         _pipe(self.popen.stdin).flush()
 
     def line(self) -> str:
-        return _pipe(self.popen.stdout).readline().strip()
+        with excused():
+            return _pipe(self.popen.stdout).readline().strip()
 
     def expect(self, line: str) -> None:
         """Wait for a line. Any other output means that the child itself failed."""
@@ -63,7 +65,8 @@ class Child:
 
     def ended(self) -> int:
         """Wait until the program ends and return its exit code."""
-        return self.popen.wait(20)
+        with excused():
+            return self.popen.wait(PATIENCE)
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:
@@ -90,7 +93,7 @@ def script(text: str, *args: object) -> Iterator[Child]:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as popen:
         # If the child never prints what the test expects, the timer ends it instead of blocking the test.
-        patience = threading.Timer(20, popen.kill)
+        patience = threading.Timer(PATIENCE, popen.kill)
         patience.start()
         try:
             yield Child(popen)
@@ -102,7 +105,8 @@ def script(text: str, *args: object) -> Iterator[Child]:
 def run_child(program: str, *args: object) -> str:
     """Run such a program until it ends and return its output."""
     with child(program, *args) as running:
-        printed, _ = running.popen.communicate(timeout=20)
+        with excused():
+            printed, _ = running.popen.communicate(timeout=PATIENCE)
         assert running.popen.returncode == 0, f"the child ended with {running.popen.returncode}: {printed}"
         return printed.strip()
 
@@ -110,6 +114,7 @@ def run_child(program: str, *args: object) -> str:
 def outside_sql(path: Path, *statements: str) -> list[dict[str, Any]]:
     """Run SQL in another process with Python's own sqlite3, and return the rows of the last statement."""
     command = [sys.executable, "-I", "-c", _SQL, str(path), *statements]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20)
+    with excused():
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
     rows: list[dict[str, Any]] = json.loads(done.stdout)
     return rows

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +26,7 @@ from typing import Any, Self
 import pausepoint
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 30.0
+PATIENCE = 120.0
 _LONGEST = 4096  # PIPE_BUF on Linux; shorter lines are written atomically
 
 _job = 0
@@ -86,9 +86,10 @@ class Child:
 class ForkServer:
     """The client of the server. As a context manager, it ends all running jobs on exit."""
 
-    def __init__(self, *modules: str) -> None:
+    def __init__(self, *modules: str, variables: Mapping[str, str] | None = None) -> None:
+        """Start the server. ``variables`` are added to its environment."""
         source = str(Path(pausepoint.__file__).parents[1])
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join((source, str(ROOT)))}
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join((source, str(ROOT)))} | dict(variables or {})
         command = [sys.executable, "-m", "tests.support.forkserver", *modules]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=ROOT

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from tests.support.forkserver import Child, Forks
 
-PATIENCE = 50
+PATIENCE = 120
 ENDS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: 130, signal.SIGTERM: 143}
 """The exit code of a program, by the signal that ended it."""
 

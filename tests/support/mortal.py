@@ -80,7 +80,8 @@ async def crash(engine: Engine) -> None:
     store = engine.store
     assert isinstance(store, MortalStore)
     store.die()
-    tasks = [run.task for run in engine.driver.runs.values()]
+    tasks: list[asyncio.Task[Any]] = [run.task for run in engine.driver.runs.values()]
+    tasks += [drive.keeping for drive in driven(engine).values() if drive.keeping is not None]
     if engine.driver.refreshing is not None:
         tasks.append(engine.driver.refreshing)
     if engine.waker.task is not None:

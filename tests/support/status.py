@@ -14,6 +14,6 @@ async def settled(session: Session[Any], status: Status = Status.WAITING) -> Non
     while True:
         if (run := runs.get(session.id)) is not None:
             await run.finished()
-        if await session.status() is status and session.id not in runs:
+        if await session.status() is status and session.id not in session._control.driver.running:
             return
         await asyncio.sleep(0.001)

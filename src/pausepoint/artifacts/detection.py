@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from pausepoint.artifacts.folder import ArtifactFolder
-from pausepoint.artifacts.publisher import EDITED, DoneNote, Edited, EditNote, SessionNote, session_note
+from pausepoint.artifacts.publisher import EDITED, DoneNote, Edited, EditNote, SessionNote, session_note, unfit_work
 from pausepoint.artifacts.status import ArtifactState, Examination, examine, look
 from pausepoint.definition.artifacts import OWN, BoundArtifact, Unfit, entry_of, named
 from pausepoint.definition.workflow import BoundStep, Check, Workflow
@@ -23,6 +23,8 @@ from pausepoint.log.trail import Trail
 _Note = TypeVar("_Note", DoneNote, EditNote)
 
 START, COMPLETE = "start", "complete"
+
+RUNS_AGAIN = "Its step then runs again."
 
 
 class DetectedStep(msgspec.Struct, frozen=True):
@@ -117,13 +119,19 @@ def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
             f" {workflow.version}. Run the newer code.",
             path=str(folder),
         )
-    done = [
-        _read(folder, name, data, DoneNote, "Its step then runs again.")
-        for name, data in notes.items()
-        if name.startswith("done/")
-    ]
+    done = [_completion(folder, name, data) for name, data in notes.items() if name.startswith("done/")]
     found = _without_gap(note, sorted(done, key=lambda each: each.work.seq))
     return _with_edits(folder, notes[EDITED], found) if EDITED in notes else found
+
+
+def _completion(folder: Path, name: str, data: bytes) -> DoneNote:
+    """Read a completion record. Raises `FolderRefused` if it is damaged, or names a file outside of the folder."""
+    found = _read(folder, name, data, DoneNote, RUNS_AGAIN)
+    if problem := unfit_work(found.work, name.removeprefix("done/").removesuffix(".json")):
+        raise FolderRefused(
+            f"File {folder}/{OWN}/{name} cannot be used: {problem}. Delete it. {RUNS_AGAIN}", path=str(folder)
+        )
+    return found
 
 
 def _with_edits(folder: Path, data: bytes, found: Recorded) -> Recorded:

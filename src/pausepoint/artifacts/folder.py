@@ -19,13 +19,34 @@ from pathlib import Path, PurePosixPath
 from uuid import uuid4
 
 from pausepoint.definition.artifacts import LARGEST, OWN
-from pausepoint.errors import FolderRefused
-from pausepoint.stores.disk import PIECE, Folder, Upload
+from pausepoint.errors import FolderRefused, FolderUnavailable
+from pausepoint.model.ids import shortened
+from pausepoint.stores.disk import PIECE, Folder, Upload, make_folder, sync_folder
 
 READABLE = 0o644
 OPEN = 0o755
 
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+_LINKED = (errno.ELOOP, errno.ENOTDIR)
+_BY_PERSON = (*_LINKED, errno.EACCES, errno.EPERM, errno.ENXIO)
+"""Errors that a person causes at a single file. All others are trouble of the disk."""
+
+_FULL = ("cannot be written: the disk is full", "Free some space")
+_LINK = ("cannot be reached without following a link", "Put a regular file or folder there")
+_DENIED = ("cannot be used", "Check the permissions and the disk")
+_TROUBLE = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.ELOOP: _LINK,
+    errno.ENOTDIR: _LINK,
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EROFS: _DENIED,
+    errno.ENOENT: ("is missing", "Put the folder back"),
+}
+"""What each error number means, and what to do about it."""
 
 
 def digest_of(data: bytes) -> str:
@@ -41,9 +62,13 @@ class ArtifactFolder:
 
     def make(self) -> None:
         """Create the folder durably, with the engine's own folder inside it."""
-        if not self.path.is_dir():
-            self.path.mkdir(mode=OPEN, parents=True, exist_ok=True)
-        with self._mine("staged", create=True), self._mine("bin", create=True):
+        with self._edge():
+            if not self.path.is_dir():
+                make_folder(self.path, OPEN)
+            elif not (self.path / OWN).exists():
+                with suppress(PermissionError):  # a person may have created it just now, without syncing its name
+                    sync_folder(self.path.parent)
+        with self._edge(OWN), self._mine("staged", create=True), self._mine("bin", create=True):
             pass
 
     def _own(self, name: str) -> Folder:
@@ -55,8 +80,14 @@ class ArtifactFolder:
             yield folder
 
     def _around(self, path: str) -> tuple[Folder, str]:
-        """Return the folder of a file and its name in that folder."""
-        parts = PurePosixPath(path).parts
+        """Return the folder of a file and its name in that folder. Raises `FolderRefused` if the path leads out."""
+        parts = path.split("/")
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+            raise FolderRefused(
+                f"The path {shortened(path)} leads out of folder {self.path}. Nothing was read or written. Correct the"
+                " record or the call that names it.",
+                path=path,
+            )
         return Folder(self.path.joinpath(*parts[:-1]), len(parts) - 1, OPEN), parts[-1]
 
     # staging and publishing
@@ -64,12 +95,12 @@ class ArtifactFolder:
     def stage(self, path: str, data: bytes) -> str:
         """Write the content of a file to the staging folder, and return its hash."""
         digest = digest_of(data)
-        self._write(self._own("staged"), mark(path, digest), data)
+        self._write(self._own("staged"), mark(path, digest), data, path)
         return digest
 
     def staged(self) -> set[str]:
         """Return the names of all staged files (see `mark`)."""
-        with suppress(FileNotFoundError), self._mine("staged") as folder:
+        with self._edge(f"{OWN}/staged"), suppress(FileNotFoundError), self._mine("staged") as folder:
             return set(os.listdir(folder))
         return set()
 
@@ -79,7 +110,7 @@ class ArtifactFolder:
         A replaced file with one of the hashes in ``ours`` does not go to the bin.
         """
         around, name = self._around(path)
-        with self._mine("staged") as staged, self._at(path, around, create=True) as folder:
+        with self._edge(path), self._mine("staged") as staged, self._at(path, around, create=True) as folder:
             moved = "" if self._is_ours(folder, name, path, {digest, *ours}) else self._to_bin(folder, name)
             with suppress(FileNotFoundError):  # another process published it first
                 os.rename(mark(path, digest), name, src_dir_fd=staged, dst_dir_fd=folder)
@@ -89,14 +120,17 @@ class ArtifactFolder:
 
     def clear(self, wanted: Iterable[str]) -> None:
         """Delete staged files that were never recorded, and leftovers of interrupted writes."""
-        for stray in self._own("staged").strays({*wanted}):  # files in use by another process are skipped
-            stray.remove()
-            stray.close()
+        with self._edge(f"{OWN}/staged"):
+            for stray in self._own("staged").strays({*wanted}):  # files in use by another process are skipped
+                try:
+                    stray.remove()
+                finally:
+                    stray.close()
 
     def retire(self, path: str, ours: Iterable[str]) -> str:
         """Move a file that is no longer an artifact to the bin, if its hash is in ``ours``. Return its bin path."""
         around, name = self._around(path)
-        with suppress(FileNotFoundError), self._at(path, around) as folder:
+        with self._edge(path), suppress(FileNotFoundError), self._at(path, around) as folder:
             os.stat(name, dir_fd=folder, follow_symlinks=False)
             return self._to_bin(folder, name) if self._is_ours(folder, name, path, {*ours}) else ""
         return ""
@@ -118,6 +152,8 @@ class ArtifactFolder:
             return False  # a link or a folder that a person put there; it goes to the bin
         try:
             return digest_of(self.read(path) or b"") in ours
+        except FolderUnavailable:
+            raise
         except FolderRefused:
             return False  # not readable, or too large
 
@@ -133,42 +169,43 @@ class ArtifactFolder:
             return None
         except OSError as exc:
             raise self._refused(path, exc) from exc
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+        try:
+            with self._edge(path):
+                found = os.fstat(descriptor)
+                if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST:
+                    return b"".join(iter(lambda: os.read(descriptor, PIECE), b""))
+        finally:
             os.close(descriptor)
-            many = f"has {found.st_size} bytes, but the limit for an artifact is {LARGEST}"
-            wrong = many if stat.S_ISREG(found.st_mode) else "is not a regular file"
-            raise FolderRefused(f"{self.path / path} {wrong}. Move it away and try again.", path=path)
-        with open(descriptor, "rb") as file:
-            return b"".join(iter(lambda: file.read(PIECE), b""))
+        many = f"has {found.st_size} bytes, but the limit for an artifact is {LARGEST}"
+        wrong = many if stat.S_ISREG(found.st_mode) else "is not a regular file"
+        raise FolderRefused(f"{self.path / path} {wrong}. Move it away and try again.", path=path)
 
     def absent(self, path: str) -> bool:
         """Return whether nothing exists at the path, of any kind."""
         around, name = self._around(path)
         try:
-            with self._at(path, around) as folder:
+            with self._edge(path), suppress(FileNotFoundError), self._at(path, around) as folder:
                 os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return True
+                return False
+        except FolderUnavailable:
+            raise
         except FolderRefused:
             return False
-        return False
+        return True
 
     def check(self, path: str) -> None:
         """Check that a file can be written at the path. Raises `FolderRefused` if a folder on the path is a link."""
         around, _ = self._around(path)
-        with suppress(FileNotFoundError), self._at(path, around):
+        with self._edge(path), suppress(FileNotFoundError), self._at(path, around):
             pass
 
     def names(self, pattern: str) -> list[str]:
         """Return the files that match a path with one ``*`` in its last name."""
         around, last = self._around(pattern)
         head, _, tail = last.partition("*")
-        try:
-            with self._at(pattern, around) as folder:
-                found = os.listdir(folder)
-        except FileNotFoundError:
-            return []
+        found: list[str] = []
+        with self._edge(pattern), suppress(FileNotFoundError), self._at(pattern, around) as folder:
+            found = os.listdir(folder)
         fits = re.compile(f"(?!\\.){re.escape(head)}.+{re.escape(tail)}", re.DOTALL)
         return sorted(str(PurePosixPath(pattern).parent / name) for name in found if fits.fullmatch(name))
 
@@ -185,23 +222,36 @@ class ArtifactFolder:
         finally:
             os.close(folder)
 
+    @contextmanager
+    def _edge(self, path: str = "") -> Iterator[None]:
+        """Raise errors of the disk as `FolderRefused`, with the path."""
+        try:
+            yield
+        except OSError as exc:
+            raise self._refused(path, exc) from exc
+
     def _refused(self, path: str, error: OSError) -> FolderRefused:
-        linked = error.errno in (errno.ELOOP, errno.ENOTDIR)
-        why = "cannot be reached without following a link" if linked else "cannot be used"
-        what = "Put a regular file or folder there" if linked else "Check the permissions and the disk, then try again"
-        return FolderRefused(f"{self.path / path} {why} ({error.strerror}). {what}.", path=path)
+        code = error.errno or errno.EIO
+        why, what = _TROUBLE.get(code, ("cannot be used", "Check the disk and the system log"))
+        problem = f"{self.path / path} {why} ({error.strerror or error})"
+        kind = FolderRefused if code in _BY_PERSON else FolderUnavailable
+        again = "" if code in _LINKED else ", then try again"
+        return kind(
+            f"{problem}. {what}{again}.", path=path or str(self.path), errno=code, problem=problem, way_out=what
+        )
 
     # the engine's notes
 
     def note(self, name: str, data: bytes) -> None:
         """Write one of the engine's own files atomically."""
-        self._write(self._of_note(name), name.rpartition("/")[2], data)
+        self._write(self._of_note(name), name.rpartition("/")[2], data, f"{OWN}/{name}")
 
     def notes(self) -> dict[str, bytes]:
         """Return all notes of the engine, by name."""
         found: dict[str, bytes] = {}
         for folder, prefix in ((Folder(self.path / OWN, 1), ""), (self._own("done"), "done/")):
-            with suppress(FileNotFoundError), self._at(f"{OWN}/{prefix}", folder) as descriptor:
+            where = f"{OWN}/{prefix}"
+            with self._edge(where), suppress(FileNotFoundError), self._at(where, folder) as descriptor:
                 for name in os.listdir(descriptor):
                     if name.endswith(".json"):
                         found[prefix + name] = self.read(f"{OWN}/{prefix}{name}") or b""
@@ -212,7 +262,7 @@ class ArtifactFolder:
 
         A lock makes sure that only one process decides at a time.
         """
-        with self._at(OWN, Folder(self.path / OWN, 1), create=True) as folder:
+        with self._edge(OWN), self._at(OWN, Folder(self.path / OWN, 1), create=True) as folder:
             fcntl.flock(folder, fcntl.LOCK_EX)  # released when the folder is closed
             data = decide(self.read(f"{OWN}/session.json"))
             if data is not None:
@@ -220,25 +270,33 @@ class ArtifactFolder:
 
     def forget(self, name: str) -> None:
         """Delete one of the engine's notes."""
-        self._of_note(name).remove(name.rpartition("/")[2])
+        with self._edge(f"{OWN}/{name}"):
+            self._of_note(name).remove(name.rpartition("/")[2])
 
     def _of_note(self, name: str) -> Folder:
         return self._own("done") if "/" in name else Folder(self.path / OWN, 1)
 
     def keep_edit(self, data: bytes) -> None:
         """Keep the exact bytes of an accepted edit, so that they can be restored."""
-        self._write(self._own("edits"), digest_of(data), data)
+        digest = digest_of(data)
+        self._write(self._own("edits"), digest, data, kept_as(digest))
 
     def kept_edit(self, digest: str) -> bytes | None:
         """Return the bytes of an accepted edit by their hash; None if they are missing or damaged."""
-        data = self.read(f"{OWN}/edits/{digest}")
+        data = self.read(kept_as(digest))
         return data if data is not None and digest_of(data) == digest else None
 
-    def _write(self, folder: Folder, name: str, data: bytes) -> None:
-        with Upload(folder, READABLE) as upload:
+    def _write(self, folder: Folder, name: str, data: bytes, path: str) -> None:
+        """Write a file atomically. ``path`` names it in errors."""
+        with self._edge(path), Upload(folder, READABLE) as upload:
             upload.write(data)
             upload.finish()
             upload.publish(name, replace=True)
+
+
+def kept_as(digest: str) -> str:
+    """Return the path in the folder where the bytes of an accepted edit are kept."""
+    return f"{OWN}/edits/{digest}"
 
 
 def mark(path: str, digest: str) -> str:

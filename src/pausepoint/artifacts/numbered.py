@@ -11,7 +11,9 @@ from pausepoint.artifacts.detection import START, detect
 from pausepoint.definition.artifacts import safe_name
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import FolderRefused, PausepointError
+from pausepoint.stores.disk import make_folder, new_folder
 
+_MODE = 0o777  # as the umask allows: the folders belong to the user
 _VERSION = re.compile(r"v0\.0\.(\d{1,9})")
 
 
@@ -53,13 +55,13 @@ class VersionFolders:
 
     def make(self) -> Path:
         """Create a folder with the next number and return it. Two programs never get the same one."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folder(self.root, _MODE)
         last = self.latest()
         at = (number(last.name, self.name) or 0) + 1 if last is not None else 1
         while True:
             path = self.root / f"{self.name}-v0.0.{at}"
             try:
-                path.mkdir()
+                new_folder(path, _MODE)
             except FileExistsError:
                 at += 1
                 continue

@@ -11,18 +11,19 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from pausepoint.artifacts.folder import ArtifactFolder, digest_of, mark
+from pausepoint.artifacts.folder import ArtifactFolder, digest_of, kept_as, mark
 from pausepoint.codec.values import Limits
-from pausepoint.definition.artifacts import OWN, BoundArtifact, clash
+from pausepoint.definition.artifacts import OWN, BoundArtifact, clash, unfit_file
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import BoundStep, Workflow
-from pausepoint.errors import FolderMisfit, FolderRefused, StateRefused, StepError
+from pausepoint.errors import FolderMisfit, FolderRefused, FolderUnavailable, StateRefused, StepError
 from pausepoint.log.access import StateAccess
 from pausepoint.log.ledger import Ledger
 from pausepoint.log.replay import CheckpointBody, EditBody, Effect, Line, body_of
@@ -31,6 +32,9 @@ from pausepoint.log.telemetry import log_line
 from pausepoint.log.timeline import Timeline
 from pausepoint.log.trail import Published, PublishedFile, Reused, Trail, Work
 from pausepoint.log.versions import migrate_line
+from pausepoint.model.files import is_hash
+from pausepoint.model.ids import is_session_id, shortened
+from pausepoint.model.pauses import Paused
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
@@ -139,12 +143,13 @@ class Publisher:
         notes = await in_thread(self.folder.notes)
         await self._claim(notes.get("session.json"))
         staged, past = await in_thread(self.folder.staged), Past(self.held, self.folder)
-        files = self.trail.files()
+        files, last = self.trail.files(), last_published(notes)
         older = await in_thread(self._older, [file for file, _ in files.values()])
+        older -= await in_thread(self._put_back, [files[path] for path in older], last)
         for file, work in files.values():
             if mark(file.path, file.sha256) in staged:
                 await self._publish(file, work.step)
-            elif file.path in older:
+            elif file.path in older or await in_thread(self._awaited, file, work, last):
                 await self._restore(past, file, work.step)
         await in_thread(self.folder.clear, [mark(file.path, file.sha256) for file, _ in files.values()])
         await in_thread(self._retire, [*self.trail.works])
@@ -215,17 +220,25 @@ class Publisher:
             return False
         return digest in self.trail.known.get(file.path, ()) and (file.path, digest) not in reused
 
+    def _put_back(self, files: Sequence[tuple[PublishedFile, Work]], last: LastPublished) -> set[str]:
+        """Return the paths that a person put back to an older version. A resume asks what to do with them."""
+        found = {file.path: digest_of(self._found(file) or b"") for file, _ in files}
+        return {
+            file.path for file, work in files
+            if put_back(self.trail, self.folder, file, work, found[file.path], last)
+        }  # fmt: skip
+
+    def _awaited(self, file: PublishedFile, work: Work, last: LastPublished) -> bool:
+        return unpublished(file, work, last) and self.folder.absent(file.path)
+
     def _found(self, file: PublishedFile) -> bytes | None:
         """Return the content at the path of a file; None if it is absent, empty bytes if it cannot be read."""
         try:
             return self.folder.read(file.path)
+        except FolderUnavailable:
+            raise
         except FolderRefused:
             return b""
-
-    def _is_foreign(self, file: PublishedFile) -> bool:
-        self.folder.check(file.path)
-        data = self._found(file)
-        return data is not None and digest_of(data) not in (file.sha256, *self.trail.known.get(file.path, ()))
 
     # one visit
 
@@ -234,23 +247,58 @@ class Publisher:
         found = self.trail.reused.get(step)
         return found if found is not None and found.holds(self.trail.versions) else None
 
-    async def stage(self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs) -> None:
-        """Write the step's files to the staging folder, and record them in its checkpoint."""
-        files: tuple[PublishedFile, ...] = ()
+    async def stage(self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs) -> FolderRefused | None:
+        """Write the step's files to the staging folder, and record them in its checkpoint.
+
+        If the disk refuses a file, return the error. The checkpoint records the files all the same, because the next
+        resume can make them from it. Raises `StepError` if the step itself did something wrong.
+        """
+        files, refused = tuple[PublishedFile, ...](), None
         if step.publishes:
             contents = await contents_of(self.held, step, changes, blobs)
             self._check_apart(step.name, [file.path for file, _ in contents])
-            files = tuple([await in_thread(self._stage, *each) for each in contents])
-            for file in files:
-                if await in_thread(self._is_foreign, file):
-                    bin_ = f"{self.folder.path}/{OWN}/bin"
-                    summary = f"{file.path} was not written by this session; moved to {bin_}"
-                    self.ledger.effect(
-                        f"aside:{file.path}", "artifact.set_aside", summary, {"path": file.path}, step.agent
-                    )
+            files = tuple([_recorded(file, data) for file, data in contents])
+            try:
+                for file, (_, data) in zip(files, contents, strict=True):
+                    await in_thread(self.folder.stage, file.path, data)
+                await self._set_aside(step, files)
+            except FolderRefused as error:
+                refused = error
         line, pending = self.held.line, self.ledger.pending.values()
         usd = line.usd - line.spent + sum(effect.usd for effect in pending)
-        self._pend(step, self._published(step, files, usd))
+        self._pend(step, self._published(step, files, usd, refused is not None))
+        return refused
+
+    async def _set_aside(self, step: BoundStep, files: Sequence[PublishedFile]) -> None:
+        """Record which files of a person this step replaces or no longer publishes, and where they are kept."""
+        found = {file.path: await in_thread(self._replaced, file) for file in files}
+        published = {path for path, (_, work) in self.trail.files().items() if work.step != step.name}
+        found |= await in_thread(self._dropped, step.name, published | found.keys())
+        for path, what in found.items():
+            if what:
+                self.ledger.effect(f"aside:{path}", "artifact.set_aside", what, {"path": path}, step.agent)
+
+    def _replaced(self, file: PublishedFile) -> str:
+        """Return which content of a person is replaced by a file; empty if there is none."""
+        self.folder.check(file.path)
+        data = self._found(file)
+        if data is None or (digest := digest_of(data)) == file.sha256:
+            return ""
+        if digest not in self.trail.known.get(file.path, ()):
+            return f"{file.path} was not written by this session; moved to {self.folder.path}/{OWN}/bin"
+        if self.folder.kept_edit(digest) is None:
+            return ""
+        return f"{file.path}: its accepted edit was replaced; kept in {self.folder.path}/{kept_as(digest)}"
+
+    def _dropped(self, step: str, published: Collection[str]) -> dict[str, str]:
+        """Return the accepted edits of files that a step no longer publishes."""
+        found: dict[str, str] = {}
+        for path in self._no_longer([step], published):
+            data = self._found(PublishedFile(path, "", "", "", 0))
+            if data is not None and self.folder.kept_edit(digest := digest_of(data)) is not None:
+                where = f"{self.folder.path}/{kept_as(digest)}"
+                found[path] = f"{path} is no longer published; its accepted edit is kept in {where}"
+        return found
 
     def _check_apart(self, step: str, paths: list[str]) -> None:
         others = [path for path, (_, work) in self.trail.files().items() if work.step != step]
@@ -260,17 +308,15 @@ class Publisher:
                 " path of the other, or they differ only in upper and lower case. Give them different paths."
             )
 
-    def _stage(self, file: PublishedFile, data: bytes) -> PublishedFile:
-        digest = self.folder.stage(file.path, data)
-        return msgspec.structs.replace(file, sha256=digest, size=len(data))
-
     def skips(self, step: BoundStep) -> None:
         """Record in the checkpoint of a skipped step which versions the decision read."""
         self._pend(step, self._published(step))
 
-    def _published(self, step: BoundStep, files: tuple[PublishedFile, ...] = (), usd: int = 0) -> Published:
-        places = tuple(step.depends_on)
-        return Published(self.trail.read_by(places), files, code_of(step.fn), usd, places=places)
+    def _published(
+        self, step: BoundStep, files: tuple[PublishedFile, ...] = (), usd: int = 0, unstaged: bool = False
+    ) -> Published:
+        places, code = tuple(step.depends_on), code_of(step.fn)
+        return Published(self.trail.read_by(places), files, code, usd, places=places, unstaged=unstaged)
 
     def reuses(self, step: BoundStep, reused: Reused) -> None:
         """Record in the checkpoint which earlier checkpoint it reuses."""
@@ -303,13 +349,17 @@ class Publisher:
 
     def _retire(self, steps: Sequence[str]) -> None:
         """Move files that these steps published before and no longer publish to the bin."""
+        for path in self._no_longer(steps, self.trail.files()):
+            self.folder.retire(path, self.trail.known[path])
+
+    def _no_longer(self, steps: Sequence[str], published: Collection[str]) -> list[str]:
+        """Return the paths that these steps published before and that are not in ``published``."""
         trail, outline = self.trail, self.held.workflow.outline
         ahead = {file.path for reused in trail.reused.values() for file in reused.published.files}
         ahead |= {file.path for redo in trail.redo.values() for file in redo.spared}
         declared = [each for step in steps if step in outline for each in self.held.workflow.step(step).publishes]
-        for path in trail.known.keys() - trail.files().keys() - ahead:
-            if any(artifact.could_be(path) for artifact in declared):
-                self.folder.retire(path, trail.known[path])
+        old = trail.known.keys() - {*published} - ahead
+        return sorted(path for path in old if any(artifact.could_be(path) for artifact in declared))
 
     async def _publish(self, file: PublishedFile, step: str) -> None:
         moved = await in_thread(self.folder.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
@@ -346,7 +396,7 @@ class Publisher:
         if work.made:  # a reused checkpoint may contain edits
             mine = [path for path in self.trail.edited if any(overlap(path, key) for key in work.writes)]
             values += await self._values(state, mine)
-        note = DoneNote(FORMAT, work, tuple(values), work.step if body.held_by_guard else body.next, tuple(edited))
+        note = DoneNote(FORMAT, work, tuple(values), _next_of(work, body), tuple(edited))
         spelled_out = {**msgspec.structs.asdict(note), "work": msgspec.structs.asdict(work)}
         await in_thread(self.folder.note, f"done/{work.step}.json", _pretty(spelled_out))
 
@@ -422,8 +472,9 @@ class Past:
         """Return the recorded content of a file. Raises `FolderRefused` if it cannot be restored."""
         data = await in_thread(self.folder.kept_edit, file.sha256)
         if data is None:
-            data = await self._made_again(file, artifact_of(self.held.workflow.step(step), file.pattern))
-        if digest_of(data) != file.sha256:
+            with suppress(LookupError):  # the record of a damaged or forged log does not have the entry
+                data = await self._made_again(file, artifact_of(self.held.workflow.step(step), file.pattern))
+        if data is None or digest_of(data) != file.sha256:
             rebuilt = self.held.line.trail is not None and self.held.line.trail.rebuilt_from
             why = "the session was rebuilt from its folder" if rebuilt else "its codec now writes different bytes"
             raise FolderRefused(
@@ -439,8 +490,8 @@ class Past:
             self._bodies[file.at] = body_of(record)
         body = self._bodies[file.at]
         if isinstance(body, EditBody):
-            change = next(each.change for each in body.adopted if each.file.path == file.path)
-            raw = await _bytes(self.held.store, change.value)
+            change = next((each.change for each in body.adopted if each.file.path == file.path), None)
+            raw = b"null" if change is None else await _bytes(self.held.store, change.value)
             return artifact.encoded(artifact.typed.decode(raw if not file.key else _entry(raw, file.key), file.path))
         whole = await self._field(file, artifact.place.path)
         return artifact.encoded(whole[file.key] if artifact.many else whole)
@@ -499,6 +550,13 @@ def gone(session_id: str, folder: Path) -> FolderRefused:
     )  # fmt: skip
 
 
+def disk_trouble(error: FolderRefused) -> Paused:
+    """Return the pause of a session whose folder the disk refuses."""
+    return Paused(
+        "disk", f"{error.problem}. Finished results are kept. {error.way_out}, then resume: it publishes their files."
+    )
+
+
 def check_free(found: bytes | None, folder: Path, session_id: str, before: str = "") -> SessionNote | None:
     """Return the session note of a folder, if there is one. Raises `FolderRefused` if another session owns it."""
     note = session_note(found, str(folder)) if found else None
@@ -528,7 +586,65 @@ def session_note(data: bytes, folder: str) -> SessionNote:
             f"Folder {folder} was written by a newer Pausepoint (format {note.format}). Upgrade Pausepoint.",
             path=folder,
         )
+    if not is_session_id(note.session_id) or not note.outline:
+        wrong = "it lists no step" if is_session_id(note.session_id) else f"{shortened(note.session_id)} is not an id"
+        raise FolderRefused(
+            f"File {folder}/{OWN}/session.json cannot be used: {wrong}. Delete it. Without it, the folder is judged by"
+            " its files alone.",
+            path=folder,
+        )
     return note
+
+
+def unfit_work(work: Work, step: str) -> str:
+    """Return why a completion record cannot be used for a step; empty if it can. Anyone may have written it."""
+    if work.step != step:
+        return f"it is the record of step {shortened(work.step)}"
+    for file in work.files:
+        if problem := unfit_file(file.path):
+            return f"it names the file {shortened(file.path)}, but {problem}"
+        if not is_hash(file.sha256):
+            return f"the hash of {file.path} is not 64 hexadecimal digits"
+    return ""
+
+
+LastPublished = Mapping[str, tuple[str, int]]
+"""What was last published at each path: the hash of the content, and the number of the record that has it."""
+
+
+def last_published(notes: Mapping[str, bytes]) -> LastPublished:
+    """Return what was last published at each path, according to the completion records in the folder."""
+    found: dict[str, tuple[str, int]] = {}
+    works = [_noted(data) for name, data in notes.items() if name.startswith("done/")]
+    for work in sorted((each for each in works if each is not None), key=lambda each: each.seq):
+        found.update((file.path, (file.sha256, max(work.seq, file.at))) for file in work.files)
+    return found
+
+
+def unpublished(file: PublishedFile, work: Work, last: LastPublished) -> bool:
+    """Return whether a file was recorded, but never published, because the disk refused it."""
+    return work.unstaged and file.at not in work.edit_seqs and last.get(file.path, ("", 0))[0] != file.sha256
+
+
+def put_back(
+    trail: Trail, folder: ArtifactFolder, file: PublishedFile, work: Work, digest: str, last: LastPublished
+) -> bool:
+    """Return whether a person put a file back to an older version that this session has recorded for its path.
+
+    Otherwise the folder is not up to date with the log, after a crash or a rewind: it has what was last published, or
+    content whose publication was interrupted before its completion record.
+    """
+    if file.path not in last:
+        return False
+    published, at = last[file.path]
+    if digest == published:
+        adopted = file.at in work.edit_seqs and file.at > at  # and put back afterwards, or the folder is a backup
+        return adopted and folder.kept_edit(file.sha256) is not None
+    return digest != trail.known[file.path][-1] or folder.kept_edit(digest) is not None
+
+
+def _recorded(file: PublishedFile, data: bytes) -> PublishedFile:
+    return msgspec.structs.replace(file, sha256=digest_of(data), size=len(data))
 
 
 def _noted(data: bytes | None) -> Work | None:
@@ -536,6 +652,12 @@ def _noted(data: bytes | None) -> Work | None:
         return msgspec.json.decode(data, type=DoneNote).work if data else None
     except msgspec.MsgspecError:
         return None  # it is written again
+
+
+def _next_of(work: Work, body: CheckpointBody) -> str | None:
+    """Return the step after a finished one; the step itself if a guard holds the session there."""
+    held_by_disk = work.unstaged and not body.refused and body.failure is None  # until its files were published
+    return work.step if body.held_by_guard and not held_by_disk else body.next
 
 
 def _is_shown(path: str, fields: Sequence[str]) -> bool:

@@ -50,11 +50,11 @@ class Output:
 
     def document(self, value: Any) -> None:
         """Print the one document of ``--json``."""
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False), file=reserved)
+        click.echo(to_json(value, indent=2), file=reserved)
 
     def record(self, value: Any) -> None:
         """Print one line of ``--jsonl``."""
-        click.echo(json.dumps(value, ensure_ascii=False), file=reserved)
+        click.echo(to_json(value), file=reserved)
 
     def line(self, text: str = "") -> None:
         """Print a line for a person."""
@@ -102,6 +102,19 @@ class Output:
             kept += part
         return kept + "…"
 
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON. Characters that a terminal would obey instead of showing them are escaped.
+
+    >>> print(to_json("Größe \\u202e \\x9b"))
+    "Größe \\u202e \\u009b"
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return text if text.isascii() and "\x7f" not in text else _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_OBEYED = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
+"""DEL, C1 controls, marks of writing direction, other invisible marks, line separators and lone surrogates."""
 
 _STYLED = re.compile(r"(\x1b\[[0-9;]*m)")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import socket
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import Output
@@ -31,6 +33,7 @@ class Cli:
         self.targets = targets
         self.named_store = store
         self.out = Output(as_json, as_lines)
+        self.drivers: dict[str, str] = {}
 
     def start(self, owner: str | None = None, session_id: str | None = None) -> Start:
         """Return what a program's own functions get to know about the session to start."""
@@ -88,8 +91,21 @@ class Cli:
         """Return the exact command that resumes a session: of this program, or of the one that a tag names."""
         program = program_of(info.tags)
         if program is None or program in self.host.words:
+            left = info.holder is None and info.kept_by is None
+            if left and info.session_id in self.drivers and not self._is_named(info.workflow):
+                return self.drivers[info.session_id]
             return self.command("resume", info.session_id, info.workflow)
         return shlex.join(["python", "-m", program, "resume", info.session_id, *self.store_words()])
+
+    def note_driver(self, info: SessionInfo) -> None:
+        """Remember the command line of the process that drives a session, to name it when the process has stopped."""
+        if info.holder is not None and (found := command_of(info.holder)):
+            self.drivers[info.session_id] = found
+
+    def _is_named(self, workflow: str) -> bool:
+        return workflow in self.host.workflows_by_name or workflow in (
+            self.known() if self.targets else self.project.targets
+        )
 
     def command(self, verb: str, session_id: str, workflow: str | None = None) -> str:
         """Return the exact command for a session, with the store and the workflow's target where they are needed."""
@@ -98,7 +114,7 @@ class Cli:
         words = [*(self.host if own else PAUSEPOINT).words, verb, session_id]
         if not own and workflow is not None and (self.targets or workflow not in self.project.targets):
             known = self.known() if self.targets else {}
-            words += ["--target", known[workflow][0] if workflow in known else "TARGET"]
+            words += ["--target", known[workflow][0]] if workflow in known else []  # the command says what to name
         return shlex.join([*words, *self.store_words(own)])
 
     def store_words(self, own: bool = False) -> list[str]:
@@ -124,6 +140,18 @@ def program_of(tags: Iterable[str]) -> str | None:
     """
     found = (re.fullmatch(r"program:([A-Za-z_][\w.]*)", tag, re.ASCII) for tag in tags)
     return next((match[1] for match in found if match is not None), None)
+
+
+def command_of(holder: str) -> str:
+    """Return the command line of a process of this machine, from the text about a holder; empty if it is not known."""
+    found = re.search(r"process (\d+)\b.* on (\S+?)[,)]?(?:\s|$)", holder)
+    if found is None or found[2] != socket.gethostname():
+        return ""
+    try:
+        words = Path(f"/proc/{found[1]}/cmdline").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return ""
+    return shlex.join(word.decode(errors="replace") for word in words)
 
 
 def run_async(work: Coroutine[Any, Any, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import facts, money, span
@@ -12,23 +13,47 @@ from pausepoint.cli.context import Cli, exit_code_of, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, TERMINATED, Refused
 from pausepoint.cli.fields import start_arguments
 from pausepoint.cli.prompts import Later, ask, at_terminal
-from pausepoint.cli.text import RUN, counted
+from pausepoint.cli.text import RUN, clock, counted
 from pausepoint.errors import QuestionError
 
 if TYPE_CHECKING:
+    from pausepoint.cli.live import View
     from pausepoint.definition.workflow import Workflow
     from pausepoint.engine.engine import Engine
     from pausepoint.engine.session import Session
     from pausepoint.model.views import Outcome, SessionInfo
 
 
+SHORT_SLEEP = timedelta(seconds=5)
+"""Without a terminal, a command waits for a session that wakes within this time. Longer sleeps are left to a worker."""
+
+DRIVING = "This process drives the session."
+"""What a background process logs once it has started or resumed its session."""
+
+
+_OPEN = ("sleeping", "waiting", "running", "pausing")
+
+
+async def is_parked(engine: Engine, view: View) -> bool:
+    """Return whether the session and its children do nothing but wait for a timer that is not due soon."""
+    info = view.info
+    if info is None or engine.running or info.status.value not in ("sleeping", "waiting"):
+        return False
+    tree = [info] if info.status.value == "sleeping" else await engine.sessions(tree=info.session_id, status=_OPEN)
+    wakes = [each.wakes_at for each in tree if each.wakes_at is not None]
+    if any(each.holder is not None for each in tree):
+        return False
+    return bool(wakes) and min(wakes) - datetime.now(UTC) > SHORT_SLEEP
+
+
 class DrivenSession:
     """A session that this command drives until it ends, needs a person, or the program must exit.
 
-    At a terminal its questions are asked right here; ``by`` is the person who answers.
+    At a terminal its questions are asked right here; ``by`` is the person who answers. Without a terminal, a session
+    that sleeps is left to a worker, unless this command ``stays`` as a background process.
     """
 
-    def __init__(self, cli: Cli, workflow: Workflow[Any], by: str | None) -> None:
+    def __init__(self, cli: Cli, workflow: Workflow[Any], by: str | None, stays: bool = False) -> None:
         from pausepoint.cli.live import View
 
         self.cli = cli
@@ -36,6 +61,7 @@ class DrivenSession:
         self.workflow = workflow
         self.view = View(workflow.name, list(workflow.outline))
         self.by = by
+        self.stays = stays
         self.session_id: str | None = None
         self.complete = False
         self.asked: Outcome[Any] | None = None
@@ -65,21 +91,41 @@ class DrivenSession:
             if session_id == self.session_id:  # children are not shown
                 await following.step(engine, session_id, step, visit)
 
-        async with Engine(self.cli.place.url, workflows=workflows, drives="asked", on_step=on_step) as engine:
+        async with Engine(
+            self.cli.place.url, workflows=workflows, drives="asked", on_step=on_step, hold=self._hold
+        ) as engine:
             if self.session_id is None:
                 self.view.began = time.monotonic()
             session = await begin(engine)
             self.session_id = session.id
             await engine.drive_only(session.id)  # other sessions are left to workers
-            until = asyncio.ensure_future(session.outcome())
+            if self.stays:
+                self.out.line(DRIVING)
+            waits = self.stays or (self.out.for_people and self.out.terminal)
+            until = asyncio.ensure_future(self._outcome(engine, session))
             try:
-                outcome = await following.until(engine, session.id, until)
+                outcome = await following.until(engine, session.id, until, None if waits else is_parked)
             finally:
                 until.cancel()
+                await asyncio.wait([until])
             if engine.ending:
                 return INTERRUPTED  # not used: the end of the engine's block raises KeyboardInterrupt or SystemExit
             self.asked = outcome if outcome.questions and at_terminal(self.out) else None
             return PERSON if self.asked else await self._report(engine, outcome)
+
+    @property
+    def _hold(self) -> timedelta:
+        """How long a paused step stays in memory: only at a terminal can a person see that it waits."""
+        from pausepoint.engine.engine import HOLD
+
+        return HOLD if self.out.terminal and not self.out.as_json else timedelta(0)
+
+    async def _outcome(self, engine: Engine, session: Session[Any]) -> Outcome[Any]:
+        """Wait for the outcome, and again if the session is resumed in place after a pause."""
+        while True:
+            outcome = await session.outcome()
+            if not await _resumed_in_place(engine, session):
+                return outcome
 
     def _ask(self, outcome: Outcome[Any]) -> int:
         """Ask the first question, then continue with the answer. No engine is open while the person thinks."""
@@ -270,9 +316,21 @@ class DrivenSession:
         elif self.out.for_people:
             ended = info is not None and info.status.value == "completed"
             at = f" at {info.step}#{info.visit}" if info is not None and info.step else ""
+            if info is not None and info.status.value == "sleeping" and info.wakes_at:
+                at += f", sleeping until {clock(info.wakes_at)}"
             self.out.note(f"{why}{' after the session completed' if ended else at}. Finished work is kept.")
             self.out.note(f"Resume:  {self._command()}")
         elif info is not None:
             document = documents.stopped(info, self._command())
             (self.out.record if self.out.as_lines else self.out.document)(document)
         return code
+
+
+async def _resumed_in_place(engine: Engine, session: Session[Any]) -> bool:
+    """Wait while the step of a paused session stays in memory. Return whether the session was resumed."""
+    kept = False
+    async for info in engine.watch(session.id):
+        if info.kept_by is None:
+            return kept and info.holder is not None
+        kept = True
+    return False

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 import click
 
-from pausepoint.cli.host import TARGET, started_by
-from pausepoint.errors import PausepointError, did_you_mean
+from pausepoint.cli.host import PAUSEPOINT, TARGET, started_by
+from pausepoint.errors import PausepointError, StoreDamaged, did_you_mean
 from pausepoint.name import NAME
 
 DONE, FAILED, USAGE, PERSON, NOT_FOUND, CONFLICT, DECISION = 0, 1, 2, 3, 4, 5, 6
@@ -84,16 +84,21 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
         if type(error).__module__ != PausepointError.__module__:
             raise
         code = code_of(error)
-        _print_error(Refused(_with_next_step(error), code), name)
+        _print_error(Refused(error_message(error), code), name)
         sys.exit(code)
 
 
-def _with_next_step(error: Exception) -> str:
-    """Return an engine's message with the command instead of the Python verb. Pydantic's words get a next step."""
+def error_message(error: BaseException) -> str:
+    """Return an error's message with commands instead of Python calls. Pydantic's words get a next step."""
     message, verb = str(error), "engine.sessions()"
     if type(error).__name__ == "StateRefused" and not message.endswith((".", "?")):
         return f"{message}. Correct the value, then run the command again."
-    return message.replace(verb, f"`{shlex.join([*started_by()[0], 'ls'])}`") if verb in message else message
+    if verb in message:
+        message = message.replace(verb, f"`{shlex.join([*started_by()[0], 'ls'])}`")
+    if isinstance(error, StoreDamaged):
+        command = shlex.join([*PAUSEPOINT.words, "doctor", "--loss", "accept", "--store", error.path])
+        message = message.replace(f"pausepoint.engine.accept_loss({error.path!r})", f"`{command}`")
+    return message
 
 
 def wants_json() -> bool:

@@ -1,7 +1,8 @@
 """Turn the fields of a state into options of ``run``, by the model's JSON schema.
 
 Text, numbers and choices are options with a value, booleans are switches (``--x``, ``--no-x``), lists are repeated
-options, everything else is JSON. ``--field NAME=VALUE`` sets any field, even one whose name is an option of ``run``.
+options or one JSON list, everything else is JSON. ``--field NAME=VALUE`` sets any field, even one whose name is
+an option of ``run``.
 """
 
 from __future__ import annotations
@@ -81,6 +82,30 @@ class OneOf(click.ParamType[Any]):
         return self.values[value]
 
 
+class Items(click.ParamType[Any]):
+    """One item of a list, or all of them as a JSON list, as `edit --set` accepts it."""
+
+    def __init__(self, kind: click.ParamType[Any]) -> None:
+        self.kind = kind
+        self.name = kind.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and value.lstrip().startswith("["):
+            try:
+                return _Many(json.loads(value))
+            except ValueError:
+                pass  # a text that only begins like a list
+        return self.kind.convert(value, param, ctx)
+
+
+class _Many(list[Any]):
+    """Several items that one option gave."""
+
+
+def _flat(items: Iterable[Any]) -> list[Any]:
+    return [each for item in items for each in (item if isinstance(item, _Many) else [item])]
+
+
 class Field:
     """One field of the state, as an option or argument."""
 
@@ -91,7 +116,10 @@ class Field:
         self.help = str(schema.get("description", ""))
         kind = resolved(schema, definitions)
         self.many = kind.get("type") == "array" and "prefixItems" not in kind
-        self.type = _type(resolved(kind.get("items", {}), definitions) if self.many else kind)
+        item = resolved(kind.get("items", {}), definitions)
+        self.type = _type(item if self.many else kind)
+        if self.many and item.get("type") != "array":  # of a list of lists, a JSON list is one item
+            self.type = Items(self.type)
         self.switch = self.type is SCALARS["boolean"] and not self.many
         self.is_path = str(kind.get("format", "")).endswith("path")
         self.taken = False  # its option has another meaning, so only --field can set it
@@ -105,8 +133,9 @@ class Field:
     @property
     def metavar(self) -> str:
         """The placeholder for the value in the help."""
-        if isinstance(self.type, OneOf):
-            return "|".join(self.type.values)
+        kind = self.type.kind if isinstance(self.type, Items) else self.type
+        if isinstance(kind, OneOf):
+            return "|".join(kind.values)
         if self.is_path:
             return "PATH"
         return {"text": "TEXT", "integer": "INTEGER", "float": "NUMBER", "boolean": "true|false"}.get(
@@ -125,7 +154,7 @@ class Field:
     def convert(self, texts: list[str]) -> Any:
         """Return the value of ``--field NAME=VALUE``. Only a list accepts several texts."""
         if self.many:
-            return [self.type.convert(text, None, None) for text in texts]
+            return _flat(self.type.convert(text, None, None) for text in texts)
         if len(texts) > 1:
             raise click.UsageError(f"--field {self.name} is given {len(texts)} times. Give it once.")
         return self.type.convert(texts[0], None, None)
@@ -197,7 +226,7 @@ class FieldArgument(click.Argument):
 def field_help(field: Field) -> str:
     """Return the help text of a field."""
     notes = ["required"] if field.required else []
-    notes += ["repeatable"] if field.many else []
+    notes += ["repeatable, or a JSON list" if isinstance(field.type, Items) else "repeatable"] if field.many else []
     if not field.required and field.default not in (None, "", [], {}):
         notes.append(f"default: {json.dumps(field.default, ensure_ascii=False)}")
     return "  ".join(part for part in (field.help, f"[{'; '.join(notes)}]" if notes else "") if part)
@@ -220,7 +249,7 @@ def options_for(fields: Iterable[Field], taken: Iterable[str], arguments: Sequen
 def collect_values(given: dict[str, Any], pairs: Iterable[str], fields: dict[str, Field]) -> dict[str, Any]:
     """Return the values of all fields, from options and ``--field``. Refuse unknown and missing fields."""
     values = {
-        name.removeprefix(PREFIX): list(value) if isinstance(value, tuple) else value
+        name.removeprefix(PREFIX): _flat(value) if isinstance(value, tuple) else value
         for name, value in given.items()
         if name.startswith(PREFIX) and value is not None and value != ()
     }

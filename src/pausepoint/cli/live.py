@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pausepoint.cli.console import COLOURS, Output, money, span
 from pausepoint.cli.host import host
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
     from pausepoint.model.sessions import Event
     from pausepoint.model.views import Outcome, SessionInfo
+
+IsParked: TypeAlias = "Callable[[Engine, View], Awaitable[bool]]"
 
 EVERY = 0.1
 """Seconds between two updates."""
@@ -234,6 +236,8 @@ class Lines(Display):
 
 def resume_lines(view: View, event: Event) -> list[str]:
     """Return the lines about a resume: where the session continues, and what does not run again."""
+    if event.data.get("in_place"):
+        return [f"Resumed in place: {event.data['step']} continues"]
     kept = [f"{counted(view.remembered, 'operation')} of {event.data['step']}"] if view.remembered else []
     skipped = [visit.name for visit in view.done if not visit.skipped]
     from_where = "No checkpoints found, starting from scratch"
@@ -321,6 +325,8 @@ def render(view: View, info: SessionInfo, ending: str, height: int) -> Table:
         whole.add_row(Text("Finishing the current operation; Ctrl+C again aborts it", style="yellow"))
     elif info.status.value == "pausing":
         whole.add_row(Text("Pausing at the next safe point", style="yellow"))
+    elif info.status.value == "paused" and info.kept_by is not None:
+        whole.add_row(Text("Paused; a resume from any terminal continues it here, Ctrl+C exits", style="yellow"))
     return whole
 
 
@@ -423,8 +429,10 @@ class Following:
             self.view.info = await engine.info(session_id)
             self.show.tick(self.view, engine.ending)
 
-    async def until(self, engine: Engine, session_id: str, outcome: asyncio.Future[Outcome[Any]]) -> Outcome[Any]:
-        """Show the session until its outcome is known."""
+    async def until(
+        self, engine: Engine, session_id: str, outcome: asyncio.Future[Outcome[Any]], is_parked: IsParked | None = None
+    ) -> Outcome[Any]:
+        """Show the session until its outcome is known, or until ``is_parked`` says not to wait for it."""
         self.show.begin(self.view)
         try:
             while True:
@@ -432,6 +440,8 @@ class Following:
                 await self.look(engine, session_id)
                 if over:
                     return outcome.result()
+                if is_parked is not None and await is_parked(engine, self.view):
+                    return await engine.outcome(session_id, wait=False)
                 await asyncio.wait([outcome], timeout=EVERY)
         except asyncio.CancelledError:  # the program must exit, and steps may have ended since the last update
             await self.look(engine, session_id)

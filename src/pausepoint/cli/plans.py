@@ -42,6 +42,8 @@ def print_steps(cli: Cli, found: Plan) -> None:
     out = cli.out
     for obstacle in found.obstacles:
         out.say(out.paint(f"! {obstacle}", "red"), 2)
+    for edit in found.replaces:
+        out.say(out.paint(f"! {one_line(str(edit))}", "yellow"), 2)
     out.line()
     rows = [
         [out.paint(f"{MARKS[each.verdict]} {each.verdict}", VERDICTS[each.verdict]), each.step, why_of(each)]

@@ -6,6 +6,7 @@ Only targets that a person named are imported: as an argument, with ``--target``
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 def load(target: str, project: Project) -> Workflow[Any]:
     """Return the workflow that a target names."""
     place, _, name = target.partition(":") if not _is_windows(target) else (target, "", "")
-    found = _workflows(_module(place, target, project))
+    module = _module(place, target, project)
+    found = _workflows(module)
     if name:
         if name not in found:
             raise Refused(f"{place} has no workflow {name!r}{did_you_mean(name, found)}", USAGE)
         return found[name]
+    found = _own(module, found) or found
     if len(found) == 1:
         return next(iter(found.values()))
     if not found:
@@ -120,6 +123,17 @@ def _search(folder: Path) -> None:
     """Make the modules of a folder importable, as they are when Python runs a file in it."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+
+
+def _own(module: ModuleType, found: dict[str, Workflow[Any]]) -> dict[str, Workflow[Any]]:
+    """Return the workflows that a module defines itself, without those that it imports."""
+    try:
+        tree = ast.parse(Path(module.__file__ or "").read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return found
+    imports = (each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom))
+    imported = {alias.asname or alias.name for each in imports for alias in each.names}
+    return {name: workflow for name, workflow in found.items() if name not in imported}
 
 
 def _workflows(module: ModuleType) -> dict[str, Workflow[Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pausepoint.cli.console import ago, span
 from pausepoint.cli.context import Cli
 from pausepoint.cli.host import command_line
+from pausepoint.cli.ways import reasons_now, retest, ways_out, with_commands
 from pausepoint.clock import to_datetime
 from pausepoint.errors import SessionError
 
@@ -31,6 +32,9 @@ MANY = 200
 
 ASKED = 5
 """The number of questions of one session to show."""
+
+FOLD = 80
+"""Longer lists and objects are shown with one item per line."""
 
 RUN = " --run"
 
@@ -124,6 +128,20 @@ def value(content: Any, most: int | None = None) -> str:
     return text[: max(most - len(tail), 5)] + tail
 
 
+def folded(content: Any, indent: int) -> list[str]:
+    """Return a stored value as lines: one if it is short, otherwise one per item, indented after the first.
+
+    >>> folded(["a", 1], 2), folded(["x" * 60, "y" * 60], 2)[1:3]
+    (['["a", 1]'], ['    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",', \
+'    "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"'])
+    """
+    whole = value(content)
+    if len(whole) <= FOLD or not isinstance(content, list | dict):
+        return [whole]
+    first, *rest = json.dumps(content, ensure_ascii=False, indent=2).splitlines()
+    return [first, *(" " * indent + printable(line) for line in rest)]
+
+
 def _extent(content: Any) -> str:
     """Return the size of a value.
 
@@ -180,7 +198,8 @@ def status_note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequ
         case "pausing":
             return f"still finishing {info.step}#{info.visit}"
         case "paused":
-            return "; ".join(pause_note(pause) for pause in pauses)
+            failed = [f"failed: {failure_phrase(info)}"] if info.failure else []
+            return "; ".join([*(pause_note(pause) for pause in pauses), *failed])
         case "waiting" if questions:
             more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
             return one_line(f"asks: {questions[0].next_question}{more}")
@@ -189,10 +208,22 @@ def status_note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequ
         case "sleeping" if info.wakes_at:
             return f"until {clock(info.wakes_at)} ({ago(info.wakes_at)})"
         case "failed" if info.failure:
-            return one_line(f"{info.failure.type}: {info.failure.message}")
+            return failure_phrase(info)
         case "ready":
             return "not running"
     return ""
+
+
+def failure_phrase(info: SessionInfo) -> str:
+    """Return the error of a failed session as one line."""
+    return one_line(f"{info.failure.type}: {info.failure.message}") if info.failure is not None else ""
+
+
+def _failure_line(info: SessionInfo) -> list[str]:
+    if info.failure is None:
+        return []
+    tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
+    return [f"Failed in {info.failure.step}#{info.visit}{tries}: {failure_phrase(info)}"]
 
 
 def wait_phrase(info: SessionInfo) -> str:
@@ -248,19 +279,24 @@ def pause_note(pause: Pause) -> str:
 
 async def status_lines(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
     """Return why a session does not run, and the exact commands that help. Empty if there is nothing to do."""
-    return [*await status_reasons(engine, info), *await command_lines(cli, engine, info, then)]
+    return [*await status_reasons(cli, engine, info), *await command_lines(cli, engine, info, then)]
 
 
-async def command_lines(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
-    """Return what a person can do now, one line each. ``then``: the command to use after the wait has ended."""
-    found = await next_commands(cli, engine, info, resumes=bool(then))
+async def command_lines(
+    cli: Cli, engine: Engine, info: SessionInfo, then: str = "", planned: bool = False
+) -> list[str]:  # fmt: skip
+    """Return what a person can do now, one line each.
+
+    ``then``: the command to use after the wait has ended. ``planned``: the plan is already shown.
+    """
+    found = await next_commands(cli, engine, info, resumes=bool(then), planned=planned)
     if then and info.status.value == "waiting" and not any(how.endswith(RUN) for _, how in found):
         found = [*found, ("Then:", then)]
     width = max((len(what) for what, _ in found), default=0)
     return [f"{what.ljust(width)}  {command}" for what, command in found]
 
 
-async def status_reasons(engine: Engine, info: SessionInfo) -> list[str]:
+async def status_reasons(cli: Cli, engine: Engine, info: SessionInfo) -> list[str]:
     """Return the reasons for a session's status, one line each."""
     fixed = {
         "created": "No step has finished yet, and no process is running it.",
@@ -274,13 +310,14 @@ async def status_reasons(engine: Engine, info: SessionInfo) -> list[str]:
             lines += [_pause_line(pause, "Pause requested") for pause in await engine.pauses(info.session_id)]
         case "paused":
             pauses = await engine.pauses(info.session_id)
-            lines = [with_commands(_pause_line(pause), info.session_id) for pause in pauses if not pause.standing]
+            now = await retest(cli, engine, info, pauses)
+            lines = [_pause_line(pause, cut=now is not None) for pause in pauses if not pause.standing]
+            lines = [with_commands(line, cli, info) for line in lines] + reasons_now(cli, info, pauses, now)
             if any(pause.standing for pause in pauses) and (standing := await engine.standing_pause()) is not None:
                 lines.insert(0, standing_pause_line(standing))
-        case "failed" if info.failure is not None:
-            tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
-            said = one_line(f"{info.failure.type}: {info.failure.message}")
-            lines = [f"Failed in {info.failure.step}#{info.visit}{tries}: {said}"]
+            lines += _failure_line(info)
+        case "failed":
+            lines = _failure_line(info)
         case "waiting" if questions := await open_questions(engine, info):
             lines = [_question_line(each) for each in questions]
         case "waiting":
@@ -291,26 +328,15 @@ async def status_reasons(engine: Engine, info: SessionInfo) -> list[str]:
     return lines
 
 
-def _pause_line(pause: Pause, verb: str = "Paused") -> str:
+def _pause_line(pause: Pause, verb: str = "Paused", cut: bool = False) -> str:
+    """Return a line about a pause. ``cut``: without the ways out that were stored with it."""
     who = f" by {pause.by}" if pause.by else ""
     if pause.kind == "operator":
         return one_line(f"{verb}{who}" + (f": {pause.reason}" if pause.reason else "."))
     if pause.kind == "guard":
         return one_line(f"Paused by a guard{f' after step {pause.step}' if pause.step else ''}: {pause.reason}")
-    return one_line(f"Paused{f' at step {pause.step}' if pause.step else ''} ({pause.kind}): {pause.reason}")
-
-
-_CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
-_OPTIONS = {"resume": "--code", "rewind": "--to", "fork": "--at-step"}
-
-
-def with_commands(text: str, session_id: str) -> str:
-    """Return an engine's message with commands instead of Python calls.
-
-    >>> with_commands("run the later steps again: session.rewind('write#1')", "s1")
-    "run the later steps again: `pausepoint rewind s1 --to 'write#1'`"
-    """
-    return _CALL.sub(lambda found: f"`{command_line(found[1], session_id, _OPTIONS[found[1]], found[2])}`", text)
+    reason = pause.reason.partition(" What to do: ")[0] if cut else pause.reason
+    return one_line(f"Paused{f' at step {pause.step}' if pause.step else ''} ({pause.kind}): {reason}")
 
 
 def standing_pause_line(pause: Pause, finishing: int = 0) -> str:
@@ -332,7 +358,9 @@ async def _open_children(engine: Engine, info: SessionInfo) -> list[SessionInfo]
     return [each for each in called if each.status.value not in ("completed", "cancelled")]
 
 
-async def next_commands(cli: Cli, engine: Engine, info: SessionInfo, resumes: bool = False) -> list[tuple[str, str]]:
+async def next_commands(
+    cli: Cli, engine: Engine, info: SessionInfo, resumes: bool = False, planned: bool = False
+) -> list[tuple[str, str]]:  # fmt: skip
     """Return labels and exact commands for what a person can do. ``resumes``: an answer also resumes the session."""
     name, workflow = info.session_id, info.workflow
     resume = cli.resume(info)
@@ -346,7 +374,7 @@ async def next_commands(cli: Cli, engine: Engine, info: SessionInfo, resumes: bo
         case "paused":
             pauses = await engine.pauses(name)
             lift = [("Resume everything:", cli.lift)] if any(pause.standing for pause in pauses) else []
-            return [*lift, *_ways_out(cli, info, {pause.kind for pause in pauses})]
+            return [*lift, *ways_out(cli, info, pauses, await retest(cli, engine, info, pauses), planned)]
         case "waiting" if questions := await open_questions(engine, info):
             code, run = (workflow, RUN) if resumes else (None, "")
             return [("Answer:", cli.command("answer", each.id, code) + run) for each in questions]
@@ -360,20 +388,6 @@ async def next_commands(cli: Cli, engine: Engine, info: SessionInfo, resumes: bo
         case "cancelled":
             return [("Start a new session from it:", cli.command("fork", name, workflow))]
     return []
-
-
-def _ways_out(cli: Cli, info: SessionInfo, kinds: set[str]) -> list[tuple[str, str]]:
-    name, workflow = info.session_id, info.workflow
-    resume = cli.resume(info)
-    found = []
-    if "budget" in kinds:
-        resume += " --budget USD"
-    if kinds & {"guard", "missing"}:
-        found.append(("Change the state:", cli.command("edit", name, workflow)))
-    if "definition" in kinds:
-        found.append(("Show what no longer fits:", cli.command("plan", name, workflow)))
-        found.append(("Accept the changed code:", f"{resume} --code accept"))
-    return [*found, ("Resume:", resume)]
 
 
 def size(count: float) -> str:

@@ -368,6 +368,24 @@ def _unfit_path(path: object) -> str:
     return ""
 
 
+def unfit_file(path: str) -> str:
+    """Return why this cannot be the path of a published file; empty if it can.
+
+    Unlike the path in a declaration, it may contain ``*`` or braces, because the key of an entry may.
+
+    >>> unfit_file("sections/a*b.md"), unfit_file("../x.md")
+    ('', 'it leads out of the folder of the artifacts')
+    """
+    parts = path.split("/")
+    if not path or any(part in ("", ".", "..") for part in parts):
+        return "it leads out of the folder of the artifacts"
+    if parts[0].casefold() == OWN:
+        return f"the folder {OWN!r} belongs to the engine"
+    if any(_SAFE.fullmatch(part) is None or len(part.encode(errors="replace")) > LONGEST for part in parts):
+        return f"its names must be plain, and at most {LONGEST} bytes long"
+    return ""
+
+
 def check_inside(path: str) -> str:
     """Return ``path`` if it is the path of one file inside the session's folder. Raises `DefinitionError` otherwise."""
     if problem := _unfit_path(path) or ("name a single file." if "*" in path or "{" in path else ""):

@@ -10,7 +10,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Never, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, Never, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
@@ -63,12 +63,17 @@ class BoundRoute(msgspec.Struct, frozen=True):
     targets: tuple[str | None, ...]
 
 
+PauseAt = Literal["operation", "step"]
+"""Where a pause stops a step: before its next operation, or at its end."""
+
+
 class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that is bound to the state of one workflow.
 
     ``context``, ``whole`` and ``session_id`` name the parameters that get the context, the whole state and the
     session's id. ``fields`` are the fields of the state that the step reads. ``places`` maps each path in ``writes`` to
-    its place. ``many``: the step returns a mapping of path to value. ``publishes`` are its artifacts.
+    its place. ``many``: the step returns a mapping of path to value. ``publishes`` are its artifacts. ``pause`` says
+    where a pause stops the step.
     """
 
     name: str
@@ -88,6 +93,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     when: Check | None
     takes_blocking: bool
     publishes: tuple[BoundArtifact, ...] = ()
+    pause: PauseAt = "operation"
 
     @property
     def depends_on(self) -> list[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get
 from pausepoint.codec.values import Typed, typed
 from pausepoint.definition.types import NONE, admits_none, bare, members, show, without_none
 from pausepoint.errors import DefinitionError, StateRefused, did_you_mean
+from pausepoint.model.ids import shortened
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -224,7 +225,9 @@ class Shape:
             here = ".".join(parts[:depth])
             if name not in model.model_fields:
                 known = [f"{here}.{field}" if here else field for field in model.model_fields]
-                raise DefinitionError(f"{self.model.__name__} has no field {path!r}{did_you_mean(path, known)}")
+                raise DefinitionError(
+                    f"{self.model.__name__} has no field {shortened(path)}{did_you_mean(path, known)}"
+                )
             info = model.model_fields[name]
             if depth == len(parts) - 1:
                 return Place(path, info, _Rules(model), under_optional)

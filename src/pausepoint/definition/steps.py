@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args, overload
 
 from pausepoint.definition.artifacts import Artifact
-from pausepoint.definition.binding import Function, resolve, unfit_function, valid_name
+from pausepoint.definition.binding import Function, PauseAt, resolve, unfit_function, valid_name
 from pausepoint.definition.retry import Retry
 from pausepoint.errors import DefinitionError
 
@@ -39,6 +39,7 @@ class StepOptions(TypedDict, total=False):
     timeout: timedelta | float | None
     when: When | None
     publishes: Artifact | Sequence[Artifact]
+    pause: PauseAt | None
 
 
 class Declared(Generic[P, R]):
@@ -88,6 +89,7 @@ class Step(Declared[P, R]):
         timeout: Timeout = None,
         when: When | None = None,
         publishes: Artifact | Sequence[Artifact] = (),
+        pause: PauseAt | None = None,
         scope: Scope | None = None,
         names: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
@@ -104,6 +106,7 @@ class Step(Declared[P, R]):
         self.scope = scope
         self.agent = scope.name if scope else self.name
         self.publishes = (publishes,) if isinstance(publishes, Artifact) else tuple(publishes)
+        self.pause = _pause(pause, self.name)
         self.when = when
         problem = unfit_function(when) if when is not None else None
         if problem:
@@ -138,6 +141,8 @@ def step(fn: Any = _MISSING, /, **options: Any) -> Any:
     timedelta. ``when`` is a pure function of fields; the step is skipped if it returns False.
     ``was`` is a former name of the step, or several. Stored sessions that use a former name resume with this step.
     ``publishes`` is an `Artifact`, or several: the files that the step writes to the session's folder.
+    ``pause`` says where a pause stops the step: before its next ``"operation"``, or at the end of the ``"step"``. By
+    default a step that takes a context stops before its next operation.
 
     >>> @step(writes="draft")
     ... def shout(topic: str) -> str:
@@ -298,6 +303,12 @@ def _retry(given: int | Retry, name: str) -> Retry:
         return Retry(attempts=given)
     except ValueError as exc:
         raise DefinitionError(f"Step {name!r}: {exc} retry=3 means three attempts in total.", step=name) from exc
+
+
+def _pause(given: PauseAt | None, name: str) -> PauseAt | None:
+    if given is not None and given not in get_args(PauseAt):
+        raise DefinitionError(f"Step {name!r}: pause must be 'operation' or 'step', not {given!r}.", step=name)
+    return given
 
 
 def _seconds(given: Timeout, name: str) -> float | None:

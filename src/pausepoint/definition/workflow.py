@@ -7,6 +7,7 @@ running a step needs is prepared here.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import EllipsisType, FunctionType, MappingProxyType
@@ -20,6 +21,7 @@ from pausepoint.definition.binding import (
     Check,
     Function,
     Inputs,
+    PauseAt,
     Problems,
     Read,
     check_result,
@@ -31,6 +33,7 @@ from pausepoint.definition.steps import Guard, Migration, Route, Scope, Step, as
 from pausepoint.definition.types import NONE, admits_none, fits, members, show
 from pausepoint.errors import DefinitionError, did_you_mean
 from pausepoint.model.events import ENGINE_EVENTS
+from pausepoint.model.ids import shortened
 from pausepoint.model.questions import is_time_to_answer
 
 if TYPE_CHECKING:
@@ -60,7 +63,10 @@ class Workflow(Generic[S]):
 
     ``events`` are the event types that the steps may emit. ``migrations`` bring stored sessions of older versions up to
     ``version``. ``questions_expire`` is how long a question waits if the call sets no ``expires=``: a timedelta, None
-    for no limit, or by default the engine's setting. Raises `DefinitionError`, which lists all problems.
+    for no limit, or by default the engine's setting. ``pause`` says where a pause stops the steps that do not say it
+    themselves: before their next ``"operation"``, or at the end of the ``"step"``. ``hold`` is how long a paused step
+    stays in memory, as a timedelta or in seconds; by default the engine's setting. Raises `DefinitionError`, which
+    lists all problems.
 
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
     artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present
@@ -79,6 +85,8 @@ class Workflow(Generic[S]):
         migrations: Sequence[Migration[..., Any]] = (),
         events: Sequence[str] = (),
         questions_expire: timedelta | EllipsisType | None = ...,
+        pause: PauseAt = "operation",
+        hold: timedelta | float | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -87,6 +95,9 @@ class Workflow(Generic[S]):
         problems = Problems(f"Workflow {name!r}")
         if not is_time_to_answer(questions_expire):
             problems.add(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
+        self.hold = _checked_hold(hold, problems)
+        if pause not in get_args(PauseAt):
+            problems.add(f"pause must be 'operation' or 'step', not {pause!r}.")
         self.events = _checked_events(events, problems)
         _check_head(name, version, problems)
         self.migrations: Mapping[int, Migration[..., Any]] = MappingProxyType(
@@ -94,7 +105,7 @@ class Workflow(Generic[S]):
         )
         self.shape = _shape_of(state, name, problems)
         listed = _listed(steps, problems)
-        bound = {each.name: _bound_step(each, self.shape, problems) for each in listed}
+        bound = {each.name: _bound_step(each, self.shape, pause, problems) for each in listed}
         self._steps: Mapping[str, BoundStep] = MappingProxyType(bound)
         self.steps = tuple(bound.values())
         self.outline = tuple(bound)
@@ -127,7 +138,8 @@ class Workflow(Generic[S]):
         found = self._steps.get(name)
         if found is None:
             raise DefinitionError(
-                f"Workflow {self.name!r} has no step {name!r}{did_you_mean(name, self._steps)}", workflow=self.name
+                f"Workflow {self.name!r} has no step {shortened(name)}{did_you_mean(name, self._steps)}",
+                workflow=self.name,
             )
         return found
 
@@ -215,6 +227,22 @@ def _check_head(name: str, version: object, problems: Problems) -> None:
         problems.add(refused)
     if type(version) is not int or version < 1:
         problems.add(f"version={version!r} must be a whole number of 1 or more.")
+
+
+def _checked_hold(hold: timedelta | float | None, problems: Problems) -> float | None:
+    try:
+        return None if hold is None else hold_seconds(hold)
+    except ValueError as exc:
+        problems.add(str(exc))
+        return None
+
+
+def hold_seconds(hold: timedelta | float) -> float:
+    """Return how many seconds a paused step stays in memory. Raises `ValueError` if that is not a time."""
+    seconds = hold.total_seconds() if isinstance(hold, timedelta) else hold
+    if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:
+        raise ValueError(f"hold must be a timedelta or a number of seconds, 0 or more, not {hold!r}.")
+    return float(seconds)
 
 
 def _checked_events(events: str | Sequence[str], problems: Problems) -> frozenset[str]:
@@ -308,7 +336,7 @@ def _listed(steps: Any, problems: Problems) -> list[Step[..., Any]]:
     return list(found.values())
 
 
-def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> BoundStep:
+def _bound_step(each: Step[..., Any], state: Shape, pause: PauseAt, problems: Problems) -> BoundStep:
     here = problems.at(f"step {each.name!r}")
     hints = _hints(each.fn, each.hints, here)
     inputs, writes = Inputs(), _places(each.declared_writes, state, here)
@@ -337,6 +365,7 @@ def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> Bound
         when=when,
         takes_blocking=inputs.context is not None and not each.is_async,
         publishes=_bound_artifacts(each, writes, state, here),
+        pause=each.pause or pause,
     )
 
 

@@ -17,8 +17,16 @@ from pausepoint.artifacts.detection import by_files, recorded
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of
 from pausepoint.artifacts.publisher import Past, Publisher, check_free, code_of, gone, is_gone
 from pausepoint.artifacts.rebuild import by_judgement, by_record
-from pausepoint.artifacts.status import ArtifactState, Examination, Finding, artifact_named, examine, look
-from pausepoint.definition.artifacts import check_inside
+from pausepoint.artifacts.status import (
+    ArtifactState,
+    Examination,
+    Finding,
+    artifact_named,
+    examine,
+    look,
+    rewound_edits,
+)
+from pausepoint.definition.artifacts import OWN, check_inside
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import check_texts
 from pausepoint.engine.rerun import Rerun, is_concerned
@@ -37,8 +45,8 @@ from pausepoint.log.replay import EditBody, Line, fold
 from pausepoint.log.state import Blobs
 from pausepoint.log.telemetry import log_line
 from pausepoint.log.trail import Adopted, Trail
-from pausepoint.model.ids import SessionId, check_session_id
-from pausepoint.model.sessions import Pause, SessionRow, Status
+from pausepoint.model.ids import SessionId, check_session_id, shortened
+from pausepoint.model.sessions import NewSession, Pause, SessionRow, Status
 from pausepoint.model.views import Stale
 from pausepoint.threads import in_thread
 
@@ -57,13 +65,17 @@ class Artifacts(Rerun):
     """The verbs over the artifacts of a session."""
 
     async def artifacts(self, session_id: str) -> list[ArtifactState]:
-        """Return the state of each artifact: valid, edited, invalid, missing or stale. Changes nothing."""
+        """Return the state of each artifact: valid, edited, invalid, missing or stale. Changes nothing.
+
+        If the session's workflow is not registered, changed files are only compared with the record: an invalid file
+        then counts as edited.
+        """
         self._check_open()
         row = await self._row(session_id)
         line = await self._timeline(row).line()
         if line.trail is None:
             return []
-        return (await self._examined(self._workflow_of(row), row, line)).states()
+        return (await self._examined(self.workflows.get(row.workflow), row, line)).states()
 
     async def adopt(
         self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
@@ -127,8 +139,7 @@ class Artifacts(Rerun):
                 return await self._existing_session(workflow, wanted, path)
             line = await in_thread(by_record, workflow, path, wanted, found, accept_incomplete, self.limits)
         new = line.session(workflow, self.clock.now(), by)
-        carried = fold(new.records)
-        carried.state.provide(dict(new.blobs))
+        carried = _carried(new, path)
         await self._check_carried(workflow, carried, new.session_id, path)
         if await self.store.create(new) is None:
             raise InputConflict(
@@ -155,9 +166,10 @@ class Artifacts(Rerun):
         """Check that the session can be resumed with the present code, before anything is stored."""
         wrong = await self._misfit_of(workflow, line)
         if wrong is not None:
+            why = "; ".join(wrong.reasons).rstrip(".")
             raise FolderMisfit(
-                f"Folder {folder} cannot be resumed with this code: {'; '.join(wrong[0]).rstrip('.')}. The folder was"
-                " not changed. Start in a new folder.",
+                f"Folder {folder} cannot be resumed with this code: {why}. The folder was not changed. Start in a new"
+                " folder.",
                 session_id=session_id, path=str(folder),
             )  # fmt: skip
 
@@ -169,7 +181,7 @@ class Artifacts(Rerun):
     # examining
 
     async def _examined(
-        self, workflow: Workflow[Any], row: SessionRow, line: Line, rerun: Sequence[str] = (),
+        self, workflow: Workflow[Any] | None, row: SessionRow, line: Line, rerun: Sequence[str] = (),
         even_if_gone: bool = False,
     ) -> Examination:  # fmt: skip
         """Examine all artifacts. Raises `FolderRefused` if the whole folder is gone, unless ``even_if_gone``."""
@@ -178,8 +190,9 @@ class Artifacts(Rerun):
         if not even_if_gone and await in_thread(is_gone, line.trail, folder):
             raise gone(row.session_id, folder.path)
         found = await in_thread(look, workflow, line.trail, folder)
-        past = Past(_UnheldSession(self, workflow, row, line), folder)
-        found = [await _check_truncated(past, each) if each.maybe_truncated else each for each in found]
+        if workflow is not None:
+            past = Past(_UnheldSession(self, workflow, row, line), folder)
+            found = [await _check_truncated(past, each) if each.maybe_truncated else each for each in found]
         return examine(line.trail, found, dict.fromkeys(rerun, RERUN_REQUESTED), row.seq + 1)
 
     async def _settle_artifacts(
@@ -219,6 +232,8 @@ class Artifacts(Rerun):
         line = await self._timeline(row).line()
         assert line.trail is not None
         found = await self._examined(workflow, row, line, rerun)
+        if edits == "discard":  # steps may still run again, for example because of a missing file
+            self._check_decided(row, line, msgspec.structs.replace(found, undecided=()), None)
         for step in _changed(workflow, line.trail):
             if step not in found.redo:
                 text = (
@@ -236,20 +251,16 @@ class Artifacts(Rerun):
 
     def _check_decided(self, row: SessionRow, line: Line, found: Examination, edits: Edits) -> None:
         open_ones = [each for each in found.undecided if edits is None or (edits, each.state) == ("accept", "invalid")]
-        if not open_ones:
+        lost = [each for each in found.replaced if each.accepted and not each.decided and edits is None]
+        if not open_ones and not lost:
             return
-        costs = stale_of(line, found)
-        stale = f" Accepting the edits makes these steps stale: {', '.join(map(str, costs))}." if costs else ""
-        broken = [each for each in open_ones if each.state == "invalid"]
-        accept = "edits='accept' to accept the edits, or "
-        ways = f"Pass {'' if broken else accept}edits='discard' to restore the recorded content."
-        repair = f" Or fix {broken[0].file.path}, or pass rerun=[{broken[0].work.step!r}]." if broken else ""
-        problems = "; ".join(each.rstrip(".") for each in found.problems())
+        costs, at_risk = stale_of(line, found), [each for each in found.replaced if not each.decided]
+        replaced = f" When they run, {'; '.join(map(str, at_risk))}." if at_risk else ""
+        text = _undecided(found, open_ones, costs, replaced) if open_ones else _unsafe(found, costs, replaced)
         raise UndecidedEdits(
-            f"Session {row.session_id!r} has changed artifacts: {problems}.{stale}"
-            f" {ways}{repair}",
+            f"Session {row.session_id!r} {text}",
             session_id=row.session_id, paths=[each.file.path for each in found.undecided],
-            stale=[each.step for each in costs],
+            stale=[each.step for each in costs], replaced=[each.path for each in at_risk],
         )  # fmt: skip
 
     # acting
@@ -267,7 +278,7 @@ class Artifacts(Rerun):
         assert line.trail is not None
         folder, blobs = ArtifactFolder(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
         access = StateAccess(workflow, line.state, self.store, self.limits)
-        adopted = tuple(_adopted(workflow, access, each, blobs) for each in chosen)
+        adopted = tuple(_adopted(row.session_id, workflow, access, each, blobs) for each in chosen)
         for each in chosen:
             await in_thread(folder.keep_edit, each.data or b"")
         last_step = await self._timeline(row).last_step() if line.step is None else None
@@ -293,7 +304,8 @@ class Artifacts(Rerun):
         await in_thread(folder.make)
         for each, data in zip(chosen, contents, strict=True):
             await in_thread(folder.stage, each.file.path, data)
-            known = line.trail.known.get(each.file.path, ())
+            # An edit goes to the bin, even if a person put back content that the session once published itself.
+            known = () if each.state == "edited" else line.trail.known.get(each.file.path, ())
             await in_thread(folder.publish, each.file.path, each.file.sha256, known)
         return [each.file.path for each in chosen]
 
@@ -311,13 +323,17 @@ class Artifacts(Rerun):
         again = _finished(workflow, line.trail, rerun)
         line.trail.runs_again(rerun, RERUN_REQUESTED)
         found = Examination((), {}) if row.live else await self._examined(workflow, row, line, again)
+        folder = ArtifactFolder(Path(line.trail.folder))
+        rewound = [] if row.live else await in_thread(rewound_edits, workflow, line.trail, folder)
         writes = {step.name: tuple(step.places) for step in workflow.steps}
         edited = [
             each.file.field for each in (*found.taken, *found.undecided) if each.state == "edited" and not each.same
         ]
         restarted = line.step if is_concerned(workflow, line, edited) else None
         changed, rounds = _changed(workflow, line.trail), await self._rounds(row, line, found)
-        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, restarted, rounds)
+        plan = with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, restarted, rounds)
+        ahead = [each for each in rewound if plan[each.step].verdict in ("next", "will run")]
+        return msgspec.structs.replace(plan, replaces=(*found.replaced, *ahead))
 
     async def _rounds(self, row: SessionRow, line: Line, found: Examination) -> list[str]:
         """Return the steps that were visited more than once since the first visit that runs again."""
@@ -356,6 +372,20 @@ class _UnheldSession:
         self.store, self.workflow, self.limits = control.store, workflow, control.limits
 
 
+def _carried(new: NewSession, folder: Path) -> Line:
+    """Return the fold of a session that was rebuilt from a folder, before it is stored."""
+    try:
+        line = fold(new.records)
+        line.state.provide(dict(new.blobs))
+    except (LookupError, TypeError, ValueError) as error:
+        raise FolderRefused(
+            f"The notes in {folder}/{OWN} contradict each other ({shortened(str(error))}). Nothing was stored. Delete"
+            f" {OWN} to rebuild the session from its files alone.",
+            session_id=new.session_id, path=str(folder),
+        ) from error  # fmt: skip
+    return line
+
+
 def _changed(workflow: Workflow[Any], trail: Trail) -> list[str]:
     """Return the finished steps whose code has changed since they ran."""
     ran = [work for work in trail.works.values() if work.step in workflow.outline and work.code and not work.skipped]
@@ -387,6 +417,27 @@ def stale_of(line: Line, found: Examination) -> list[Stale]:
     """Return the finished steps that must run again, with the time and money of their last run."""
     works = line.trail.works if line.trail is not None else {}
     return [Stale(step, redo.why, works[step].took / 1e6, works[step].usd / 1e6) for step, redo in found.redo.items()]
+
+
+def _undecided(found: Examination, open_ones: Sequence[Finding], costs: Sequence[Stale], replaced: str) -> str:
+    """Return the message about edited files that need a decision."""
+    stale = f" Accepting the edits makes these steps stale: {', '.join(map(str, costs))}." if costs else ""
+    broken = [each for each in open_ones if each.state == "invalid"]
+    accept = "edits='accept' to accept the edits, or "
+    ways = f"Pass {'' if broken else accept}edits='discard' to restore the recorded content."
+    repair = f" Or fix {broken[0].file.path}, or pass rerun=[{broken[0].work.step!r}]." if broken else ""
+    problems = "; ".join(each.rstrip(".") for each in found.problems())
+    return f"has changed artifacts: {problems}.{stale}{replaced} {ways}{repair}"
+
+
+def _unsafe(found: Examination, costs: Sequence[Stale], replaced: str) -> str:
+    """Return the message about accepted edits that steps would replace although no file was edited since."""
+    missing = any(each.state == "missing" for each in found.findings)
+    back = " Or write the missing files again with restore()." if missing else ""
+    return (
+        f"has steps to run again: {', '.join(map(str, costs))}.{replaced} Pass edits='accept' to let them. You can copy"
+        f" a kept text back over its file later, and adopt it.{back}"
+    )
 
 
 def _not_yet_migrated(row: SessionRow, line: Line, workflow: Workflow[Any], found: Examination) -> VerbRefused:
@@ -435,11 +486,18 @@ def _chosen(
     return [each for each in found.findings if each.state in states and (not paths or each.file.path in paths)]
 
 
-def _adopted(workflow: Workflow[Any], access: StateAccess, found: Finding, blobs: Blobs) -> Adopted:
+def _adopted(
+    session_id: str, workflow: Workflow[Any], access: StateAccess, found: Finding, blobs: Blobs
+) -> Adopted:  # fmt: skip
     """Convert the edit of a file into a change of the state."""
     data, file = found.data or b"", found.file
     artifact = artifact_named(workflow, found.work.step, file.pattern)
-    assert artifact is not None, file.path
+    if artifact is None:
+        raise FolderRefused(
+            f"The edit of {file.path!r} cannot be accepted, because step {found.work.step!r} no longer publishes"
+            f" {file.pattern!r}. Declare the artifact again, or move the file out of the folder to run its step again.",
+            session_id=session_id, path=file.path,
+        )  # fmt: skip
     place = artifact.place
     if artifact.many:
         entry = artifact.typed.encode(found.value, file.path, access.limits)

@@ -22,6 +22,7 @@ from pausepoint.model.sessions import SessionRow
 from pausepoint.model.views import SessionInfo
 from pausepoint.runtime.driver import LocalDriver
 from pausepoint.runtime.hold import OnStep
+from pausepoint.runtime.signals import closed_by_signal
 from pausepoint.runtime.waker import Waker
 from pausepoint.stores.base import Store
 
@@ -41,7 +42,7 @@ class Service:
         self.is_open = False
         self.drives: Drives = "all"
         self.on_step: OnStep | None = None
-        self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: len(self.driver.runs))
+        self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: self.driver.busy)
         self.driver.on_news = self.waker.poke
         for workflow in [workflows] if isinstance(workflows, Workflow) else workflows:
             self.register(workflow)
@@ -60,15 +61,18 @@ class Service:
     @property
     def running(self) -> tuple[SessionId, ...]:
         """The sessions that this engine drives now, and those that it is about to drive."""
-        return tuple(map(SessionId, {**self.driver.runs, **self.driver.claims}))
+        return tuple(map(SessionId, self.driver.running))
 
     async def _wake(self, row: SessionRow) -> object:
         """Drive a session that is due."""
         raise NotImplementedError
 
     def _check_open(self) -> None:
-        if not self.is_open:
-            raise StoreClosed("The engine is not open. Use it inside `async with Engine(…) as engine:`.")
+        if self.is_open:
+            return
+        if self.driver.ending.startswith("SIG"):
+            raise StoreClosed(closed_by_signal(self.driver.ending))
+        raise StoreClosed("The engine is not open. Use it inside `async with Engine(…) as engine:`.")
 
     def register(self, workflow: Workflow[Any]) -> None:
         """Register a workflow, as ``Engine(workflows=…)`` does.
@@ -125,7 +129,7 @@ class Service:
             row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
             row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
             to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
-            row.held_by_guard,
+            row.held_by_guard, None if row.kept_by is None else self.store.describe_holder(row.kept_by), row.fence,
         )  # fmt: skip
 
 

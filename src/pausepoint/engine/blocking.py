@@ -150,6 +150,8 @@ class BlockingEngine:
     else:
         session = on_engine(Control.session)
     resume = on_engine(Control.resume)
+    take_up = on_engine(Control.take_up)
+    take_ready = on_engine(Control.take_ready)
     lift_pause = on_engine(Control.lift_pause)
     same_input = on_engine(Control.same_input)
     pause = on_engine(Control.pause)
@@ -168,6 +170,7 @@ class BlockingEngine:
     restore = on_engine(Control.restore)
     rebuild = on_engine(Control.rebuild)
     misfits = on_engine(Control.misfits)
+    obstacles = on_engine(Control.obstacles)
     checkpoints = on_engine(Control.checkpoints)
     children = on_engine(Control.children)
     send = on_engine(Control.send)

@@ -12,8 +12,9 @@ The file contains JSON lines in UTF-8, in this order:
 - ``{"file": hash, "base64": …}`` for every piece of every file, in order
 - ``{"end": {"lines": n, "sha256": …}}``: the number of lines before this one, and the hash of their bytes
 
-An import checks the file as a whole, the chains of logs and signals, and every large value. The bytes of a file are
-never held in memory as a whole: only their positions in the export are.
+An import checks the file as a whole, the chains of logs and signals, and every large value, and then every name in it
+(see `admission`), because the digests do not say who wrote the file. The bytes of a file are never held in memory as a
+whole: only their positions in the export are.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from pausepoint.engine import admission
 from pausepoint.errors import DamagedRecord, FileRefused, InputConflict, VerbRefused
 from pausepoint.log.replay import body_of
 from pausepoint.log.state import Blob
@@ -40,7 +42,7 @@ from pausepoint.model.sessions import Pause, QuestionChange, QuestionFacts, Ques
 from pausepoint.name import NAME
 from pausepoint.runtime.files import damaged
 from pausepoint.stores.base import Store
-from pausepoint.stores.disk import PIECE, Folder, Upload
+from pausepoint.stores.disk import PIECE, Folder, Upload, sync_folder
 from pausepoint.threads import in_thread
 
 ALONE, TREE, FILES = 1, 2, 3
@@ -94,7 +96,14 @@ class Enclosed(msgspec.Struct, frozen=True):
         with open(self.path, "rb") as file:
             for start, length in self.places:
                 file.seek(start)
-                yield b64decode(msgspec.json.decode(file.read(length), type=dict[str, str])["base64"])
+                yield self._piece(file.read(length))
+
+    def _piece(self, line: bytes) -> bytes:
+        try:
+            return b64decode(msgspec.json.decode(line, type=dict[str, str])["base64"])
+        except (msgspec.MsgspecError, KeyError, ValueError) as error:
+            what = f"is damaged: a piece of a file cannot be read ({error}). Export the session again."
+            raise _damaged(self.path, what) from error
 
 
 class Bundle(msgspec.Struct, frozen=True):
@@ -281,16 +290,14 @@ def named_blobs(records: Iterable[Record]) -> set[bytes]:
     return {bytes.fromhex(hash) for record in records if not record.redacted for hash in _hashes(body_of(record))}
 
 
-def _hashes(value: Any) -> Iterator[str]:
-    if isinstance(value, Blob):
-        yield value.hash
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            yield from _hashes(getattr(value, name))
-    elif isinstance(value, dict):
-        yield from (hash for part in value.values() for hash in _hashes(part))
-    elif isinstance(value, list | tuple):
-        yield from (hash for part in value for hash in _hashes(part))
+def _hashes(body: Any) -> Iterator[str]:
+    return (each.hash for each in admission.structs_in(body) if isinstance(each, Blob))
+
+
+def in_folder(bundle: Bundle, folder: str | Path | None) -> Bundle:
+    """Return the same session with its artifacts in another folder. Raises `FolderRefused` if it needs one."""
+    records = admission.in_folder(bundle.records, bundle.session_id, folder)
+    return replace(bundle, facts=bundle.facts | {"digest": records[-1].digest.hex()}, records=records)
 
 
 # writing
@@ -306,6 +313,7 @@ def write(bundle: Bundle, path: str | Path) -> Path:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, target)
+        sync_folder(target.parent)
     finally:
         part.unlink(missing_ok=True)
     return target
@@ -373,11 +381,36 @@ def read(path: str | Path) -> Bundle:
         try:
             _take(bundle, line, head["format"], path)
         except (msgspec.ValidationError, KeyError, ValueError, TypeError) as error:
-            what = f"is damaged: line {number} cannot be read ({error}). Export the session again."
+            what = f"is damaged: line {number} cannot be read ({error!s:.200}). Export the session again."
             raise _damaged(path, what) from error
     for each in bundle.sessions:
-        _prove_chain(each, bundle, path)
+        _prove_chain(each, path)
+    for each in bundle.sessions:
+        _admit(each, bundle, path)
+        _prove_parts(each, bundle, path)
     return bundle
+
+
+def _admit(each: Bundle, whole: Bundle, path: str | Path) -> None:
+    """Check every name in a session, because anyone may have written the file."""
+    try:
+        admission.check_session(each.row(), each.records, each.signals)
+        for record in each.records:
+            if not record.redacted:
+                admission.check_body(body_of(record))
+        for signal in each.signals:
+            admission.check_signal(signal, signal.n in each.mail)
+        for pause in each.pauses:
+            admission.check_pause(pause)
+        for question in each.questions:
+            admission.check_question(question, len(each.records), len(each.signals))
+        if each is whole:
+            admission.check_tree([(one.session_id, one.facts.get("parent_id")) for one in whole.sessions])
+        elif admission.publishes(each.records):
+            raise admission.Unsafe(f"the child session {each.session_id!r} has a folder of artifacts")
+    except (admission.Unsafe, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+        what = f"cannot be imported: {error!s:.200}. Nothing was imported. Ask its sender for another export."
+        raise _damaged(path, what) from error
 
 
 def _proved(path: str | Path) -> list[dict[str, Any]]:
@@ -450,7 +483,7 @@ def _struct(line: dict[str, Any], kind: type[msgspec.Struct]) -> Any:
     return msgspec.convert(values, kind, builtin_types=(bytes,))
 
 
-def _prove_chain(bundle: Bundle, whole: Bundle, path: str | Path) -> None:
+def _prove_chain(bundle: Bundle, path: str | Path) -> None:
     if "session_id" not in bundle.facts or not bundle.records:
         raise _damaged(path, "is damaged: it has no session, or a session without records. Export the session again.")
     previous = first_digest(bundle.session_id)
@@ -465,6 +498,10 @@ def _prove_chain(bundle: Bundle, whole: Bundle, path: str | Path) -> None:
             what = f"signal {expected} is missing or does not match its digest"
             raise _damaged(path, f"is damaged: {what}. Export the session again.")
         previous = signal.digest
+
+
+def _prove_parts(bundle: Bundle, whole: Bundle, path: str | Path) -> None:
+    """Check that the large values and files that a session names are in the export."""
     missing = named_blobs(bundle.records) - whole.blobs.keys()
     if missing:
         raise _damaged(path, f"is damaged: large value {min(missing).hex()} is missing. Export the session again.")

@@ -23,6 +23,7 @@ from pausepoint.engine.events import append_event
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
+from pausepoint.engine.standstill import standstill
 from pausepoint.engine.time_travel import merged_changes
 from pausepoint.engine.transfer import Transfer
 from pausepoint.errors import (
@@ -42,26 +43,36 @@ from pausepoint.log.replay import CheckpointBody, KeyBody, to_payload
 from pausepoint.log.state import Blobs, Slot, stored
 from pausepoint.log.telemetry import Watch, log_line, log_pause_request
 from pausepoint.log.trail import Trail
+from pausepoint.model.endings import is_over
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
 from pausepoint.model.records import Record, first_digest, seal
 from pausepoint.model.sessions import Filter, NewSession, Pause, PauseMode, SessionRow, Status
-from pausepoint.model.views import Listing, SessionInfo
+from pausepoint.model.views import Listing, SessionInfo, Working
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.driver import Run
 from pausepoint.runtime.files import Files
-from pausepoint.runtime.hold import end_parked
+from pausepoint.runtime.hold import report_ended
 from pausepoint.runtime.visit import to_micro_usd
+from pausepoint.stores.base import Found
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 S = TypeVar("S", bound="BaseModel")
 
+KEEPER_PATIENCE = 2.0
+"""How many seconds a resume waits for the engine that keeps the step, before it drives the session itself."""
+
+
+PAGE = 100
+"""The number of sessions that a pause of everything, or its lift, returns."""
+
 
 class Control(Artifacts, Retention, Transfer, Questions):
     """All verbs over one open store."""
 
     drive_class = Drive  # the testing package replaces this class
+    hold = 0.0  # how many seconds a paused step is kept in memory
 
     @overload
     async def session(self, session_id: str) -> Session[Any]: ...
@@ -220,7 +231,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         if new.pause is not None:  # start(paused=True) pauses an existing session instead of resuming it
             await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
             return Session(self, SessionId(row.session_id))
-        if await self._is_under_standing_pause(row):
+        if row.under_everything:  # only a resume may continue it, not a start
             return Session(self, SessionId(row.session_id))
         budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
         return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
@@ -303,10 +314,6 @@ class Control(Artifacts, Retention, Transfer, Questions):
         self._check_open()
         await append_event(self, session_id, event_type, summary, data or {}, agent_name)
 
-    async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
-        for child in await self.store.find(Filter(parent=row.key, unended=True)):
-            await self.cancel(child.session_id, reason=f"{row.session_id} was rewound", by=by)
-
     # resuming
 
     async def resume(
@@ -331,8 +338,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         - ``edits``: ``"accept"`` adopts edited artifacts, ``"discard"`` restores the recorded content. Without it,
           `UndecidedEdits` is raised if the edits would make finished steps stale.
         - ``rerun``: finished steps to run again, together with all steps that read what they wrote.
-        - ``here=False``: only close the operator pauses and leave the session to another engine. The workflow need not
-          be registered.
+        - ``here=False``: only close the operator pauses. The session becomes due, and an open engine that has its
+          workflow picks it up. The workflow need not be registered here.
         """
         self._check_open()
         check_texts(by=by, owner=owner)
@@ -352,15 +359,21 @@ class Control(Artifacts, Retention, Transfer, Questions):
             return session
         if before is Status.CANCELLED:
             raise _ended_for_good(row)
+        money = None if budget is None else to_micro_usd(budget)
+        in_place = not (steal or wake or code or until)
+        if row.kept_by is not None and in_place:  # its keeper has the code, and need not be this engine
+            row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
+            self.driver.on_change(budget is not None)
+            if not here or await self._continues_in_place(session, row):
+                return session
         driven = row.live and not steal and not self.driver.is_stranded(row)
         if driven and before is Status.RUNNING:
             await self.driver.wait_for_claim(row.session_id)  # the waker of this engine may be about to drive it
             if self._woke_here(session):
                 return session
             raise self._driven(row)
-        money = None if budget is None else to_micro_usd(budget)
         if not here:
-            await self.store.unpause(row.session_id, by, self.clock.now(), money)
+            await self.store.unpause(row.session_id, by, self.clock.now(), money, True)
             self.driver.on_change(budget is not None)
             return session
         workflow = self._workflow_of(row)
@@ -371,32 +384,127 @@ class Control(Artifacts, Retention, Transfer, Questions):
         self.driver.on_change(budget is not None)  # its children may be pausing in this process
         if driven and row.live:  # it was about to pause, and now continues where it is
             return session
+        if driven and in_place and await self._continues_in_place(session, row):  # it has stopped since it was read
+            return session
         waits = row.status in (Status.WAITING, Status.SLEEPING)
         # If it waits for a child, the child may have to be resumed, and only the parent's step knows that.
         if waits and not (wake or code or row.frozen or row.awaits_child):
             return session
         try:
             session._run = await self._take_over(
-                workflow, row, records, steal, resumed=True, by=by, wake=wake, accept_code=code == "accept"
-            )
+                workflow, row, records, steal, row.fence if row.kept_by is not None and in_place else None, paused=True,
+                resumed=True, by=by, wake=wake, accept_code=code == "accept",
+            )  # fmt: skip
+        except HoldLost:
+            if row.kept_by is None:
+                raise  # otherwise its keeper was late, and drives it now
         except AlreadyRunning:
             if not self._woke_here(session):
                 raise
+        except SessionEnded as late:  # it ended after it was read above
+            if late.status != Status.COMPLETED.value:
+                raise _ended_for_good(await self._row(row.session_id)) from late
         return session
 
-    async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
-        """Lift the pause of everything and return the sessions that it had paused.
+    async def _continues_in_place(self, session: Session[Any], row: SessionRow) -> bool:
+        """Wait until the engine that keeps the step of a resumed session continues it.
 
-        They resume here, or in another running process that has their workflow. Sessions that were also paused
-        individually stay paused.
+        Return False if no engine keeps it, or its keeper does not react. The session must then be driven here.
+        """
+        fence, end = row.fence, asyncio.get_running_loop().time() + KEEPER_PATIENCE
+        with self.driver.listening(row.session_id) as news:
+            while row.kept_by is not None and row.fence == fence:
+                left = end - asyncio.get_running_loop().time()
+                if left <= 0 or row.pause_requested:
+                    return row.pause_requested
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), min(left, 0.05))
+                news.clear()
+                row = await self._row(row.session_id)
+        session._run = self.driver.runs.get(row.session_id, session._run)
+        return row.fence != fence
+
+    async def take_up(self, session_id: str, *, fence: int | None = None, by: str | None = None) -> Session[Any]:
+        """Drive a session that is ready in this process, and return a handle on it. Unlike `resume`, withdraw nothing.
+
+        Use this in a program that looks for sessions to drive, such as a worker: a pause that arrives between its look
+        and this call stays in effect.
+
+        - ``fence``: the ``fence`` of the session when it was seen. If another process has driven the session since,
+          `HoldLost` is raised.
+        - ``by``: who picks it up, recorded in the history.
+
+        Raises `VerbRefused` if the session is paused or has failed, `AlreadyRunning` if a process drives it, and
+        `SessionEnded` if it is completed or cancelled.
         """
         self._check_open()
         check_texts(by=by)
-        found = await self.store.lift(by, self.clock.now())
+        self._check_drives("take up", session_id)
+        row = await self._row(session_id)
+        if row.status in (Status.PAUSED, Status.PAUSING, Status.FAILED):
+            raise _only_resumed(row)
+        session: Session[Any] = Session(self, SessionId(row.session_id))
+        workflow = self._workflow_of(row)
+        records = await self.store.records(row.key, row.key_frame)
+        seen = row.fence if fence is None else fence
+        try:
+            session._run = await self._take_over(workflow, row, records, fence=seen, resumed=True, by=by)
+        except AlreadyRunning:
+            if not self._woke_here(session):
+                raise
+        self.waker.ask(row.session_id)
+        return session
+
+    async def take_ready(self, limit: int = 100, *, by: str | None = None) -> list[SessionId]:
+        """Pick up to ``limit`` ready sessions of the registered workflows, drive them here, and return their ids.
+
+        A session is ready if it was interrupted, if its timer is due, or if what it waits for has arrived. Sessions of
+        processes that died are ready too. As with `take_up`, nothing is withdrawn: paused and failed sessions stay as
+        they are. Finding the sessions costs the same, however many are stored. ``by`` is recorded in the history.
+        """
+        self._check_open()
+        check_texts(by=by)
+        self._check_drives("pick up", "ready sessions")
+        work = asyncio.ensure_future(self._take_ready(limit, by))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self.driver.finish(work)  # the sessions are taken already, so they must be driven
+            raise
+
+    async def _take_ready(self, limit: int, by: str | None) -> list[SessionId]:
+        rows = await self.store.take(self.clock.now(), list(self.workflows), limit, self.waker.refused)
+        found: list[SessionId] = []
+        for row in rows:
+            with self.driver.claiming(row.session_id):
+                try:
+                    workflow = self._workflow_of(row)
+                    records = await self.store.records(row.key, row.key_frame)
+                except PausepointError as error:
+                    self.waker.refuse(row, error)
+                    await self.store.release(row.key, row.fence)
+                    continue
+                self._begin(workflow, row, records, picked_up=True, resumed=True, by=by)
+                found.append(SessionId(row.session_id))
+                self.waker.ask(row.session_id)
+        return found
+
+    async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
+        """Lift the pause of everything and return the first `PAGE` sessions that it alone had paused, newest first.
+
+        Sessions that it stopped resume here, or in another running process that has their workflow; the others are as
+        they were before the pause. Sessions that were also paused individually stay paused.
+        """
+        self._check_open()
+        check_texts(by=by)
+        some = await self.store.find(Filter(statuses=(Status.PAUSING, Status.PAUSED), limit=PAGE))
+        await self.store.lift(by, self.clock.now())
         self.driver.on_change()
+        released = [row for row in some if row.under_everything and not row.own_pause]
+        found = [await self._row(row.session_id) for row in released]
         for row in found:
             await self._drive_if_due(row)
-        return Listing([self._info(await self._row(row.session_id)) for row in found], found.damaged)
+        return Listing([self._info(await self._row(row.session_id)) for row in found], some.damaged)
 
     def _woke_here(self, session: Session[Any]) -> bool:
         """Return whether this engine's waker has just picked up the session, which has the same effect as a resume."""
@@ -446,11 +554,12 @@ class Control(Artifacts, Retention, Transfer, Questions):
 
     async def _take_over(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False,
-        fence: int | None = None, **how: Any,
+        fence: int | None = None, paused: bool = False, **how: Any,
     ) -> Run:  # fmt: skip
         seq, steal = row.seq, steal or self.driver.is_stranded(row)
+        await self.driver.let_go(row.session_id)
         with self.driver.claiming(row.session_id), self._driven_if_cancelled(row.session_id, **how):
-            row = await self.store.claim(row.session_id, steal, fence)
+            row = await self.store.claim(row.session_id, steal, fence, paused)
             if not row.seq == seq == records[-1].seq:
                 records = await self.store.records(row.key, row.key_frame)
             return self._begin(workflow, row, records, picked_up=True, **how)
@@ -468,8 +577,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         try:
             with self.driver.claiming(session_id):
                 await self._drive_if_ours(session_id, **how)
-        except (UnknownSession, SessionEnded):
-            pass  # there is nothing to drive
+        except (UnknownSession, SessionEnded, VerbRefused):
+            pass  # there is nothing to drive, or it is paused
         except PausepointError as error:
             log_line(logging.WARNING, f"was left claimed by a cancelled call and cannot be driven: {error}", session_id)
 
@@ -479,7 +588,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         except AlreadyRunning:
             if session_id in self.driver.runs or (await self._row(session_id)).holder != self.store.number:
                 return
-            row = await self.store.claim(session_id, steal=True)
+            row = await self.store.claim(session_id, steal=True, paused=True)
         records = await self.store.records(row.key, row.key_frame)
         self._begin(self._workflow_of(row), row, records, picked_up=True, **how)
 
@@ -504,6 +613,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         drive.accept_code, drive.until = accept_code, self.driver.untils.get(row.session_id)
         drive.questions_expire = self.questions_expire
         drive.on_step = self.on_step
+        drive.hold = self.hold if workflow.hold is None else workflow.hold
         drive.load(records)
         return self.driver.begin(drive)
 
@@ -512,18 +622,24 @@ class Control(Artifacts, Retention, Transfer, Questions):
     async def pause(
         self, session_id: str | None = None, *, workflow: str | None = None, tag: str | None = None,
         owner: str | None = None, everything: bool = False, reason: str = "", by: str | None = None,
-        mode: PauseMode = "finish", freeze: bool = False,
+        mode: PauseMode = "finish", freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Pause one session with its children, all sessions that match, or everything. Return the sessions.
 
-        Sessions stop at their next safe point. Sessions that have ended are returned with their status.
+        Sessions stop at their next safe point. Sessions that have ended are returned with their status. Of everything,
+        the first `PAGE` sessions are returned, those that are still driven first.
 
         - ``workflow``, ``tag``, ``owner``: pause all sessions that match. ``everything=True`` pauses all sessions until
-          `lift_pause`; sessions that any process starts meanwhile are stored paused.
+          `lift_pause`; sessions that any process starts meanwhile are stored paused. Failed sessions do not run anyway
+          and stay failed, unless one is named by its id.
         - ``reason``, ``by``: recorded with the pause.
         - ``mode``: ``"finish"`` lets a running step stop at a safe point; ``"abort"`` cancels the step, and a resume
           runs it again.
         - ``freeze``: stop the sessions' timers too, so that they are due later by the length of the pause.
+        - ``wait``: return when every one of them has stopped. From then on nothing begins until a resume. With
+          ``timeout``, in seconds or as a timedelta, return after that time; ``working`` of the result then names the
+          sessions that are still worked on, by which process and with what. Without ``wait``, an operation that a
+          process admitted just before the pause was stored may still begin.
 
         Damaged sessions are paused too and are listed in ``damaged`` of the result. If the session you named is
         damaged, its `DamagedRecord` is raised after the pause is stored.
@@ -532,6 +648,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         check_texts(reason=reason, by=by)
         if mode not in ("finish", "abort"):
             raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}.")
+        if timeout is not None and not wait:
+            raise ValueError("timeout limits the wait for a pause. Pass wait=True with it.")
         named = [part for part in (session_id, workflow, tag, owner) if part is not None]
         if everything == bool(named):
             raise ValueError("Pass a session id, workflow=, tag= or owner= to pause, or pass everything=True alone.")
@@ -540,38 +658,47 @@ class Control(Artifacts, Retention, Transfer, Questions):
                 await self._row(session_id)
         query = Filter(
             session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None,
-            tree=session_id is not None,
+            tree=session_id is not None, failed=None if session_id is not None else False,
         )  # fmt: skip
         pause = msgspec.structs.replace(self._operator_pause(reason, by, mode, freeze), standing=everything)
         found = await self.store.pause(query, pause)
+        if everything:
+            found = await self._first_under_pause()
         log_pause_request(found, by, reason)
         found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
         self.driver.on_change()
         await self.driver.refresh()  # the drives of this process see the pause from now on
+        working: tuple[Working, ...] = ()
+        if wait:
+            working = await standstill(self, query, pause.created_at, timeout)
+            found = Found([await self._row(row.session_id) for row in found], found.damaged)
         for damage in found.damaged:
             log_line(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
             if damage.fields["session_id"] == session_id:
                 raise damage
-        return Listing(map(self._info, found), found.damaged)
+        return Listing(map(self._info, found), found.damaged, working)
+
+    async def _first_under_pause(self) -> Found:
+        """Return the first sessions that a pause of everything stops: those that are still driven, then the newest."""
+        driven = await self.store.find(Filter(statuses=(Status.PAUSING,), limit=PAGE))
+        some = await self.store.find(Filter(unended=True, failed=False, limit=PAGE))
+        rows = {row.key: row for row in (*driven, *some)}
+        return Found(list(rows.values())[:PAGE], some.damaged or driven.damaged)
 
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
         """Cancel a session and its children, and return its status. What it has done stays readable.
 
-        A session that no process drives ends immediately, a running one at its next safe point. A session that has
-        completed or was cancelled is not changed.
+        Sessions that no process drives end immediately, all in one transaction; a running one at its next safe point.
+        A session that has completed or was cancelled is not changed, but what is still open below it ends too.
         """
         self._check_open()
         check_texts(reason=reason, by=by)
         row = await self._row(session_id)
-        if row.status in (Status.COMPLETED, Status.CANCELLED):
-            return row.status
         tree = await self.store.cancel(row.session_id, by, reason, self.clock.now())
         self.driver.on_change()
         for damage in tree.damaged:
             log_line(logging.ERROR, f"was asked to end but is damaged: {damage}", damage.fields["session_id"])
-        for each in tree:
-            if not each.live:
-                await end_parked(self.store, self.clock, each.session_id)
+        report_ended(tree[1:] if is_over(row) else tree)
         return (await self._row(session_id)).status
 
     def _operator_pause(self, reason: str, by: str | None, mode: PauseMode, freeze: bool = False) -> Pause:
@@ -581,9 +708,9 @@ class Control(Artifacts, Retention, Transfer, Questions):
         """Drive a session that became due in this engine, if its workflow is registered here."""
         if self.drives == "none" or self.waker.asked is not None:
             return  # the waker picks up asked sessions
-        if row.due and row.status is Status.READY and row.workflow in self.workflows:
+        if row.due and row.status is Status.READY and row.kept_by is None and row.workflow in self.workflows:
             # A received message is kept even if this fails. The waker logs why a session cannot resume here.
-            with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
+            with suppress(AlreadyRunning, HoldLost, SessionEnded, VerbRefused, DefinitionError, DamagedRecord):
                 await self._wake(row)
             await self.driver.wait_for_claim(row.session_id)  # the waker may have been faster
 
@@ -618,6 +745,16 @@ def _ended_for_good(row: SessionRow) -> VerbRefused:
     )  # fmt: skip
 
 
+def _only_resumed(row: SessionRow) -> VerbRefused:
+    """Return why a session is not picked up: it is paused or has failed, and only a resume may continue it."""
+    failed = row.status is Status.FAILED
+    what = "has failed, and picking it up would retry the step" if failed else "is paused, and stays so"
+    return VerbRefused(
+        f"Session {row.session_id!r} {what}. Continue it with engine.resume({row.session_id!r}).",
+        session_id=row.session_id, status=row.status.value,
+    )  # fmt: skip
+
+
 class _Children:
     """The children of one session, for its visits."""
 
@@ -637,14 +774,16 @@ class _Children:
     async def begin_child(self, workflow: Workflow[Any], child_id: SessionId, given: Any) -> None:
         self.control.register(workflow)
         parent = self.parent
-        new = self.control._new_session(workflow, given, child_id, None, None)
+        new = self.control._new_session(workflow, given, check_session_id(child_id), None, None)
         new = msgspec.structs.replace(
             new, owner=parent.owner, tags=parent.tags, parent=parent.key, keep_for=parent.keep_for
         )
         await self.control._create(workflow, new)
 
     async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
+        if row.kept_by is not None:
+            return  # its keeper continues it
         self.control.register(workflow)
         records = await self.control.store.records(row.key, row.key_frame)
-        with suppress(AlreadyRunning, SessionEnded):
+        with suppress(AlreadyRunning, SessionEnded, VerbRefused):
             await self.control._take_over(workflow, row, records, resumed=True)

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pausepoint.clock import to_datetime
 
 if TYPE_CHECKING:
+    from pausepoint.artifacts.status import ArtifactState
     from pausepoint.engine.bundle import Bundle
     from pausepoint.engine.plan import Plan
     from pausepoint.engine.retention import CleanUp, Redaction
@@ -142,7 +145,7 @@ def stopped(info: SessionInfo, resume: str) -> dict[str, Any]:
 
 
 def detached(session_id: str, process: int, log: str, watch: str) -> dict[str, Any]:
-    """Return the result of ``run --detach``: the process that drives the session, its log, and how to follow it."""
+    """Return the result of ``--detach``: the process that drives the session, its log, and how to follow it."""
     return {"session_id": session_id, "process": process, "log": log, "watch": watch}
 
 
@@ -248,7 +251,7 @@ def store_status(
 
 def shown(
     info: SessionInfo, pauses: Sequence[Pause], questions: Sequence[dict[str, Any]], reached: Checkpoint | None,
-    stored: StoredState | None, error: str,
+    stored: StoredState | None, error: str, artifacts: Sequence[ArtifactState] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return the result of ``show``: a session with its state at record ``seq``, or why that cannot be read."""
     return session(info) | {
@@ -258,6 +261,7 @@ def shown(
         "seq": None if stored is None else stored.seq,
         "state": None if stored is None else stored.values,
         "state_error": error or None,
+        "artifacts": [msgspec.structs.asdict(each) for each in artifacts],
     }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.codec.values import DEFAULT_LIMITS, Limits
-from pausepoint.definition.workflow import Workflow
+from pausepoint.definition.workflow import Workflow, hold_seconds
 from pausepoint.engine.base import Drives
 from pausepoint.engine.control import Control
 from pausepoint.errors import CallRefused, StoreClosed, StoreError
@@ -33,6 +33,9 @@ S = TypeVar("S", bound="BaseModel")
 
 DEFAULT_URL = f"sqlite:///{DEFAULT_STORE}"
 
+HOLD = timedelta(minutes=10)
+"""How long an engine keeps a paused step in memory, unless it is told otherwise."""
+
 
 class Engine(Control):
     """Runs workflows and keeps their sessions in a store.
@@ -46,7 +49,9 @@ class Engine(Control):
     - ``workflows``: the workflows whose sessions this engine can drive. `start` registers its workflow too.
     - ``limits``: the largest values that a state or an operation may store.
     - ``clock``: the source of time. Tests pass their own.
-    - ``signals``: on Ctrl+C and SIGTERM, stop sessions as at the end of the block.
+    - ``signals``: on Ctrl+C and SIGTERM, stop sessions as at the end of the block. This applies in the main thread,
+      and only where the program has no handler of its own; a server's handlers stay in place and are called. With
+      False, the engine ignores signals.
     - ``keep_for``: how long after its last update `gc` may remove a session. None means never.
     - ``create``: with False, opening raises `StoreMissing` if there is no store, and creates nothing.
     - ``questions_expire``: how long a question waits, unless the workflow or the call says otherwise. None means
@@ -54,6 +59,9 @@ class Engine(Control):
     - ``drives``: the sessions this engine drives: ``"all"`` due sessions of its workflows, only those that its verbs
       are ``"asked"`` to start or resume (see `drive_only`), or ``"none"``, for programs that only read and send
       requests.
+    - ``hold``: how long the step of a paused session stays in memory, as a timedelta or in seconds. A session that is
+      resumed in time continues in place. After that time the step exits, and a resume starts it again at its top, where
+      finished operations return immediately. 0 makes it exit when it pauses.
     - ``on_step``: an async function, called with the session's id, the step and the visit number before a step runs.
 
     >>> import asyncio
@@ -86,12 +94,14 @@ class Engine(Control):
         create: bool = True,
         questions_expire: timedelta | None = EXPIRY,
         drives: Drives = "all",
+        hold: timedelta | float = HOLD,
         on_step: OnStep | None = None,
     ) -> None:
         if drives not in get_args(Drives):
             raise ValueError(f"drives must be 'all', 'asked' or 'none', not {drives!r}.")
         if not is_time_to_answer(questions_expire):
             raise ValueError(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
+        self.hold = hold_seconds(hold)
         clock = clock or SystemClock()
         super().__init__(store_from(url, clock, create), workflows, clock, limits)
         self.drives = drives
@@ -138,7 +148,7 @@ class Engine(Control):
         self._opened_by("async with")
         await self._open()
         if self._signals:
-            self._watch = SignalWatch(self.driver)
+            self._watch = SignalWatch(self.driver, self._stop_driving, self.close)
             self._watch.install()
         return self
 
@@ -155,14 +165,18 @@ class Engine(Control):
             return
         if self._watch is not None:
             self._watch.closing = True
-        await self.waker.stop()
         try:
-            await self.driver.stop("the engine was closed")
+            await self._stop_driving("the engine was closed")
         finally:
             self.is_open = False
             if self._watch is not None:
                 self._watch.uninstall()
             await self.store.close()
+
+    async def _stop_driving(self, reason: str) -> None:
+        """Pick up no more sessions, and stop the running ones after their current operation."""
+        await self.waker.stop()
+        await self.driver.stop(reason)
 
     def _check_open(self) -> None:
         super()._check_open()
@@ -205,6 +219,17 @@ def run(
             paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, **fields,
         )  # fmt: skip
         return session.outcome()
+
+
+def accept_loss(url: str | Path = DEFAULT_URL) -> str | None:
+    """Make a store that raises `StoreDamaged` usable again, without the commits that cannot be read.
+
+    Sessions are then at their last record that can be read, and operations after it run again. Restore a backup instead
+    if you have one. Returns the path of a copy of the damaged log; None if nothing is damaged, which changes nothing.
+    Blocks until it is done; close all engines of the store first.
+    """
+    store = store_from(url, SystemClock())
+    return store.accept_loss() if isinstance(store, SqliteStore) else None
 
 
 def store_from(url: str | Path | Store, clock: Clock, create: bool = True) -> Store:

@@ -30,9 +30,10 @@ async def append_event(
         if drive is not None and not drive.ledger.parking:
             await drive.ledger.note(event_type, summary, data, agent=agent_name)
             return
-        if run is not None:
+        if run is not None and not run.is_kept:
             await run.finished()
             continue
+        await engine.driver.let_go(session_id)
         row = await engine._row(session_id)
         if row.live:  # in another process, or the store failed to release the hold
             raise engine.driver.troubles.get(session_id) or engine._driven(row)

@@ -15,106 +15,89 @@ from typing import Any, TypeVar
 
 from pausepoint.errors import CallRefused, StoreClosed
 from pausepoint.name import NAME
+from pausepoint.runtime.signals import Handlers, closed_by_signal, end_of_program, is_main_thread
 
 R = TypeVar("R")
 
 
-class Interrupts:
-    """Handles Ctrl+C and SIGTERM while a blocking engine is open.
+class Interrupts(Handlers):
+    """Handles Ctrl+C and SIGTERM while a blocking engine is open, unless the program has handlers of its own.
 
     The first signal interrupts the main thread, which exits the engine's block and waits there for the operations in
     flight. A second signal aborts them. A third one ends the program without waiting any longer.
     """
 
     def __init__(self, abort: Callable[[str], None]) -> None:
+        super().__init__()
         self._abort = abort
-        self._former: dict[signal.Signals, Any] = {}
         self._pid = os.getpid()
         self._calls: list[Callable[[None], None]] = []
         self._pending: signal.Signals | None = None
         self._closing = False
         self._count = 0
         self._received: signal.Signals | None = None
-
-    def install(self) -> None:
-        """Install the handlers, in the main thread only. A signal that the program ignores stays ignored."""
-        if _is_main():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._former[number] = signal.signal(number, self._on_signal)
+        self.reason = ""
 
     def uninstall(self) -> None:
         """Restore the previous handlers, unless other code has replaced ours since."""
         self._closing = False
-        if _is_main():
-            for number, former in self._former.items():
-                if former is not None and signal.getsignal(number) == self._on_signal:
-                    signal.signal(number, former)
+        super().uninstall()
 
     def hold(self, wake: Callable[[None], None]) -> None:
         """Begin a call: until `release`, a signal wakes the call, and the call raises it.
 
         The handler itself must not raise, because Python drops exceptions that are raised inside a finalizer.
         """
-        if _is_main():
+        if is_main_thread():
             self._calls.append(wake)
 
     def release(self) -> None:
         """End a call, and raise a signal that arrived during it."""
-        if _is_main():
+        if is_main_thread():
             self._calls.pop()
         self.raise_pending()
 
     def raise_pending(self) -> None:
         """Raise a signal that arrived while the main thread was in a call."""
-        if self._pending is not None and _is_main():
+        if self._pending is not None and is_main_thread():
             number, self._pending = self._pending, None
-            raise _end_of_program(number)
+            raise end_of_program(number)
 
     def closing(self, error: BaseException | None) -> str:
         """Count signals from now on; a signal that caused the closing is the first. Return the reason to record."""
-        self._closing = _is_main()
-        reason = ""
+        self._closing = is_main_thread()
         if isinstance(error, KeyboardInterrupt):
-            reason = "SIGINT received"
+            self.reason = "SIGINT received"
         elif isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM:
-            reason = "SIGTERM received"
-        self._count = int(bool(reason))
-        return reason
+            self.reason = "SIGTERM received"
+        self._count = int(bool(self.reason))
+        return self.reason
 
     def verdict(self) -> BaseException | None:
         """Return the exception that must end the program, if a signal arrived while the engine was closing."""
-        return None if self._received is None else _end_of_program(self._received)
+        return None if self._received is None else end_of_program(self._received)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal. This runs between any two bytecodes of the main thread."""
         name = signal.Signals(number)
         if os.getpid() != self._pid:
-            raise _end_of_program(name)
+            raise end_of_program(name)
         if self._closing:
             self._count_one_more(name)
         elif self._calls:
             self._pending = self._pending or name
             self._calls[-1](None)
         else:
-            raise _end_of_program(name)
+            raise end_of_program(name)
 
     def _count_one_more(self, name: signal.Signals) -> None:
         self._count += 1
         self._received = self._received or name
         if self._count > 2:
             self.uninstall()
-            raise _end_of_program(self._received)
+            raise end_of_program(self._received)
         if self._count == 2:
             self._abort(f"{name.name} received twice")
-
-
-def _is_main() -> bool:
-    return threading.get_ident() == threading.main_thread().ident
-
-
-def _end_of_program(number: signal.Signals) -> BaseException:
-    return SystemExit(128 + signal.SIGTERM) if number == signal.SIGTERM else KeyboardInterrupt()
 
 
 class LoopThread:
@@ -173,6 +156,8 @@ class LoopThread:
                 "A blocking method was called on the engine's own event loop, where it would wait for itself forever."
                 " Call it from a plain `def` step, or with `await asyncio.to_thread(…)`."
             )
+        if self._over and self._interrupts.reason:
+            raise StoreClosed(closed_by_signal(self._interrupts.reason))
         if self._over:
             raise StoreClosed("The engine is closed. Open another one: `with Engine(…) as engine:`.")
 

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from pausepoint.artifacts.status import ArtifactState, Examination
+from pausepoint.artifacts.status import ArtifactState, Examination, ReplacedEdit
 from pausepoint.clock import to_datetime
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.obstacles import TRIED
 from pausepoint.log.replay import Line
 from pausepoint.log.trail import Trail, Work
 from pausepoint.model.ids import SessionId
@@ -42,7 +43,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     ``artifacts`` are the states of its published files. ``stale`` are the finished steps that would run again.
     ``undecided`` are the edited files that need a decision first. ``changed`` are the steps that are reused although
-    their code has changed.
+    their code has changed. ``replaces`` are the edits of people that steps replace when they run again.
     """
 
     session_id: SessionId
@@ -53,6 +54,12 @@ class Plan(msgspec.Struct, frozen=True):
     stale: tuple[Stale, ...] = ()
     undecided: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    replaces: tuple[ReplacedEdit, ...] = ()
+
+    @property
+    def needs_decision(self) -> bool:
+        """Whether a resume needs ``edits=``: for edited files, or because steps would replace accepted edits."""
+        return bool(self.undecided) or any(each.accepted and not each.decided for each in self.replaces)
 
     def __iter__(self) -> Iterator[PlannedStep]:
         return iter(self.steps)
@@ -65,6 +72,7 @@ class Plan(msgspec.Struct, frozen=True):
         lines = [f"{self.session_id} is {self.status}"]
         lines += [f"  ! {obstacle}" for obstacle in self.obstacles]
         lines += [f"  {each.verdict:8}  {each.step:{width}}  {each.why}" for each in self.steps]
+        lines += [f"  ! {each}" for each in self.replaces]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -78,6 +86,7 @@ class Plan(msgspec.Struct, frozen=True):
             "stale": [msgspec.structs.asdict(each) for each in self.stale],
             "undecided": list(self.undecided),
             "changed": list(self.changed),
+            "replaces": [msgspec.structs.asdict(each) for each in self.replaces],
         }
 
     def _repr_html_(self) -> str:
@@ -87,11 +96,10 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_plan(
-    workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], misfit: tuple[str, ...]
+    workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], obstacles: tuple[str, ...]
 ) -> Plan:
-    """Return the plan of a session, from its row, its records and its open pauses."""
-    obstacles = misfit or tuple(_obstacle(pause) for pause in pauses if pause.kind != "operator")
-    ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line)
+    """Return the plan of a session, from its row, its records, its open pauses and what a resume would find."""
+    ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line, pauses)
     steps = tuple(_planned(line, step.name, ahead) for step in workflow.steps)
     return Plan(SessionId(row.session_id), row.status, steps, obstacles)
 
@@ -165,11 +173,6 @@ class _Outlook:
         return next(found, "")
 
 
-def _obstacle(pause: Pause) -> str:
-    where = "after" if pause.kind == "guard" else "at"
-    return f"{pause.kind}: {pause.reason}" + (f" ({where} {pause.step})" if pause.step else "")
-
-
 def _planned(line: Line, step: str, ahead: dict[str, tuple[Verdict, str]]) -> PlannedStep:
     visits = line.visits.get(step, 0)
     if step in ahead:
@@ -182,14 +185,14 @@ def _planned(line: Line, step: str, ahead: dict[str, tuple[Verdict, str]]) -> Pl
     return PlannedStep(step, "left out", "the session did not reach it")
 
 
-def _ahead(workflow: Workflow[Any], row: SessionRow, line: Line) -> dict[str, tuple[Verdict, str]]:
+def _ahead(workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]) -> dict[str, tuple[Verdict, str]]:
     """Return the steps still to come, as far as known."""
     found: dict[str, tuple[Verdict, str]] = {}
     here = line.step
     if here is None or here not in workflow.outline:
         return found
     if not line.held_by_guard:
-        found[here] = ("next", _why_next(row, line))
+        found[here] = ("next", _why_next(row, line, pauses))
     _follow(workflow, here, found)
     for name in found:
         verdict, why = found[name]
@@ -222,10 +225,12 @@ def _follow(workflow: Workflow[Any], here: str, found: dict[str, tuple[Verdict, 
                 open_ends.append(target)
 
 
-def _why_next(row: SessionRow, line: Line) -> str:
+def _why_next(row: SessionRow, line: Line, pauses: list[Pause]) -> str:
     if row.failure is not None and row.ended == "failed":
         return f"failed: {row.failure.type}: {row.failure.message}"
-    reasons = []
+    if row.status in (Status.RUNNING, Status.PAUSING):
+        return "running"
+    reasons = [f"{pause.kind}: {pause.reason}" for pause in pauses if pause.kind in TRIED]
     if line.left_behind and line.opened == line.left_behind[-1][1] + 2:  # the visit began with a rewind's key frame
         reasons.append("rewound")
     if line.operations:
@@ -233,7 +238,7 @@ def _why_next(row: SessionRow, line: Line) -> str:
         kept = f"; {count} {'operation is' if count == 1 else 'operations are'} remembered" if count else ""
         reasons.append(f"interrupted{kept}")
     if line.attempts:
-        reasons.append(f"{line.attempts} attempts failed")
+        reasons.append(f"{line.attempts} {'attempt' if line.attempts == 1 else 'attempts'} failed")
     if row.waiting:
         kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in row.waiting.split(",")]
         reasons.append(f"waits for {' or '.join(kinds)}")

@@ -27,18 +27,29 @@ from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
 from pausepoint.log.state import State
 from pausepoint.log.timeline import Timeline
-from pausepoint.log.versions import DoesNotFit, fits, migrate_line, upgrade
+from pausepoint.log.versions import migrate_line
 from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
-from pausepoint.model.views import Checkpoint, Diff, Health, Listing, Misfit, Outcome, SessionInfo, StoredState
+from pausepoint.model.views import (
+    Checkpoint,
+    Diff,
+    Health,
+    Listing,
+    Misfit,
+    Obstacles,
+    Outcome,
+    SessionInfo,
+    StoredState,
+)
 from pausepoint.runtime.driver import Run, waited_for
 from pausepoint.stores.base import Found
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from pausepoint.engine.obstacles import Examiner
     from pausepoint.engine.plan import Plan
 
 WINDOW = 256
@@ -61,13 +72,15 @@ class Queries(Service):
 
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
-        status: Status | str | Iterable[Status | str] | None = None, prefix: str | None = None,
-        parent: str | None = None, tree: str | None = None, level: Level = "any", sort: Sort = "created",
-        reverse: bool = False, limit: int | None = None,
+        status: Status | str | Iterable[Status | str] | None = None, failed: bool | None = None,
+        prefix: str | None = None, parent: str | None = None, tree: str | None = None, level: Level = "any",
+        sort: Sort = "created", reverse: bool = False, limit: int | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Return the sessions that match, newest first. Unreadable ones are listed in ``damaged`` of the result.
 
         - ``workflow``, ``owner``, ``tag``, ``status``: filters. ``status`` may be one status or several.
+        - ``failed``: only sessions that have failed, or only others. A failed session that is paused has the status
+          ``paused``, so ``status="failed"`` does not find it.
         - ``prefix``: the beginning of the id.
         - ``parent``: the id of a session, to list only its children. ``tree``: the id of a session, to list it with
           all its descendants.
@@ -79,15 +92,15 @@ class Queries(Service):
         self._check_open()
         above = None if parent is None else (await self._row(parent)).key
         query = Filter(
-            workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), prefix=prefix, parent=above,
-            session_id=tree, tree=tree is not None, level=level, sort=sort, reverse=reverse, limit=limit,
+            workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed, prefix=prefix,
+            parent=above, session_id=tree, tree=tree is not None, level=level, sort=sort, reverse=reverse, limit=limit,
         )  # fmt: skip
         found = await self.store.find(query)
         return Listing(map(self._info, found), found.damaged)
 
     async def tally(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
-        status: Status | str | Iterable[Status | str] | None = None, level: Level = "any",
+        status: Status | str | Iterable[Status | str] | None = None, failed: bool | None = None, level: Level = "any",
     ) -> dict[tuple[str, Status], int]:  # fmt: skip
         """Return the number of sessions that match, by workflow and status, without reading them.
 
@@ -95,7 +108,7 @@ class Queries(Service):
         """
         self._check_open()
         return await self.store.tally(
-            Filter(workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), level=level)
+            Filter(workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed, level=level)
         )
 
     async def find(self, beginning: str) -> SessionInfo:
@@ -193,21 +206,23 @@ class Queries(Service):
         await access.prefetch()
         return cast("BaseModel", access.build())
 
-    async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
+    async def outcome(self, session_id: str, run: Run | None = None, *, wait: bool = True) -> Outcome[Any]:
         """Wait until a session stops, and return its outcome.
 
         A session has stopped when it has ended, is paused, or waits for a message or an answer. While a timer runs or a
         child works, this keeps waiting. If this engine could not continue driving, it raises the error that broke the
-        drive.
+        drive. If a signal to a server stops the engine, the outcome has the session's status at that time.
+
+        ``wait=False`` returns the present outcome immediately, whatever the session does.
         """
         self._check_open()
-        run = self.driver.runs.get(session_id, run)
+        run = self.driver.runs.get(session_id, run) if wait else None
         with waited_for(run):
             if run is not None:
                 await run.finished()
                 if run.broken is not None:
                     raise run.broken
-            row = await self._unheld(session_id)
+            row = await (self._unheld(session_id) if wait else self._row(session_id))
             state = await self._final_state(row, run)
         visits, took, usd = run.saved if run is not None else (0, 0, 0)
         pauses = await self.store.pauses(row.key) if row.pause_requested or row.open_pauses else []
@@ -244,7 +259,7 @@ class Queries(Service):
                 row = await self._row(session_id)
                 if self.driver.is_stranded(row):
                     raise self.driver.troubles.get(session_id) or _undriven(row)
-                if not (row.live or await self._continues_on_its_own(row)):
+                if self.driver.released or not (row.live or await self._continues_on_its_own(row)):
                     return row
                 self._workflow_of(row)  # raise now rather than after the wait
                 await self._wait_for_change(news)
@@ -265,7 +280,8 @@ class Queries(Service):
     async def _wait_for_change(self, news: asyncio.Event) -> None:
         """Wait until something may have changed, or for `LOOK_EVERY`, since a killed process sends no notice."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(news.wait(), LOOK_EVERY)
+            async with asyncio.timeout(LOOK_EVERY):  # Python 3.11's wait_for() can lose a cancellation
+                await news.wait()
         news.clear()  # before the next check, so that no change is missed in between
         self._check_open()
 
@@ -278,10 +294,6 @@ class Queries(Service):
         """Return the pause of everything: who asked for it, why, and since when. None if it is not in effect."""
         self._check_open()
         return await self.store.standing_pause()
-
-    async def _is_under_standing_pause(self, row: SessionRow) -> bool:
-        """Return whether a pause of everything holds the session. Only a resume may then continue it, not a start."""
-        return row.pause_requested and any(pause.standing for pause in await self.store.pauses(row.key))
 
     async def plan(self, session_id: str, *, rerun: str | Sequence[str] = ()) -> Plan:
         """Return what a resume would do with each step, and why. Runs and changes nothing.
@@ -299,10 +311,23 @@ class Queries(Service):
     ) -> Plan:
         from pausepoint.engine.plan import make_plan  # programs that only run sessions do not need it
 
-        misfit = await self._misfit_of(workflow, line)
-        if misfit is None and not fits(workflow, line):
-            line.upgrade((await upgrade(workflow, line, self.store, self.limits))[0])
-        return make_plan(workflow, row, line, pauses, misfit[0] if misfit else ())
+        found = await self._examiner(workflow, row, line).found(pauses)
+        return make_plan(workflow, row, line, pauses, found.reasons)
+
+    async def obstacles(self, session_id: str) -> Obstacles:
+        """Return why a resume would not run the session now. Changes nothing.
+
+        Stored pauses are tested again, as a resume does: with the present code, state and budget.
+        """
+        self._check_open()
+        row = await self._row(session_id)
+        line = fold(await self.store.records(row.key, row.key_frame))
+        return await self._examiner(self._workflow_of(row), row, line).found(await self.store.pauses(row.key))
+
+    def _examiner(self, workflow: Workflow[Any], row: SessionRow, line: Line) -> Examiner:
+        from pausepoint.engine.obstacles import Examiner  # programs that only run sessions do not need it
+
+        return Examiner(workflow, row, line, StateAccess(workflow, line.state, self.store, self.limits))
 
     async def misfits(self) -> Listing[Misfit]:
         """Return the parked sessions that cannot be resumed with the present code, and why.
@@ -314,30 +339,21 @@ class Queries(Service):
         misfits = Listing[Misfit](damaged=found.damaged)
         for row in found:
             if not row.live and (wrong := await self._misfit(row)) is not None:
-                misfits.append(Misfit(self._info(row), *wrong))
+                misfits.append(Misfit(self._info(row), wrong.reasons, wrong.ways))
         return misfits
 
-    async def _misfit(self, row: SessionRow) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    async def _misfit(self, row: SessionRow) -> Obstacles | None:
         """Return why a session cannot be resumed and what to do about it; None if it can."""
         try:
             line = fold(await self.store.records(row.key, row.key_frame))
             return await self._misfit_of(self._workflow_of(row), line)
         except (DefinitionError, DamagedRecord) as error:
-            return (str(error),), ()
+            return Obstacles((str(error),))
 
-    async def _misfit_of(
-        self, workflow: Workflow[Any], line: Line
-    ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:  # fmt: skip
-        try:
-            if fits(workflow, line):
-                StateAccess(workflow, line.state, self.store, self.limits).fill_new_fields()
-            else:
-                await upgrade(workflow, line, self.store, self.limits)
-        except DoesNotFit as wrong:
-            return wrong.reasons, wrong.ways
-        except (DefinitionError, StateRefused, DamagedRecord) as error:
-            return (str(error),), ()
-        return None
+    async def _misfit_of(self, workflow: Workflow[Any], line: Line) -> Obstacles | None:
+        from pausepoint.engine.obstacles import misfit_of  # programs that only run sessions do not need it
+
+        return await misfit_of(workflow, line, StateAccess(workflow, line.state, self.store, self.limits))
 
     async def health(self) -> Health:
         """Return the store's health: its errors, the other processes that have it open, and crashed sessions.
@@ -410,11 +426,12 @@ class Queries(Service):
         progress: tuple[int, int] | None = None
         with self.driver.listening(session_id) as news:
             while True:
+                last = self.driver.released
                 row = await self._row(session_id)
                 for event in await self._events_since(row, cursor):
                     cursor = history.Cursor.parse(event.cursor)
                     yield event
-                if not follow or row.ended is not None:
+                if not follow or last or row.ended is not None:
                     return
                 drive = self.driver.drive(session_id)
                 shown = drive.ledger.progress if drive is not None else row.progress
@@ -441,9 +458,10 @@ class Queries(Service):
         self._check_open()
         with self.driver.listening(session_id) as news:
             while True:
+                last = self.driver.released
                 row = await self._row(session_id)
                 yield self._info(row)
-                if row.ended is not None:
+                if last or row.ended is not None:
                     return
                 await self._wait_for_change(news)
 

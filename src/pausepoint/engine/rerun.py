@@ -56,7 +56,6 @@ class Rerun(TimeTravel):
             blobs=[*blobs, *line.state.seal()], close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
             cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
-        await self._cancel_children(row, by)
 
     async def _back(self, row: SessionRow, to: int | str, reuse: bool) -> Before:
         """Rewind, and keep the edits of earlier steps' artifacts, so that the steps run again with them."""
@@ -119,7 +118,7 @@ class Rerun(TimeTravel):
     async def _reused(self, row: SessionRow, now: Line, work: Work, blobs: Blobs) -> Reused:
         """Return a checkpoint as it will be written again, without the later edits of its artifacts."""
         published = Published(
-            work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took, work.places
+            work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took, work.places, work.unstaged
         )
         if work.version != now.version:
             return Reused(await self._as_now(now, work, blobs), published, work.skipped, work.edit_seqs, work.by)

@@ -22,6 +22,7 @@ from pausepoint.errors import (
     AlreadyRunning,
     DamagedRecord,
     HoldLost,
+    InvalidSessionId,
     StateRefused,
     StoreUnavailable,
     UnknownSession,
@@ -33,11 +34,12 @@ from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import EventBody, Journal, KeyBody, Line, body_of, fold, to_payload
 from pausepoint.log.state import Blobs, Change, Inline, State, stored
 from pausepoint.model.files import FileFacts, file_facts
-from pausepoint.model.ids import SessionId, check_session_id, is_session_id
+from pausepoint.model.ids import SessionId, check_session_id, is_session_id, shortened
 from pausepoint.model.records import Record, RecordKind, seal
 from pausepoint.model.sessions import Commit, Event, Filter, Removal, SessionRow, Tombstone, has_expired
 from pausepoint.runtime.files import Files
 from pausepoint.stores.base import Store
+from pausepoint.stores.disk import sync_folder
 
 if TYPE_CHECKING:
     from pausepoint.engine.verify import Verification
@@ -134,9 +136,9 @@ class Retention(Queries):
 
     async def _complete(self, removal: Removal) -> Tombstone:
         session_id = removal.tombstone.session_id
-        folder = self.store.folder(session_id)
-        if folder is not None:
-            await asyncio.to_thread(_remove_files, folder, session_id)
+        folder, any_folder = self.store.folder(session_id), self.store.folder("any")
+        if folder is not None and any_folder is not None:
+            await asyncio.to_thread(_remove_files, folder, any_folder.parent, session_id)
         stone = await self._stripped(removal)
         self.driver.on_change()
         return stone
@@ -231,7 +233,7 @@ class Retention(Queries):
             if report.applied:
                 try:
                     await self._complete(removal)
-                except StoreUnavailable as error:
+                except (StoreUnavailable, InvalidSessionId) as error:
                     report.kept[session_id] = str(error)
                     continue
             report.completed.append(session_id)
@@ -250,12 +252,13 @@ class Retention(Queries):
                         report.expired.append(SessionId(session_id))
                 except UnknownSession:
                     pass  # another process has removed it
-                except (DamagedRecord, StoreUnavailable, AlreadyRunning) as error:
+                except (DamagedRecord, StoreUnavailable, AlreadyRunning, InvalidSessionId) as error:
                     report.kept[SessionId(session_id)] = str(error)
                 notify(report)
 
     async def _expires(self, session_id: str, apply: bool, now: int, ended_for: int | None) -> bool:
         if apply:
+            check_session_id(session_id)  # before it is marked as removed, because its id names the folder to delete
             removals = await self.store.remove(session_id, None, "expired", now, expired=True, ended_for=ended_for)
             for removal in _children_first(removals):
                 await self._complete(removal)
@@ -545,19 +548,24 @@ def _with_files(store: Store) -> list[str]:
     return sorted(id for id in ids if is_session_id(id))
 
 
-def _remove_files(folder: Path, session_id: str) -> None:
-    """Delete a session's folder durably, before anything else of the session is deleted."""
+def _remove_files(folder: Path, root: Path, session_id: str) -> None:
+    """Delete a session's folder durably, before anything else of the session is deleted.
+
+    ``root`` is the folder of all sessions' folders. Nothing but a direct child of it is ever deleted.
+    """
+    if folder.parent != root or folder.name in ("", ".", ".."):
+        raise InvalidSessionId(
+            f"The files of session {shortened(session_id)} would be in {folder}, which is not in {root}. Nothing was"
+            " deleted. Restore the session's row in the database from a backup.",
+            session_id=session_id,
+        )
     if not os.path.lexists(folder.parent):
         return
     try:
         while os.path.lexists(folder):
             with suppress(FileNotFoundError):  # another process deletes the same folder
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
-        descriptor = os.open(folder.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(folder.parent)
     except OSError as exc:
         raise StoreUnavailable(
             f"The files of session {session_id!r} in {folder} cannot be deleted ({exc.strerror}). Check the folder's"

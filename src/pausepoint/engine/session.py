@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
@@ -79,14 +80,19 @@ class Session(Generic[S]):
         return cast("Outcome[S]", await self._control.outcome(self.id, self._run))
 
     async def pause(
-        self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish", freeze: bool = False
-    ) -> Status:
+        self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
+        wait: bool = False, timeout: float | timedelta | None = None,
+    ) -> Status:  # fmt: skip
         """Pause the session and its children at their next safe point, and return the status.
 
         ``mode="abort"`` cancels the running step instead; a resume runs it again. ``freeze`` stops the session's timers
-        too. ``reason`` and ``by`` are recorded. See `Engine.pause`.
+        too. ``wait`` returns when they have stopped, at most after ``timeout``. ``reason`` and ``by`` are recorded. See
+        `Engine.pause`.
         """
-        return (await self._control.pause(self.id, reason=reason, by=by, mode=mode, freeze=freeze))[0].status
+        found = await self._control.pause(
+            self.id, reason=reason, by=by, mode=mode, freeze=freeze, wait=wait, timeout=timeout
+        )
+        return found[0].status
 
     async def resume(
         self,
@@ -109,7 +115,7 @@ class Session(Generic[S]):
         - ``code="accept"``: resume although steps before the session's position have changed.
         - ``until``: the step after which the session pauses again.
         - ``edits``: ``"accept"`` or ``"discard"`` edited artifacts. ``rerun``: finished steps to run again.
-        - ``here=False``: only close the operator pauses and leave the session to another engine.
+        - ``here=False``: only close the operator pauses and leave the session to an open engine that has its workflow.
 
         See `Engine.resume` for details and errors.
         """

@@ -35,6 +35,7 @@ from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.records import Record, RecordKind, first_digest, seal
 from pausepoint.model.sessions import Commit, NewSession, Pause, QuestionChange, QuestionStatus, SessionRow, Status
+from pausepoint.runtime.hold import report_ended
 from pausepoint.stores.disk import Folder, shared
 from pausepoint.threads import in_thread
 
@@ -161,7 +162,6 @@ class TimeTravel(Queries):
                 await self._rewind(row, to, reuse, given, by, reason)
             except (HoldLost, AlreadyRunning):
                 continue  # the session has changed since it was read
-            await self._cancel_children(row, by)
             return (await self._row(session_id)).status
 
     async def _rewind(
@@ -276,17 +276,14 @@ class TimeTravel(Queries):
             frame, line.step, visit, line.held_by_guard,
             release=True, version=line.version, blobs=tuple(blobs), **facts,
         )  # fmt: skip
-        await self.store.revise(commit)
+        below = await self.store.revise(commit)
         Watch(row.session_id, row.workflow).committed(commit, EventBody(f"session.{kind}", summary))
+        report_ended(below)
         self.driver.changed(row.session_id)
         self.driver.on_change()
 
     def _new_trail(self, workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
         """Return the artifact trail of a fork."""
-        raise NotImplementedError
-
-    async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
-        """Cancel the unfinished children of a session that was rewound."""
         raise NotImplementedError
 
     # forking

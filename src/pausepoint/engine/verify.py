@@ -13,10 +13,12 @@ from typing import Any
 from pausepoint.engine.redaction import Taken, named_by, taken_by
 from pausepoint.errors import DamagedRecord, PausepointError, UnknownSession
 from pausepoint.log.replay import Line, body_of, fold
+from pausepoint.model.endings import is_over
 from pausepoint.model.files import file_facts
+from pausepoint.model.ids import is_session_id, shortened
 from pausepoint.model.questions import Inquiry, digest
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import Filter, SessionRow
+from pausepoint.model.sessions import Filter, SessionRow, ready_at
 from pausepoint.stores.base import Store
 from pausepoint.stores.disk import Folder
 from pausepoint.threads import in_thread
@@ -154,6 +156,8 @@ class Inspector:
             self._time(walk)
             await self._money(walk)
             await self._pauses(walk)
+            self._ready(walk)
+            await self._family(walk)
             await self._questions(walk)
             await self._files(walk)
         except UnknownSession:  # it was removed meanwhile
@@ -169,6 +173,44 @@ class Inspector:
             await self.store.pauses(walk.row.key, open_only=False)
         except DamagedRecord as exc:
             walk.problem("pause", str(exc))
+
+    def _ready(self, walk: _Walk) -> None:
+        """Check the stored time from which on a worker finds the session. Facts that are wrong make it wrong, too."""
+        row = walk.row
+        if row.ready_at != (expected := ready_at(row)) and not walk.problems():
+            walk.problem(
+                "facts",
+                f"ready_at is {row.ready_at} instead of {expected}, so workers look for it at the wrong time. Pause and"
+                " resume the session to correct it.",
+            )
+
+    async def _family(self, walk: _Walk) -> None:
+        """Check that the session is not open below one that has ended, unless a person has reopened it since."""
+        row = walk.row
+        if row.live or is_over(row) or walk.reopened or walk.blind:
+            return  # an engine that drives it ends it, if that was requested
+        if row.cancel_requested:
+            walk.problem(
+                "session",
+                f"it was cancelled, but is still open. Call engine.cancel({row.session_id!r}) again to end it.",
+            )
+        elif (above := await self._cancelled_above(row)) is not None:
+            walk.problem(
+                "session",
+                f"it is still open, although {above!r} above it was cancelled. Call engine.cancel({above!r}) again to"
+                " end it.",
+            )
+
+    async def _cancelled_above(self, row: SessionRow) -> str | None:
+        up: SessionRow | None = row
+        while up is not None and up.parent_id is not None:
+            try:
+                up = await self.store.get(up.parent_id)
+            except DamagedRecord:
+                return None  # its damage is reported itself
+            if up is not None and up.ended == "cancelled":
+                return up.session_id
+        return None
 
     async def _questions(self, walk: _Walk) -> None:
         """Check that each question matches the record of the log that asked it."""
@@ -192,6 +234,10 @@ class Inspector:
             signals = await self.store.files(walk.row.key)
         except DamagedRecord:
             return  # the chain of signals is damaged, and _signals reports that
+        if not is_session_id(walk.row.session_id):
+            walk.problem("session", f"its id {shortened(walk.row.session_id)} is not valid, so it has no folder for"
+                                    " files. Restore the database from a backup.")  # fmt: skip
+            return
         place = self.store.folder(walk.row.session_id)
         if place is None:
             return
@@ -300,6 +346,7 @@ class _Walk:
         self.records = self.signals = self.redacted = self.files = 0
         self.usd = self.tokens = 0
         self.latest = -(2**63)  # the time of the last record; a clock may be set to before 1970
+        self.reopened = False  # by an edit or a rewind, after it had ended
         self.blind = False  # a range could not be read, so its redactions are unknown
         self._first_bad: tuple[int, str] | None = None
         self._others: list[Problem] = []
@@ -350,6 +397,7 @@ class _Walk:
         self._note(record, body)
 
     def _note(self, record: Record, body: Any) -> None:
+        self.reopened = self.reopened or bool(getattr(body, "reopened", ""))
         for effect in getattr(body, "effects", ()):
             self.usd += effect.usd
             self.tokens += effect.tokens

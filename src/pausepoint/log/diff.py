@@ -1,12 +1,13 @@
 """Compares two stored states.
 
 The cost depends on the difference: equal slots are not read, and of a list that only grew, only the new items are read.
-Any other change to a list is reported as a change of the whole list.
+Any other change to a list is reported item by item, or as a change of the whole list if most items differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from typing import Any
 
 import msgspec
@@ -81,8 +82,37 @@ def compare(path: str, old: Any, new: Any) -> Iterator[Difference]:
                 yield from compare(place, old[key], new[key])
     elif isinstance(old, list) and isinstance(new, list) and len(old) < len(new) and _only_grew(old, new):
         yield Difference(path, "grown", added=tuple(new[len(old) :]))
+    elif isinstance(old, list) and isinstance(new, list) and (blocks := _blocks(old, new)):
+        yield from _compare_items(path, old, new, blocks)
     elif not _equal(old, new):
         yield Difference(path, "changed", old, new)
+
+
+MOST_ITEMS = 2_000
+"""Longer lists are not compared item by item, because that takes too long."""
+
+Block = tuple[str, int, int, int, int]
+
+
+def _blocks(old: list[Any], new: list[Any]) -> list[Block]:
+    """Return the differing stretches of two lists; nothing if fewer than half of the items are the same."""
+    if not old or not new or max(len(old), len(new)) > MOST_ITEMS:
+        return []
+    matcher = SequenceMatcher(None, [_encoded(each) for each in old], [_encoded(each) for each in new], autojunk=False)
+    same = sum(block.size for block in matcher.get_matching_blocks())
+    return [each for each in matcher.get_opcodes() if each[0] != "equal"] if 2 * same >= max(len(old), len(new)) else []
+
+
+def _compare_items(path: str, old: list[Any], new: list[Any], blocks: list[Block]) -> Iterator[Difference]:
+    """Yield the differences of two lists, each at the place of the item: removed ones by their former place."""
+    for _, old_from, old_to, new_from, new_to in blocks:
+        both = min(old_to - old_from, new_to - new_from)
+        for index in range(both):
+            yield from compare(f"{path}.{new_from + index}", old[old_from + index], new[new_from + index])
+        for index in range(old_from + both, old_to):
+            yield Difference(f"{path}.{index}", "removed", before=old[index])
+        for index in range(new_from + both, new_to):
+            yield Difference(f"{path}.{index}", "added", after=new[index])
 
 
 def _only_grew(old: Any, new: Any) -> bool:
@@ -92,7 +122,11 @@ def _only_grew(old: Any, new: Any) -> bool:
 
 def _equal(old: Any, new: Any) -> bool:
     """Compare two values as they are stored, because in Python 1, 1.0 and True are equal."""
-    return msgspec.json.encode(old, order="deterministic") == msgspec.json.encode(new, order="deterministic")
+    return _encoded(old) == _encoded(new)
+
+
+def _encoded(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def _value(data: bytes | None) -> Any:

@@ -59,6 +59,12 @@ class Ledger:
         """Fold the log, starting at its last key frame."""
         self.line = fold(records)
 
+    def claimed_again(self, row: SessionRow) -> None:
+        """Continue after the last record, although the session was parked: it was claimed again without a change."""
+        self.row = row
+        self.parked = self.parking = False
+        self.updated_at = max(self.updated_at, row.updated_at)
+
     def breaks(self, error: BaseException) -> None:
         """Refuse all further writes with this error. Only the first error counts."""
         if self.broken is None:

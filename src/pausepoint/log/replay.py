@@ -119,7 +119,8 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
 class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
     """The memory of an open visit, for a key frame in the middle of a visit. ``opened`` is the record where it began.
 
-    ``touched``: the state or the definition was changed since then.
+    ``touched``: the state or the definition was changed since then. ``tries`` is how many of its attempts failed, over
+    all resumes.
     """
 
     opened: int
@@ -128,6 +129,7 @@ class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
     effects: tuple[str, ...] = ()
     attempts: int = 0
     touched: bool = False
+    tries: int = 0
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -251,7 +253,7 @@ class Line:
     __slots__ = (
         "attempts", "base", "bytes_since_key", "chunked", "effects", "held_by_guard", "left_behind", "noticed",
         "opened", "operations", "outline", "records_since_key", "spans", "spent", "state", "step", "took", "touched",
-        "trail", "usd", "version", "visits", "waits", "worked",
+        "trail", "tries", "usd", "version", "visits", "waits", "worked",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -267,6 +269,7 @@ class Line:
         self.chunked: dict[str, Tally] = {}
         self.noticed: set[str] = set()  # children whose failure was raised in this attempt
         self.attempts = 0
+        self.tries = 0  # failed attempts of the open visit; unlike `attempts`, a resume does not start again with 0
         self.opened = 0
         self.base = 0  # the last record that changed the input of the open visit
         self.touched = False  # the state or the definition changed since the visit was opened
@@ -324,6 +327,7 @@ class Line:
             self._open(record.seq)
         if body.attempts is not None:
             self.attempts = body.attempts
+            self.tries += 1
             self.noticed.clear()
         if body.noticed:
             self.noticed.add(body.noticed)
@@ -420,7 +424,7 @@ class Line:
         self.worked = sum(operation.took for operation in journal.operations)
         self.waits.update((wait.id, wait) for wait in journal.waits)
         self.effects.update(journal.effects)
-        self.attempts, self.touched = journal.attempts, journal.touched
+        self.attempts, self.touched, self.tries = journal.attempts, journal.touched, journal.tries
 
     def _fold_effects(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -439,7 +443,7 @@ class Line:
             self.effects.clear()
         if self.noticed:
             self.noticed.clear()
-        self.attempts, self.touched = 0, False
+        self.attempts, self.touched, self.tries = 0, False, 0
         self.opened = self.base = seq
         self.spent = self.usd
 
@@ -460,10 +464,10 @@ class Line:
 
     def journal(self) -> Journal | None:
         """Return the memory of the open visit; None if it is empty."""
-        if not (self.operations or self.waits or self.effects or self.attempts or self.touched):
+        if not (self.operations or self.waits or self.effects or self.attempts or self.touched or self.tries):
             return None
         operations, waits = tuple(self.operations.values()), tuple(self.waits.values())
-        return Journal(self.opened, operations, waits, tuple(self.effects), self.attempts, self.touched)
+        return Journal(self.opened, operations, waits, tuple(self.effects), self.attempts, self.touched, self.tries)
 
 
 def _work(record: Record, body: CheckpointBody, published: Published) -> Work:
@@ -475,7 +479,7 @@ def _work(record: Record, body: CheckpointBody, published: Published) -> Work:
     return Work(
         record.step, record.visit, record.seq, record.at, published.reads, writes, files, published.code,
         published.took or body.took, published.usd, body.version, body.skipped, made=published.of,
-        grown=tuple(sorted(grown)), places=published.places,
+        grown=tuple(sorted(grown)), places=published.places, unstaged=published.unstaged,
     )  # fmt: skip
 
 

@@ -250,7 +250,7 @@ def _before(records: list[Record], reuse: bool) -> Before:
         line.operations.clear()
         line.effects.clear()
     line.waits.clear()  # unfinished waits start again
-    line.attempts, line.touched = 0, False
+    line.attempts, line.touched, line.tries = 0, False, 0
     return Before(line, base, visit)
 
 

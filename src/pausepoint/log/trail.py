@@ -35,7 +35,7 @@ class Published(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``code`` is a fingerprint of the step's source code. ``places`` are all paths that the step reads, including those
     that were never written. If an earlier checkpoint is reused, ``of`` is its number, and ``writes`` are the versions
-    that its fields keep.
+    that its fields keep. ``unstaged``: the disk refused some of its files, so they have to be made from the log.
     """
 
     reads: dict[str, int]
@@ -46,6 +46,7 @@ class Published(msgspec.Struct, frozen=True, omit_defaults=True):
     writes: dict[str, int] = {}
     took: int = 0
     places: tuple[str, ...] = ()
+    unstaged: bool = False
 
 
 class Work(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,7 +54,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``made`` is the checkpoint of the visit that ran, if this one was reused. ``grown`` are the fields that the visit
     added to, so they still contain earlier values. ``past`` is for loops: versions that earlier visits read and that
-    are still present, each with the checkpoint of the first visit that read it.
+    are still present, each with the checkpoint of the first visit that read it. ``unstaged`` is that of `Published`.
     """
 
     step: str
@@ -74,6 +75,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     grown: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     past: tuple[tuple[str, int, int], ...] = ()
+    unstaged: bool = False
 
     def read(self) -> dict[tuple[str, int], int]:
         """Return the versions that this visit and earlier ones read, each with the first checkpoint that read it."""

@@ -22,6 +22,11 @@ from pausepoint.log.replay import DefinitionBody, Line
 from pausepoint.log.state import INLINE_BYTES, UNLIMITED, Blob, Blobs, Inline, State, stored
 from pausepoint.stores.base import Store
 
+ACCEPT = 'session.resume(code="accept")'
+"""The call that accepts different steps, and a version without a migration."""
+
+_REDO = ("session.rewind(", "session.fork(")
+
 
 class DoesNotFit(Exception):
     """The session cannot run with this definition. ``reasons`` say why, ``ways`` what to do about it."""
@@ -61,11 +66,24 @@ async def upgrade(
             carried = await carry(workflow, line, store, limits, accept_code)
         except DoesNotFit as wrong:
             reasons += wrong.reasons
+            # A rewind and a fork migrate the state as well, so they would meet the same problem.
+            ways = [way for way in ways if not any(call in way for call in _REDO)]
             ways += [way for way in wrong.ways if way not in ways]
             field = wrong.field
     if reasons:
+        if not accept_code and not await _is_acceptable(workflow, line, store, limits):
+            ways = [way for way in ways if ACCEPT not in way]
         raise DoesNotFit(reasons, ways, field)
     return _record(workflow, line, passed, found, carried, by), carried.blobs
+
+
+async def _is_acceptable(workflow: Workflow[Any], line: Line, store: Store, limits: Limits) -> bool:
+    """Return whether a resume that accepts the present code would work."""
+    try:
+        await upgrade(workflow, line, store, limits, accept_code=True)
+    except DoesNotFit:
+        return False
+    return True
 
 
 async def migrate_line(workflow: Workflow[Any], line: Line, store: Store, limits: Limits) -> Blobs:
@@ -178,11 +196,12 @@ class Differences(msgspec.Struct, frozen=True):
             return []
         found = []
         for step in [self.lost] if accepted or self.lost else []:
-            found.append(f"restore the step and resume, or, if it was renamed, add @step(was={step!r}) to the new one")
+            found.append("restore the step and resume")
+            found.append(f"if {step!r} was renamed, add @step(was={step!r}) to the new one")
         for step in () if accepted else self.missing:
             found.append(f"if {step!r} was renamed, add @step(was={step!r}) to the new one")
         if self.lost is None:
-            found.append('continue with the present steps: session.resume(code="accept")')
+            found.append(f"continue with the present steps: {ACCEPT}")
         if self.before is not None:
             found.append(f"run the later steps again: session.rewind({self.before!r})")
             found.append(f"run them again in a fork: session.fork(at_step={self.before!r})")
@@ -314,7 +333,7 @@ async def carry(
             [
                 f"write a migration with @migrate(from_version={source}), list it in Workflow(migrations=[…]) and"
                 " resume (if nothing has to change, `return state`)",
-                'accept the state as it is: session.resume(code="accept")',
+                f"accept the state as it is: {ACCEPT}",
             ],
         )
     trial = line.state.copy()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pausepoint.model.ids import SessionId
     from pausepoint.model.schemas import ChunkState
     from pausepoint.model.sessions import Event, Pause
-    from pausepoint.model.views import SessionInfo
+    from pausepoint.model.views import SessionInfo, Working
 
 _HOMES = {
     "Chunk": "chunks",
@@ -21,6 +21,7 @@ _HOMES = {
     "Pause": "sessions",
     "SessionId": "ids",
     "SessionInfo": "views",
+    "Working": "views",
 }
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Pause",
     "SessionId",
     "SessionInfo",
+    "Working",
 ]
 
 __getattr__, __dir__ = exported(__name__, _HOMES)

@@ -11,6 +11,7 @@ ENGINE_EVENTS: frozenset[str] = frozenset(
         "session.reopened",
         "session.resumed",
         "session.paused",
+        "session.pausing",
         "session.stopped",
         "session.completed",
         "session.failed",

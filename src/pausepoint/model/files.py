@@ -11,12 +11,17 @@ import unicodedata
 
 import msgspec
 
+from pausepoint.errors import FileRefused
+from pausepoint.model.ids import check_session_id, shortened
+from pausepoint.model.sessions import Whole
+
 LONGEST_NAME = 255
 """The longest label, in bytes of UTF-8. File systems accept this length, so a label also works as a file name."""
 
 SHORT = 12
 """How many digits of the hash a file id has, unless another file of the session has the same digits."""
 
+_HASH = re.compile(r"[0-9a-f]{64}")
 _ENDING = re.compile(r"[A-Za-z0-9]{1,10}")
 _DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?")
 _TYPE = re.compile(r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}(;[\t -~]{0,255})?", re.ASCII)
@@ -45,6 +50,53 @@ class FileFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 file_facts = msgspec.json.Decoder(FileFacts).decode
+
+
+def unfit_facts(facts: FileFacts) -> str:
+    """Return why these cannot be the facts of a stored file; empty if they can.
+
+    Facts from another store are checked with it, because the stored name becomes a path.
+
+    >>> unfit_facts(FileFacts("../../x", "x.txt", "text/plain", 1, "0" * 64, "txt"))
+    "its id '../../x' is not derived from its hash"
+    """
+    if not is_hash(facts.sha256):
+        return f"its hash {shortened(facts.sha256)} is not 64 hexadecimal digits"
+    if facts.id not in [file_id(facts.sha256, length) for length in range(SHORT, len(facts.sha256) + 1)]:
+        return f"its id {shortened(facts.id)} is not derived from its hash"
+    if ending_of(f"x.{facts.ending}") != facts.ending:
+        return f"its extension {shortened(facts.ending)} is not 1 to 10 plain letters and digits"
+    if re.search(r"[/\\\x00-\x1f\x7f-\x9f]", facts.filename) or not 0 < len(facts.filename) <= LONGEST_NAME:
+        return f"its name {shortened(facts.filename)} is not a plain file name"
+    if not is_content_type(facts.content_type):
+        return f"its content type {shortened(facts.content_type)} is not a media type"
+    return "" if facts.size >= 0 else f"its size {facts.size} is negative"
+
+
+def check_names(session: Whole) -> None:
+    """Check the names of an imported session that become paths: its id, its parent's id, and the names of its files.
+
+    Raises `InvalidSessionId` or `FileRefused`.
+    """
+    check_session_id(session.row.session_id)
+    if session.row.parent_id is not None:
+        check_session_id(session.row.parent_id)
+    for signal in session.signals:
+        if signal.kind == "file" and not signal.redacted and (why := unfit_facts(facts := file_facts(signal.payload))):
+            raise FileRefused(
+                f"File {shortened(facts.id)} of session {session.row.session_id!r} cannot be stored: {why}. Export the"
+                " session again.",
+                session_id=session.row.session_id,
+            )
+
+
+def is_hash(text: str) -> bool:
+    """Return whether a string is a SHA-256 hash in lower-case hexadecimal digits.
+
+    >>> is_hash("0" * 64), is_hash("../x")
+    (True, False)
+    """
+    return _HASH.fullmatch(text) is not None
 
 
 def file_id(content: str, length: int = SHORT) -> str:

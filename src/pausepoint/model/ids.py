@@ -11,6 +11,12 @@ from pausepoint.errors import InvalidSessionId
 SessionId = NewType("SessionId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o and u, which are easy to misread
+KEPT = 1000
+"""How many characters of an invalid id the error keeps."""
+
+SHOWN = 80
+"""How many characters of a name from outside a message repeats."""
+
 _LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,127}")
 
 
@@ -41,8 +47,18 @@ def check_session_id(text: object) -> SessionId:
     """
     if not is_session_id(text):
         raise InvalidSessionId(
-            f"{text!r} is not a valid session id. Use 1 to 128 letters, digits or . _ @ : + -,"
+            f"{shortened(text)} is not a valid session id. Use 1 to 128 letters, digits or . _ @ : + -,"
             " starting with a letter or digit, without '..'.",
-            session_id=str(text),
+            session_id=str(text)[:KEPT],
         )
     return SessionId(text)
+
+
+def shortened(name: object) -> str:
+    """Return the repr of a name from outside, cut after 80 characters.
+
+    >>> shortened("../x"), len(shortened("x" * 10_000_000))
+    ("'../x'", 81)
+    """
+    shown = repr(name)
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"

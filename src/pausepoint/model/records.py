@@ -80,6 +80,11 @@ def seal(
     return Record(seq, parent, kind, step, visit, at, payload, salt, body, digest)
 
 
+def resealed(record: Record, payload: bytes) -> Record:
+    """Return a record with another payload and the same salt. Its digest is wrong until `rechained` computes it."""
+    return replace(record, payload=payload, body=sha256(record.salt + payload).digest())
+
+
 def _record_head(seq: int, parent: int, kind: str, step: str, visit: int, at: int) -> str:
     return f"{seq}|{parent}|{kind}|{step}|{visit}|{at}"
 

@@ -34,7 +34,7 @@ PauseMode = Literal["finish", "abort"]
 Level = Literal["any", "top", "root"]
 Sort = Literal["created", "updated", "workflow", "spent", "id"]
 PauseKind = Literal[
-    "operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes", "question"
+    "operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes", "question", "disk"
 ]  # fmt: skip
 
 
@@ -115,7 +115,10 @@ class SessionRow(msgspec.Struct, frozen=True):
 
     The store computes ``live`` (the holder is alive) and ``due`` (what the session waits for has arrived) when it reads
     the row. ``waiting`` lists the kinds of things that the session waits for, separated by commas. ``wakes_at`` is the
-    time when it wakes; 0 means that something it waits for has arrived, so it is due now.
+    time when it wakes; 0 means that something it waits for has arrived, so it is due now. ``kept_by`` is the engine
+    that keeps the step of a paused session in memory, if that engine is alive: it can continue the step in place.
+    ``ready_at`` is stored; its value is that of the function `ready_at`. ``pause_requested`` is set if the session has
+    a pause of its own (``own_pause``), or if the pause of everything stops it (``under_everything``).
     """
 
     key: int
@@ -155,6 +158,10 @@ class SessionRow(msgspec.Struct, frozen=True):
     frozen: int = 0
     parent_id: str | None = None
     due: bool = False
+    kept_by: int | None = None
+    ready_at: int | None = None
+    own_pause: bool = False
+    under_everything: bool = False
 
     @property
     def status(self) -> Status:
@@ -214,6 +221,18 @@ def needs_driving(row: SessionRow) -> bool:
     return status in (Status.CREATED, Status.READY) or (row.frozen > 0 and status in (Status.WAITING, Status.SLEEPING))
 
 
+def ready_at(row: SessionRow) -> int | None:
+    """Return from when on a worker may take a session; 0 means at once, and None not before something else happens.
+
+    That is the case while an engine holds the session, a pause of its own or another obstacle stops it, it waits
+    without a timer, or it has ended. The pause of everything does not count: it is one fact of the store. Stores keep
+    the value with the session, so that ready sessions are found by index.
+    """
+    if row.holder is not None or row.own_pause or row.open_pauses or row.ended is not None:
+        return None
+    return 0 if row.wakes_at is None and row.waiting is None else row.wakes_at
+
+
 def kept_for(row: SessionRow, ended_for: int | None) -> int | None:
     """Return how long a session is kept. ``ended_for`` applies to ended sessions without their own ``keep_for``."""
     return ended_for if row.keep_for is None and row.ended in ("completed", "cancelled") else row.keep_for
@@ -265,7 +284,8 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
     ``plain`` marks the most common kind of commit, which writes only records and the session's position. Otherwise:
 
-    - ``release`` gives up the hold; ``waiting`` and ``wakes_at`` then say what resumes the session.
+    - ``release`` gives up the hold; ``waiting`` and ``wakes_at`` then say what resumes the session. ``kept`` says that
+      this engine still has the step in memory.
     - ``consume`` are the numbers of the signals that the session has read. ``report`` goes to its ``parent``.
     - ``asks`` are questions asked by the commit's first record, for the first time or in their next round;
       ``questions`` are changes to open questions. ``settles`` means that the visit that asked them is over.
@@ -289,6 +309,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     ended: Ended | None = None
     failure: Failure | None = None
     release: bool = False
+    kept: bool = False
     only_if_paused: bool = False
     keep_crashes: bool = False
     spend_usd: int = 0
@@ -436,8 +457,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects sessions. A session must match every given condition; without conditions, all sessions match.
 
     ``tree`` adds the descendants of ``session_id``. ``parent`` is the key of a session whose children are selected.
-    ``prefix`` is the start of the id. ``statuses`` selects sessions whose current status is one of these. ``level`` is
-    ``root`` to leave out all child sessions, or ``top`` to leave out only those whose parent matches too.
+    ``prefix`` is the start of the id. ``statuses`` selects sessions whose current status is one of these. ``failed``
+    selects sessions that have failed, or those that have not, even if they are paused. ``level`` is ``root`` to leave
+    out all child sessions, or ``top`` to leave out only those whose parent matches too.
     """
 
     session_id: str | None = None
@@ -449,6 +471,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     tree: bool = False
     parent: int | None = None
     statuses: tuple[Status, ...] = ()
+    failed: bool | None = None
     input_digest: bytes | None = None
     level: Level = "any"
     sort: Sort = "created"

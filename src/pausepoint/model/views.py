@@ -25,7 +25,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """The facts about a session, without its state. ``seq`` is the number of the last record in its log.
 
     ``held_by_guard`` means that the session's step has ended but the session has not moved on: a guard holds it there,
-    or its next step is not decided yet.
+    or its next step is not decided yet. ``kept_by`` is the process that keeps the step of a paused session in memory:
+    if the session is resumed soon, the step continues there. ``fence`` rises whenever an engine takes the session; see
+    `Engine.take_up`.
     """
 
     session_id: SessionId
@@ -51,6 +53,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     parent_id: str | None = None
     seq: int = 0
     held_by_guard: bool = False
+    kept_by: str | None = None
+    fence: int = 0
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress
@@ -65,6 +69,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
             "updated": f"{self.updated_at:%Y-%m-%d %H:%M:%S} UTC",
             "requested": " and ".join(_requests(self)),
             "driven by": self.holder,
+            "step kept by": self.kept_by,
             "failure": failure and _failed(failure),
             "spent": _money(self.spent_usd, self.budget_usd),
             "tokens": self.spent_tokens or None,
@@ -72,15 +77,33 @@ class SessionInfo(msgspec.Struct, frozen=True):
         return facts(known, f"Session {self.session_id}")
 
 
+class Working(msgspec.Struct, frozen=True):
+    """A session that a process still works on although it was asked to pause.
+
+    ``operations`` are the names of the operations in flight. ``confirmed`` is false if the process has not reacted to
+    the request yet: it may be blocked, stopped or out of reach, and may still begin something.
+    """
+
+    session_id: SessionId
+    holder: str
+    step: str
+    operations: tuple[str, ...]
+    confirmed: bool
+
+
 class Listing(list[T]):
     """The result of a search for sessions. ``damaged`` are the errors of sessions whose facts cannot be read.
 
-    A damaged session does not hide the others. Each `DamagedRecord` names its ``session_id``.
+    A damaged session does not hide the others. Each `DamagedRecord` names its ``session_id``. ``working`` is what
+    ``pause(wait=True, timeout=…)`` found still at work when its time was over.
     """
 
-    def __init__(self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+    def __init__(
+        self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = (), working: Iterable[Working] = ()
+    ) -> None:  # fmt: skip
         super().__init__(found)
         self.damaged = tuple(damaged)
+        self.working = tuple(working)
 
 
 def _requests(info: SessionInfo) -> list[str]:
@@ -231,6 +254,13 @@ class Misfit(msgspec.Struct, frozen=True):
     ways: tuple[str, ...] = ()
 
 
+class Obstacles(msgspec.Struct, frozen=True):
+    """Why a resume would not run a session now, and the ways to make it fit the code; both empty if it would run."""
+
+    reasons: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
+
+
 class Health(msgspec.Struct, frozen=True):
     """The health of a store: facts about it, the engines that use it, and the sessions that need attention.
 
@@ -263,6 +293,12 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
     spent_tokens: int
     _state: S | StateRefused
     questions: tuple[Question, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return the status in short. The state and the rest are attributes."""
+        failure = f", failure={_failed(self.failure)!r}" if self.failure is not None else ""
+        asked = f", questions={len(self.questions)}" if self.questions else ""
+        return f"Outcome({str(self.session_id)!r}, {self.status.value!r}{failure}{asked})"
 
     @property
     def state(self) -> S:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import StrEnum
 
 from pausepoint.clock import Clock, SystemClock
-from pausepoint.errors import DamagedSnapshot, SnapshotMissing
+from pausepoint.errors import DamagedSnapshot, SnapshotMissing, VerbRefused
 from pausepoint.orchestrator.bus import EventBus, OrchestratorPaused, OrchestratorResumed
 from pausepoint.orchestrator.registry import IDLE_TIMEOUT, AgentRegistry
 from pausepoint.orchestrator.snapshot import RunStateSnapshot, SnapshotStore
@@ -82,7 +82,8 @@ class PauseResumeController:
         """Stop every agent after its current step. Return when all are idle and the snapshot is on disk.
 
         If an agent does not stop (`AgentsStuck`) or the snapshot cannot be saved (`SnapshotNotSaved`), the phase stays
-        `pausing`, without a snapshot or an event. Call `pause` again to keep waiting, or `resume` to withdraw it.
+        `pausing`, without a snapshot or an event. Call `pause` again to keep waiting, or `resume` to withdraw it. If
+        someone else withdraws it meanwhile, `VerbRefused` is raised and the agents continue.
         ``signalled``: how many seconds ago someone else signalled the agents. ``said``: called when all are idle; it
         returns the event that another process emitted for this pause, which is then passed to the listeners here.
         """
@@ -94,7 +95,11 @@ class PauseResumeController:
             if signalled is None:
                 await self.agent_registry.signal_pause(reason, by)
             active = self.agent_registry.active_ids()
-            await self.agent_registry.await_all_idle(self.idle_timeout)
+            try:
+                await self.agent_registry.await_all_idle(self.idle_timeout)
+            except VerbRefused:  # someone withdrew the pause
+                self._phase = Phase.RUNNING
+                raise
             self.stopped_in = self._clock.monotonic() - began + (signalled or 0.0)
             heard = None if said is None else await said()
             now = self._clock.now() // 1000 if heard is None else heard.timestamp

@@ -52,6 +52,11 @@ class RunReport(msgspec.Struct, frozen=True):
     reason: str = ""
     spent_usd: float = 0.0
 
+    def __repr__(self) -> str:
+        """Return the status and the number of tasks by status. The tasks themselves are in ``tasks``."""
+        reason = f", reason={self.reason!r}" if self.reason else ""
+        return f"RunReport({self.status.value!r}, {self.counts}{reason})"
+
     @property
     def counts(self) -> dict[str, int]:
         """The number of tasks by status."""
@@ -103,7 +108,9 @@ class Orchestrator:
             await Performance(plan, self.agents, self.work, self, ctx).run()
 
         kinds = (TaskStarted, TaskCompleted, TaskFailed)
-        return Workflow(name, state=Plan, steps=[work], events=[kind.in_history() for kind in kinds])
+        events = [kind.in_history() for kind in kinds]
+        # The snapshot is written into the paused session, which would take a held step over.
+        return Workflow(name, state=Plan, steps=[work], events=events, hold=0)
 
     # the button
 
@@ -122,7 +129,12 @@ class Orchestrator:
         await self.controller.pause(reason, by, said=self._said)
 
     async def resume(self, budget: float | Decimal | None = None) -> None:
-        """Resume all agents from the snapshot, with a new budget if given; see `PauseResumeController.resume`."""
+        """Resume all agents from the snapshot, with a new budget if given; see `PauseResumeController.resume`.
+
+        A run that another process drives and that is still pausing continues there: only the pause is withdrawn.
+        """
+        if await self._withdraw(budget):
+            return
         await self._look()
         if self.phase is Phase.RUNNING:
             if budget is not None:
@@ -139,6 +151,16 @@ class Orchestrator:
         finally:
             self.registry.budget = None
         self._watch()
+
+    async def _withdraw(self, budget: float | Decimal | None) -> bool:
+        """Withdraw the pause of a run that is still pausing in another process. Return False if there is none."""
+        if await self._found() is not Status.PAUSING or self.session_id in self.engine.running:
+            return False
+        if (await self.engine.info(self.session_id)).holder is None:
+            return False
+        await self.engine.resume(self.session_id, budget=budget, here=False)
+        self.registry.forget()
+        return True
 
     # the run
 

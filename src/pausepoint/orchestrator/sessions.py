@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from pausepoint.engine.control import Control
-from pausepoint.errors import AlreadyRunning, DefinitionError, RestoreRefused, UnknownSession
+from pausepoint.errors import AlreadyRunning, DefinitionError, RestoreRefused, UnknownSession, VerbRefused
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import Listing, SessionInfo
 from pausepoint.orchestrator.registry import IDLE_TIMEOUT, stuck_for
@@ -131,6 +131,7 @@ class RunAgents:
 
     def begun(self, agent: TaskAgent) -> None:
         """Record that an agent has begun a task."""
+        self._exited.pop(agent.task.id, None)
         self._agents[agent.task.id] = agent
 
     def exited(self, agent: TaskAgent) -> None:
@@ -139,6 +140,7 @@ class RunAgents:
 
     def ended(self, task: str) -> None:
         """Record that an agent has ended a task."""
+        self._exited.pop(task, None)
         self._agents.pop(task, None)
 
     def active_ids(self) -> tuple[str, ...]:
@@ -155,14 +157,23 @@ class RunAgents:
             await self.engine.pause(self.session_id, reason=reason, by=by)
 
     async def remember(self) -> None:
-        """Remember which agents are at work, before they become idle."""
+        """Remember which agents are at work, or were when another process paused the run."""
         if self._asked is None:
-            self._exited.clear()
             self._asked = self._at_work() or tuple(sorted({each.agent for each in await self._tasks() if each.begun}))
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
         """See `AgentRegistry`. Child sessions of the tasks have to be idle, too."""
-        await parked(self.engine, self._tree, timeout, self._busy)
+        await parked(self.engine, self._tree, timeout, self._busy, withdrawn=self._withdrawn)
+
+    def _withdrawn(self, info: SessionInfo) -> None:
+        if info.session_id != self.session_id:
+            return  # a child that began meanwhile; its parent asks it to stop
+        self.forget()
+        raise VerbRefused(
+            f"The pause of run {self.session_id!r} was withdrawn while its agents were stopping, so they continue."
+            " Pause it again if they should stop.",
+            session_id=self.session_id, status=info.status.value,
+        )  # fmt: skip
 
     async def _tree(self) -> Listing[SessionInfo]:
         return await self.engine.sessions(tree=self.session_id, status=_OPEN)
@@ -217,18 +228,20 @@ class RunAgents:
 async def parked(
     engine: Control, find: Callable[[], Awaitable[Sequence[SessionInfo]]], timeout: float | None,
     busy: Callable[[], list[str]] = list, late: Callable[[SessionInfo], Awaitable[None]] | None = None,
+    withdrawn: Callable[[SessionInfo], None] = lambda info: None,
 ) -> None:  # fmt: skip
     """Wait until none of the sessions that ``find`` returns is running.
 
-    ``busy`` returns the agents that are in the middle of a step. ``late`` is called with each session that was not
-    asked to pause.
+    ``busy`` returns the agents that are in the middle of a step. ``late`` and ``withdrawn`` are called with each
+    running session that is not asked to pause: it began later, or the pause was withdrawn.
     """
     live: list[SessionInfo] = []
     try:
         async with asyncio.timeout(timeout):
             while live := [info for info in await find() if info.holder is not None]:
-                if late is not None:
-                    for info in [info for info in live if not info.pause_requested]:
+                for info in [info for info in live if not info.pause_requested]:
+                    withdrawn(info)
+                    if late is not None:
                         await late(info)
                 await _next_stop(engine, live)
     except TimeoutError:
@@ -236,12 +249,21 @@ async def parked(
 
 
 async def _next_stop(engine: Control, live: list[SessionInfo]) -> None:
-    """Wait until the sessions that run here have stopped; if there are none, until another process wrote."""
+    """Wait until the sessions that run here have stopped, or one of them has changed: its pause may be withdrawn."""
     here = set(engine.running)
-    if ours := [info.session_id for info in live if info.session_id in here]:
-        await engine.idle(*ours)
-        return
-    async with aclosing(engine.watch(live[0].session_id)) as news:
+    ours = [info.session_id for info in live if info.session_id in here]
+    waits = [asyncio.ensure_future(_next_change(engine, (ours or [live[0].session_id])[0]))]
+    if ours:
+        waits.append(asyncio.ensure_future(engine.idle(*ours)))
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _next_change(engine: Control, session_id: str) -> None:
+    async with aclosing(engine.watch(session_id)) as news:
         if (await anext(news)).holder is not None:
             await anext(news, None)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from pausepoint.errors import DamagedSnapshot, SnapshotNotSaved
-from pausepoint.stores.disk import Folder, Upload
+from pausepoint.stores.disk import Folder, Upload, make_folder
 from pausepoint.threads import in_thread
 
 DEFAULT_PATH = Path(".devs") / "state_snapshot.json"
@@ -144,7 +144,7 @@ class FileStateStore:
 
     def __init__(self, workspace: str | Path = ".", path: str | Path = DEFAULT_PATH) -> None:
         self.path = Path(workspace).resolve() / path
-        self._folder = Folder(self.path.parent)
+        self._folder = Folder(self.path.parent, hidden=True)
 
     def __repr__(self) -> str:
         return f"FileStateStore({str(self.path)!r})"
@@ -160,7 +160,7 @@ class FileStateStore:
 
     def _save(self, data: bytes) -> None:
         try:
-            self.path.parent.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent.parent)
             with Upload(self._folder) as upload:
                 upload.write(data)
                 upload.finish()

@@ -6,18 +6,20 @@ was published earlier and, when it runs again because some of its files are miss
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pausepoint.artifacts.folder import digest_of
-from pausepoint.artifacts.publisher import Publisher, artifact_of
+from pausepoint.artifacts.publisher import Publisher, artifact_of, disk_trouble
 from pausepoint.definition.artifacts import check_inside
 from pausepoint.definition.functions import callee
-from pausepoint.errors import FolderRefused, StepError
+from pausepoint.errors import FolderRefused, FolderUnavailable, StepError
 from pausepoint.runtime.fanout import Runner
 from pausepoint.runtime.visit import Operation
 from pausepoint.threads import in_thread
+
+T = TypeVar("T")
 
 
 class StepArtifact:
@@ -45,7 +47,8 @@ class StepArtifact:
 
         Raises `FolderRefused` if no step has published the file, or if it was changed or deleted since.
         """
-        return await self._ctx._visit.uninterrupted(in_thread(_recorded, self._publisher, check_inside(self._path)))
+        path = check_inside(self._path)
+        return await self._from_disk(self._ctx._visit.uninterrupted(in_thread(_recorded, self._publisher, path)))
 
     async def spared(self) -> dict[str, Any]:
         """Return the entries that are still intact when this step runs again because some of its files are missing.
@@ -56,10 +59,18 @@ class StepArtifact:
         step = self._ctx._visit.step
         artifact = artifact_of(step, self._path)
         operation = Operation(f"{self._ctx._frame.scope}/artifact.spared[{self._path}]", "artifact.spared", "", True)
-        found: dict[str, str] = await self._ctx._once(
-            operation, callee(_spared), _spared, (self._publisher, step.name, self._path), {}
+        found: dict[str, str] = await self._from_disk(
+            self._ctx._once(operation, callee(_spared), _spared, (self._publisher, step.name, self._path), {})
         )
         return {key: artifact.decoded(text.encode()) for key, text in found.items()}
+
+    async def _from_disk(self, work: Awaitable[T]) -> T:
+        """Await a read of the folder. If the disk fails, pause the session: that is not the step's failure."""
+        try:
+            return await work
+        except FolderUnavailable as error:
+            await self._ctx._visit.refuse(self._ctx._frame, "disk", disk_trouble(error).reason)
+            raise
 
 
 def _spared(publisher: Publisher, step: str, path: str) -> dict[str, str]:

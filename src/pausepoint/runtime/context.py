@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -35,6 +36,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S", bound="BaseModel")
 C = TypeVar("C", str, int, float, bool)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Run(NamedTuple):
@@ -50,6 +52,16 @@ class _Remembered(NamedTuple):
     """The result of an operation that an earlier run of the visit finished."""
 
     value: Any
+
+
+def _tracked_call(method: F) -> F:
+    """Make the step fail if a call of the method is never awaited, because the operation would silently not run."""
+
+    @functools.wraps(method)
+    def call(self: Context, /, *args: Any, **kwargs: Any) -> Any:
+        return self._visit.track(method(self, *args, **kwargs))
+
+    return cast(F, call)
 
 
 class Context:
@@ -115,6 +127,7 @@ class Context:
     ) -> R: ...
     @overload
     async def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R: ...
+    @_tracked_call
     async def do(self, fn: Callable[..., Any], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> Any:
         """Run ``fn(*args, **kwargs)`` once and remember its result.
 
@@ -145,6 +158,7 @@ class Context:
         while (twin := visit.running.get(operation.id)) is not None:
             await twin.wait()  # another branch runs the same operation, which must run only once
         found = visit.remembered(operation)
+        visit.follows[self._frame.scope] = found is not None
         await visit.admit(operation, self._frame, found)
         if found is not None:
             return _Remembered(await visit.recall(found, what.result))
@@ -191,6 +205,7 @@ class Context:
         self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["collect"],
     ) -> Batch[R]: ...  # fmt: skip
+    @_tracked_call
     async def map(
         self, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
@@ -219,6 +234,7 @@ class Context:
             raise fan.error()
         return [fan.done[index] for index in range(len(fan.items))]
 
+    @_tracked_call
     async def sleep(self, duration: Duration) -> None:
         """Wait for a duration: seconds or a ``timedelta``.
 
@@ -226,6 +242,7 @@ class Context:
         """
         await waits.sleep(self._visit, self._frame, duration)
 
+    @_tracked_call
     async def until(self, moment: datetime) -> None:
         """Wait until a point in time: a ``datetime`` with a time zone. The timer survives restarts."""
         await waits.until(self._visit, self._frame, moment)
@@ -234,6 +251,7 @@ class Context:
     async def receive(self) -> str: ...
     @overload
     async def receive(self, kind: type[T]) -> T: ...
+    @_tracked_call
     async def receive(self, kind: Any = str) -> Any:
         """Wait for the session's next message and return it as a value of type ``kind``.
 
@@ -254,6 +272,7 @@ class Context:
     async def ask(
         self, question: str, *, choices: Sequence[C], default: C | EllipsisType = ..., **options: Unpack[Options]
     ) -> C: ...
+    @_tracked_call
     async def ask(
         self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None, default: Any = ...,
         **options: Unpack[Options],
@@ -274,6 +293,7 @@ class Context:
         spec = asking.question(question, kind, choices, default=default, **options)
         return await asking.ask(self._visit, self._frame, spec)
 
+    @_tracked_call
     async def confirm(
         self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,
         **options: Unpack[Options],
@@ -294,6 +314,7 @@ class Context:
             raise
         return True
 
+    @_tracked_call
     async def call(
         self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
     ) -> S:
@@ -307,6 +328,7 @@ class Context:
             raise TypeError("Pass the child's input either as a state or as keyword fields, not both.")
         return await waits.call(self._visit, self._frame, workflow, fields if state is None else state, key)
 
+    @_tracked_call
     async def safe_point(self) -> None:
         """Let a pause take effect here, inside a long step."""
         self._visit.check_open()
@@ -333,7 +355,9 @@ class Context:
     def spend(self, *, usd: float | Decimal = 0, tokens: int = 0) -> None:
         """Record a cost in dollars, tokens or both. It counts against the session's budget.
 
-        The cost is committed once, with the next operation or the step's checkpoint.
+        The cost is committed with the next operation or the step's checkpoint, and counts once, however often the
+        step is interrupted and runs again. Each further attempt of a step that failed adds its own cost, except right
+        after a remembered operation, whose cost an earlier attempt has recorded.
         """
         self._visit.spend(self._frame.scope, usd, tokens)
 

@@ -12,14 +12,16 @@ import logging
 import random
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
-from pausepoint.artifacts.publisher import Publisher
+from pausepoint.artifacts.publisher import Publisher, disk_trouble
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
 from pausepoint.definition.retry import inside_of
 from pausepoint.definition.workflow import BoundStep, Check, Workflow
 from pausepoint.errors import (
+    FolderRefused,
     HoldLost,
     LentValueChanged,
     OversizedValue,
@@ -40,24 +42,31 @@ from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import RecordKind, SignalRecord
 from pausepoint.model.sessions import Ended, Failure, Flags, PauseKind, SessionRow
 from pausepoint.runtime.context import BlockingContext, Context
-from pausepoint.runtime.hold import Holding, OnStep, end_parked
+from pausepoint.runtime.hold import OnStep, end_parked
+from pausepoint.runtime.keep import Keeping
 from pausepoint.runtime.visit import Family, Visit
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
 
 Interrupt = Literal["exit", "abort", "timeout"]
 
+CONFIRM_AFTER = 0.2
+"""After how many seconds a session that cannot stop yet records what it is finishing."""
+
+FRESH = 0.001
+"""For how many seconds the flags that a commit has returned count as current."""
+
 
 class Exited(Exception):
     """Raised when a step exits before it ends, because of a pause, a shutdown or an abort."""
 
 
-class Drive(Holding):
+class Drive(Keeping):
     """One session while this engine holds it. It is also the `Host` of its visits."""
 
     __slots__ = (
-        "cancels", "changed", "demand", "events", "family", "in_code", "in_step", "interrupt", "nudge", "publisher",
-        "task", "visit",
+        "cancels", "changed", "confirming", "demand", "events", "family", "in_code", "interrupt", "looked_at", "nudge",
+        "publisher", "task",
     )  # fmt: skip
 
     visits = Visit  # the testing package replaces this class
@@ -78,13 +87,13 @@ class Drive(Holding):
         self.events = workflow.events
         self.demand: Paused | None = None
         self.publisher: Publisher | None = None  # only if the workflow publishes artifacts
-        self.visit: Visit | None = None
         self.interrupt: Interrupt | None = None
         self.cancels = 0
-        self.in_step = False
         self.in_code = False  # whether an exception raised now comes from the step's own code
         self.task: asyncio.Task[None] | None = None
         self.nudge = asyncio.Event()
+        self.looked_at = 0.0  # when the flags were last read
+        self.confirming: asyncio.Task[None] | None = None
 
     # requests from outside
 
@@ -100,6 +109,10 @@ class Drive(Holding):
 
     def notice(self, fence: int, flags: Flags) -> None:
         """React to the fence and the flags that the store has for this session now."""
+        if self.is_kept:
+            self.seen = fence, flags
+            self.news.set()
+            return
         if self.ledger.parking:
             return  # this drive is releasing the hold, and another drive may hold the session already
         if fence != self.row.fence:
@@ -108,7 +121,17 @@ class Drive(Holding):
             return
         self._apply_flags(flags)
 
+    def may_have_news(self) -> bool:
+        """Whether requests may have arrived since the flags were last read. A commit has just read them."""
+        return asyncio.get_running_loop().time() - self.looked_at > FRESH and self.store.has_news()
+
+    async def look(self) -> None:
+        """Read the requests that have arrived."""
+        self.looked_at = asyncio.get_running_loop().time()
+        await self._read_requests()
+
     def _committed(self, flags: Flags) -> None:
+        self.looked_at = asyncio.get_running_loop().time()
         if flags is not self.flags or flags.mail:
             self._apply_flags(flags)
         self.changed(self.session_id)
@@ -121,6 +144,8 @@ class Drive(Holding):
             return
         if self.flags.pause_requested and not flags.pause_requested:
             self._pause_withdrawn()
+        elif flags.pause_requested and not self.flags.pause_requested and self.in_step:
+            self.confirming = asyncio.get_running_loop().create_task(self._confirm_pause())
         self.flags = flags
         self.nudge.set()
         if flags.pause_requested and flags.pause_mode == "abort":
@@ -128,10 +153,21 @@ class Drive(Holding):
         elif self.visit is not None:
             self.visit.reconsider()
 
+    async def _confirm_pause(self) -> None:
+        """Record what is finished before the pause, if that takes a while: whoever waits for the pause can see it."""
+        await asyncio.sleep(CONFIRM_AFTER)
+        if not self.in_step or self.keeping is not None or self.ledger.parking or not self.flags.pause_requested:
+            return
+        operations = [] if self.visit is None else self.visit.in_flight
+        what = ", ".join(operations) or f"{self.line.step}#{self.line.visit}"
+        with suppress(StoreError, HoldLost):  # the drive finds out itself
+            await self.ledger.note("session.pausing", f"finishing {what} before the pause", {"operations": operations})
+
     def stop(self, reason: str, now: bool = False) -> None:
         """Stop driving after the current operation, or immediately if ``now``. The session's status becomes ready."""
         self.stop_reason = self.stop_reason or reason
         self.nudge.set()
+        self.news.set()
         if now:
             self._interrupt("abort")
         elif self.visit is not None:
@@ -140,12 +176,28 @@ class Drive(Holding):
             self._interrupt("exit")
 
     def exit_step(self, waits: bool = False) -> None:
-        """Make the step exit; no operation is in flight. ``waits``: all branches wait, so record what wakes them."""
+        """Make the step exit or keep it; no operation is in flight. ``waits``: all branches wait, so it is known what
+        wakes them.
+        """
         visit = self.visit
+        if self.keeping is not None:
+            return
+        if not waits and self.interrupt is None and self.demand is None and self._may_keep():
+            self.keep_step()
+            return
         self.parks = visit.waits_for() if visit is not None and waits else None
         self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
         self.asked = frozenset(wait.question for wait in visit.waits.values()) if visit is not None else frozenset()
         self._interrupt("exit")
+
+    def _release_step(self) -> None:
+        self._interrupt("exit")
+
+    def _time_out(self) -> None:
+        self._interrupt("timeout")
+
+    def _parked_in_place(self) -> None:
+        self.changed(self.session_id)
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
         """Pause the session with this reason once the step has exited."""
@@ -184,6 +236,9 @@ class Drive(Holding):
             if not isinstance(error, Exception):
                 raise
         finally:
+            if self.confirming is not None:
+                self.confirming.cancel()
+            self.quiet.set()
             self.changed(self.session_id)
 
     async def _run(self) -> None:
@@ -193,13 +248,21 @@ class Drive(Holding):
             await self._read_requests()
         if self.line.trail is not None:
             self.publisher = Publisher(self, self.line.trail, self.ledger)
-            await self.publisher.repair()
+            await self._repair(self.publisher)
         while self._may_continue() or not await self._parked():
             if self.line.held_by_guard:
                 await self._settle_again()
                 continue
             assert self.line.step is not None
             await self._run_visit(self.workflow.step(self.line.step))
+
+    async def _repair(self, publisher: Publisher) -> None:
+        try:
+            await publisher.repair()
+        except FolderRefused as error:
+            if not error.errno or self.ledger.parked:
+                raise
+            await self.ledger.park(disk_trouble(error))
 
     # one visit
 
@@ -212,6 +275,7 @@ class Drive(Holding):
     async def _run_visit(self, step: BoundStep) -> None:
         attempt = self.line.attempts + 1
         self.parks = None
+        self.kept_for = 0.0
         while True:
             self.in_code = False
             try:
@@ -229,8 +293,7 @@ class Drive(Holding):
                 running = self._attempt(step, attempt, blobs)
                 known = len(self.line.operations)
                 changes = await (running if watch.tracer is None else watch.visit(running, known, (Exited, Paused)))
-                if self.publisher is not None:
-                    await self.publisher.stage(step, changes, blobs)
+                refused = await self._stage(step, changes, blobs) if self.publisher is not None else None
             except Exited:
                 return
             except Paused as paused:
@@ -245,9 +308,14 @@ class Drive(Holding):
                     return
                 attempt += 1
                 continue
-            took = int((self.clock.monotonic() - started) * 1e6)
-            await self._checkpoint(step, changes, blobs, took=took, attempts=attempt)
+            took = max(int((self.clock.monotonic() - started - self.kept_for) * 1e6), 0)
+            await self._checkpoint(step, changes, blobs, took=took, attempts=attempt, refused=refused)
             return
+
+    async def _stage(self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs) -> FolderRefused | None:
+        """Write the step's files. Return the error if the disk refuses them, which is not the step's failure."""
+        assert self.publisher is not None
+        return await self.publisher.stage(step, changes, blobs)
 
     async def _skip(self, step: BoundStep, why: str) -> None:
         if self.publisher is not None:
@@ -306,6 +374,7 @@ class Drive(Holding):
         values[parameter] = Context(visit, visit.root) if step.is_async else BlockingContext(visit, visit.root)
         try:
             value = await self._call(step, values)
+            visit.check_awaited()
             if visit.misses:
                 visit.note_misses()
             return value
@@ -315,27 +384,35 @@ class Drive(Holding):
 
     async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
         """Run the step's code. Raises the exception from `_exit_of` if the step was interrupted before it ended."""
-        timer = None
+        self.timer = None
         if step.timeout is not None:
-            timer = asyncio.get_running_loop().call_later(step.timeout, self._interrupt, "timeout")
+            self.timer = asyncio.get_running_loop().call_later(step.timeout, self._time_out)
         self.in_step = self.in_code = True
         try:
             value = await (step.fn(**values) if step.is_async else in_thread(step.fn, **values))
         except (Exception, asyncio.CancelledError) as error:
             self.in_step = False
             why, _ = await self._take_back_interrupt()
+            if why is None and _being_cancelled(self.task):
+                if self.keeping is not None:
+                    self.keeping.cancel()
+                raise
+            if not await self.step_may_end():
+                raise Exited from None
             if why is not None:
                 raise self._exit_of(step, why) from None
-            if isinstance(error, asyncio.CancelledError) and not _being_cancelled(self.task):
+            if isinstance(error, asyncio.CancelledError):
                 raise StepError(
                     f"Step {step.name!r} cancelled its own task. To make the step fail, raise an exception instead."
                 ) from error
             raise
         finally:
             self.in_step = False
-            if timer is not None:
-                timer.cancel()
+            if self.timer is not None:
+                self.timer.cancel()
         self.in_code = False
+        if not await self.step_may_end():
+            raise Exited
         if self.interrupt is not None:
             why, unseen = await self._take_back_interrupt()
             if why is not None and not unseen:
@@ -406,31 +483,54 @@ class Drive(Holding):
 
     async def _checkpoint(
         self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs,
-        *, skipped: str = "", took: int = 0, attempts: int = 1,
+        *, skipped: str = "", took: int = 0, attempts: int = 1, refused: FolderRefused | None = None,
     ) -> None:  # fmt: skip
-        """Commit a visit's changes together with the next step."""
+        """Commit a visit's changes together with the next step.
+
+        ``refused``: the disk refused the step's files. The session then pauses, and ends only after they are published.
+        """
         number = self.line.visit
         if blobs:
             self.line.state.provide(dict(blobs))
         for change in changes:
             self.line.state.apply(change)
         settled, failure = self._straight(step.name) or await self._settle(step.name, attempts)
+        stopped = bool(settled.refused or failure)
+        ends_later = settled.next is None and refused is not None and not stopped
         body = CheckpointBody(
-            settled.next, changes, bool(settled.refused or failure), skipped, settled.refused, failure, took, attempts,
+            settled.next, changes, stopped or ends_later, skipped, settled.refused, failure, took, attempts,
             "" if step.agent == step.name else step.agent,
             self.ledger.take_effects() if self.ledger.pending else (), self.workflow.version,
         )  # fmt: skip
         self.ledger.progress = None
-        facts = self._end_facts(settled, failure) if settled.next is None else {}
+        facts = self._end_facts(settled, failure) if settled.next is None and not ends_later else {}
         if (self.line.waits or self.line.operations) and self.line.asks:
             facts["settles"] = True
         await self.ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
         if self.line.state.loaded:
             self.line.state.forget()
         if self.publisher is not None:
-            await self.publisher.publish(step.name)
+            await self._publish(self.publisher, step.name, refused)
         if step.name == self.until and self._may_continue():
             await self._pause_after(step.name)
+
+    async def _publish(self, publisher: Publisher, step: str, refused: FolderRefused | None) -> None:
+        """Publish the files of a committed checkpoint. If the disk refuses them, pause; a resume publishes them."""
+        try:
+            if refused is not None:
+                raise refused
+            await publisher.publish(step)
+        except FolderRefused as error:
+            if not error.errno:
+                raise
+            trouble = disk_trouble(error)
+            if self.ledger.parked:  # the session has ended, or a guard holds it
+                raise type(error)(
+                    f"Step {step!r} of session {self.session_id!r} has finished, but its files are not published."
+                    f" {trouble.reason}",
+                    **(error.fields | {"session_id": self.session_id}),
+                ) from error
+            await self.ledger.park(trouble)
 
     def _end_facts(self, settled: Settled, failure: Failure | None) -> dict[str, Any]:
         """Return the facts to commit when no step follows: the session completed, failed, or is held by a guard."""

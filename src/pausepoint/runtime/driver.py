@@ -29,9 +29,19 @@ class Run:
         self.waiting = 0
         self.final: tuple[int, State] | None = None  # seq and state at the end, for callers that wait
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the session is parked, and its step is only kept in memory."""
+        return self.drive is not None and self.drive.is_kept
+
     async def finished(self) -> None:
-        """Wait until the drive has ended."""
-        await self.ended.wait()
+        """Wait until the drive has ended, or has parked the session and keeps its step."""
+        while (drive := self.drive) is not None and not self.ended.is_set():
+            await drive.quiet.wait()
+            if drive.is_kept:
+                return
+            if drive.quiet.is_set():
+                await self.ended.wait()
 
 
 @contextmanager
@@ -60,8 +70,9 @@ class LocalDriver:
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without releasing the hold
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None
-        self.background: set[asyncio.Task[None]] = set()
+        self.background: set[asyncio.Task[Any]] = set()
         self.ending = ""
+        self.released = False  # callers that wait for a session must not wait any longer
         self.on_news: Callable[[], None] = lambda: None  # called when the store changed or a drive ended
 
     def begin(self, drive: Drive) -> Run:
@@ -120,6 +131,23 @@ class LocalDriver:
         if (begun := self.claims.get(session_id)) is not None:
             await begun.wait()
 
+    @property
+    def running(self) -> list[str]:
+        """The sessions that are driven or claimed here, without those whose step is only kept in memory."""
+        return [*(id for id, run in self.runs.items() if not run.is_kept), *self.claims]
+
+    @property
+    def busy(self) -> int:
+        """The number of sessions that are driven here."""
+        return sum(not run.is_kept for run in self.runs.values())
+
+    async def let_go(self, session_id: str) -> None:
+        """Make a step that is kept here exit, and wait for it: the session is about to change or to start again."""
+        run = self.runs.get(session_id)
+        if run is not None and run.drive is not None and run.is_kept:
+            run.drive.stop_keeping()
+            await run.ended.wait()
+
     def drive(self, session_id: str) -> Drive | None:
         """Return the drive of a session that runs here, or None."""
         run = self.runs.get(session_id)
@@ -127,8 +155,10 @@ class LocalDriver:
 
     async def idle(self, session_ids: Collection[str] = ()) -> None:
         """Wait until none of these sessions is driven here. Without ids, wait until no session is."""
-        while tasks := [run.task for id, run in self.runs.items() if not session_ids or id in session_ids]:
-            await asyncio.wait(tasks)
+        while runs := [run for id, run in self.runs.items() if not session_ids or id in session_ids]:
+            if all(run.is_kept for run in runs):
+                break
+            await asyncio.wait([asyncio.ensure_future(run.finished()) for run in runs if not run.is_kept])
             await asyncio.sleep(0)  # let the tasks' done callbacks run first
         for session_id in tuple(self.claims):
             if not session_ids or session_id in session_ids:
@@ -138,7 +168,7 @@ class LocalDriver:
 
     async def stop(self, reason: str) -> None:
         """Stop every drive after its current operation."""
-        self.ending = reason
+        self.ending = self.ending or reason
         self._notify_all()
         if self.background:
             await asyncio.wait(self.background)
@@ -149,6 +179,11 @@ class LocalDriver:
             await asyncio.wait([run.task for run in self.runs.values()])
             await asyncio.sleep(0)
 
+    def release(self) -> None:
+        """Release all callers that wait for a session, because this engine drives nothing more."""
+        self.released = True
+        self._notify_all()
+
     def abort(self, reason: str) -> None:
         """Stop every drive immediately."""
         for run in list(self.runs.values()):
@@ -158,6 +193,11 @@ class LocalDriver:
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the background; `stop` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+
+    def finish(self, task: asyncio.Task[Any]) -> None:
+        """Let a task whose caller was cancelled run to its end; `stop` waits for it."""
         self.background.add(task)
         task.add_done_callback(self.background.discard)
 

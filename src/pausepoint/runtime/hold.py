@@ -5,7 +5,7 @@ In between, `pausepoint.runtime.drive` runs its steps.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,14 +16,15 @@ from pausepoint.codec.values import Limits
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import AlreadyRunning, HoldLost, StateRefused, StoreError
 from pausepoint.log.access import StateAccess
-from pausepoint.log.ledger import Ledger, report_of
-from pausepoint.log.replay import EventBody, Line, deferred, to_payload
+from pausepoint.log.ledger import Ledger
+from pausepoint.log.replay import Line, body_of, deferred
 from pausepoint.log.telemetry import Watch
 from pausepoint.log.versions import DoesNotFit, fits, upgrade
+from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import EXPIRY, reply_of
-from pausepoint.model.records import Record, seal
+from pausepoint.model.records import Record
 from pausepoint.model.sessions import (
     Commit,
     Filter,
@@ -191,15 +192,15 @@ class Holding:
         row = await self.store.get(session_id)
         return row is not None and row.ended is not None
 
-    async def _park_paused(self) -> bool:
+    async def _park_paused(self, kept: bool = False) -> bool:
+        """Park the session if a pause is still requested. ``kept``: its step stays in memory."""
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
         who = ", ".join(sorted({pause.by for pause in pauses if pause.by}))
         why = "; ".join(pause.reason for pause in pauses if pause.reason)
         summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")
         data = {"kind": "operator", "by": who, "mode": self.flags.pause_mode}
-        parked = await self.ledger.note(
-            "session.paused", summary, data, release=True, only_if_paused=True, **self._wait_facts()
-        )
+        facts = {"kept": True} if kept else self._wait_facts()
+        parked = await self.ledger.note("session.paused", summary, data, release=True, only_if_paused=True, **facts)
         if not parked:  # the pause was withdrawn in the meantime
             self._apply_flags(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
         return parked
@@ -232,16 +233,18 @@ class Holding:
             await self._read_requests()  # it wakes on its own; nobody resumed it
             return
         visits, took, usd = self.saved
+        operations = sum(1 for operation in self.line.operations.values() if not operation.total)
         data = {
             "step": self.line.step,
             "by": self.resumed_by,
             "skipped": visits,
+            "operations": operations,
             "saved_seconds": took / 1e6,
             "saved_usd": usd / 1e6,
         }
         closed = tuple(pause.id for pause in pauses if pause.kind != "guard")
         by = f" by {self.resumed_by}" if self.resumed_by else ""
-        summary = f"resumed{by} at {self.line.step}#{self.line.visit}, {visits} visits skipped"
+        summary = f"resumed{by} at {self.line.step}#{self.line.visit}{_skipped(visits, operations)}"
         await self.ledger.note(
             "session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by,
             shift=self.row.frozen, wake=self.wake, thaw=bool(self.row.frozen), questions=self._deferred_questions(),
@@ -256,7 +259,7 @@ class Holding:
 
     async def _obstacle(self, pauses: list[Pause]) -> Paused | None:
         if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):
-            return Paused("crashes", self._crash_report())
+            return Paused("crashes", crash_report(self.row.crashes, self.line.step, self.line.visit))
         try:
             await self._upgrade()
         except DoesNotFit as wrong:
@@ -268,12 +271,6 @@ class Holding:
         except StateRefused as error:
             return Paused("definition", f"{error} Then resume the session.")
         return None
-
-    def _crash_report(self) -> str:
-        return (
-            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without making progress;"
-            " check what the step does there, then resume"
-        )
 
     async def _upgrade(self) -> None:
         """Upgrade the session to the present definition if it differs from the one it was last driven with."""
@@ -296,30 +293,58 @@ class Holding:
         purses = await self.store.purses(self.row.key)
         self.budgeted = bool(purses)  # budgets change only at a start or a resume, so one lookup is enough
         pending = sum(effect.usd for effect in self.ledger.pending.values())
-        for session_id, spent, budget in purses:
-            if spent + pending >= budget:
-                whose = "" if session_id == self.session_id else f" of its parent session {session_id!r}"
-                return (
-                    f"${(spent + pending) / 1e6:.4f} of the ${budget / 1e6:.4f} budget{whose} is spent;"
-                    " resume with a higher budget"
-                )
-        return ""
+        return spent_budget(purses, self.session_id, pending)
+
+
+def _skipped(visits: int, operations: int) -> str:
+    """Return what a resume does not run again, as the end of a sentence.
+
+    >>> _skipped(0, 0), _skipped(1, 0), _skipped(2, 4)
+    ('', ', 1 visit skipped', ', 2 visits and 4 operations skipped')
+    """
+    counts = {"visit": visits, "operation": operations}
+    parts = [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
+    return f", {' and '.join(parts)} skipped" if parts else ""
+
+
+def crash_report(crashes: int, step: str | None, visit: int) -> str:
+    """Return why a session whose processes keep dying is paused."""
+    return (
+        f"{crashes} processes died at {step}#{visit} without making progress; check what the step does there, then"
+        " resume"
+    )
+
+
+def spent_budget(purses: Sequence[tuple[str, int, int]], session_id: str, pending: int = 0) -> str:
+    """Return which budget of a session or its parents is spent; empty if none is. ``pending`` is not stored yet."""
+    for owner, spent, budget in purses:
+        if spent + pending >= budget:
+            whose = "" if owner == session_id else f" of its parent session {owner!r}"
+            return (
+                f"${(spent + pending) / 1e6:.4f} of the ${budget / 1e6:.4f} budget{whose} is spent;"
+                " resume with a higher budget"
+            )
+    return ""
 
 
 async def end_parked(store: Store, clock: Clock, session_id: str) -> None:
-    """End a session that was cancelled, unless it has ended or an engine drives it, which sees the request itself."""
+    """End a session that was cancelled while its engine was about to park it. It may have ended already."""
     while True:
         row = await store.get(session_id)
-        if row is None or row.live or not row.cancel_requested or row.ended in ("completed", "cancelled"):
+        if row is None or not can_end(row):
             return
-        now, step = clock.now(), row.step or ""
-        body = EventBody("session.cancelled", "cancelled", step)
-        record = seal(row.digest, row.seq + 1, row.seq, "event", step, row.visit, now, to_payload(body))
-        commit = Commit(
-            row.key, row.fence, row.seq, (record,), max(now, row.updated_at), row.key_frame, row.step, row.visit,
-            row.held_by_guard, ended="cancelled", release=True, parent=row.parent,
-            report=report_of(row.session_id, {"ended": "cancelled"}),
-        )  # fmt: skip
+        commit = cancelled(row, clock.now())
         with suppress(AlreadyRunning, HoldLost):  # it has changed since it was read
             await store.revise(commit)
-            Watch(row.session_id, row.workflow).committed(commit, body)
+            _report(row, commit)
+
+
+def report_ended(rows: Iterable[SessionRow]) -> None:
+    """Report the sessions that a store has ended with a request to cancel them."""
+    for row in rows:
+        if row.ended == "cancelled":
+            _report(row, cancelled(row, row.updated_at))
+
+
+def _report(row: SessionRow, commit: Commit) -> None:
+    Watch(row.session_id, row.workflow).committed(commit, body_of(commit.records[0]))

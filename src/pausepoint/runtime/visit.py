@@ -8,11 +8,13 @@ halted, the drive cancels the step. This way a pause works the same inside `asyn
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Awaitable, Mapping
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
+from types import CoroutineType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -45,6 +47,11 @@ T = TypeVar("T")
 
 LINGER = 5
 """The number of loop turns before a visit that only waits exits. Another branch may be about to start something."""
+
+_NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
+
+CALLS = 64
+"""How many calls of the context are remembered before those that were awaited are forgotten."""
 
 MOST = 2**60
 """The most tokens or micro-dollars that one call can record."""
@@ -104,11 +111,20 @@ class Host(Protocol):
     def stopping(self) -> bool:
         """Whether the engine is shutting down, so that no new operation may start."""
 
+    def may_have_news(self) -> bool:
+        """Whether requests may have arrived since they were last read."""
+
+    async def look(self) -> None:
+        """Read the requests that have arrived."""
+
     async def over_budget(self) -> str:
         """Return why no more money may be spent; an empty string if it may."""
 
     def exit_step(self, waits: bool = False) -> None:
-        """Make the step exit; nothing is in flight. ``waits``: every branch waits, so it is known what wakes it."""
+        """Make the step exit, or keep it in memory; nothing is in flight.
+
+        ``waits``: every branch waits, so it is known what wakes it.
+        """
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
         """Pause the session with this reason once the step has exited."""
@@ -173,6 +189,7 @@ class Visit:
         self.agent = "" if step.agent == step.name else step.agent
         self.root = Frame("", None)
         self.seen: dict[str, int] = {}
+        self.follows: dict[str, bool] = {}  # by scope: whether the last operation was remembered
         self.active = 0
         self.halted: set[asyncio.Future[None]] = set()
         self.waits: dict[asyncio.Future[None], Wait] = {}
@@ -191,6 +208,34 @@ class Visit:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.unclaimed = set(host.line.operations)
+        self.pauses_inside = step.pause == "operation"
+        self.calls: list[CoroutineType[Any, Any, Any]] = []
+
+    def track(self, call: CoroutineType[Any, Any, T]) -> CoroutineType[Any, Any, T]:
+        """Remember a call of the context until it is awaited."""
+        if threading.get_ident() == self.thread:  # a blocking context awaits its calls itself
+            if len(self.calls) >= CALLS:
+                self.calls = self._unawaited()
+            self.calls.append(call)
+        return call
+
+    def _unawaited(self) -> list[CoroutineType[Any, Any, Any]]:
+        return [call for call in self.calls if call.cr_frame is not None and not (call.cr_suspended or call.cr_running)]
+
+    def check_awaited(self) -> None:
+        """At the end of the step, check that no call of the context was left without an ``await``."""
+        forgotten = self._unawaited()
+        if not forgotten:
+            return
+        owned = {task.get_coro() for task in asyncio.all_tasks()}
+        for call in forgotten:
+            if call not in owned:
+                call.close()  # otherwise Python warns about it, too
+        name = f"ctx.{forgotten[0].__name__}()"
+        raise StepError(
+            f"Step {self.step.name!r} called {name} and did not await it, so it did nothing. Write"
+            f" 'await {name}'{'' if len(forgotten) == 1 else f', and the same for {len(forgotten) - 1} more calls'}."
+        )
 
     def close(self) -> None:
         """End the visit: later calls of the context raise an error, and tasks still running are cancelled."""
@@ -247,7 +292,9 @@ class Visit:
             if operation.keyed and found.input and operation.input and found.input != operation.input:
                 await self.refuse(frame, "mismatch", mismatch(self.step.name, operation))
             return
-        if self.host.stopping:
+        if self.pauses_inside and self.host.may_have_news():
+            await self.uninterrupted(self.host.look())
+        while self.host.stopping or (self.pauses_inside and self.host.must_stop):
             await self.halt(frame)
         if self.host.budgeted is not False and (reason := await self.uninterrupted(self.host.over_budget())):
             await self.refuse(frame, "budget", reason)
@@ -255,6 +302,11 @@ class Visit:
             raise why
         if self.unclaimed and not operation.keyed:
             self.misses.append(operation)
+
+    @property
+    def in_flight(self) -> list[str]:
+        """The names of the operations in flight."""
+        return [found[1] if (found := _NAME.search(scope)) else scope for scope in self.running]
 
     def note_misses(self) -> None:
         """At the end of the step, record the operations that ran again because their input had changed."""
@@ -412,8 +464,15 @@ class Visit:
         micros = to_micro_usd(usd)
         if not is_count(tokens):
             raise ValueError(f"tokens must be a whole number, 0 or more, not {tokens!r}.")
-        id = self.nth(f"{scope}/spend:{micros}:{tokens}")
-        self.host.ledger.pend(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
+        # A further attempt spends again. One that was interrupted, and runs again, repeats what it had recorded.
+        line, ledger = self.host.line, self.host.ledger
+        first = id = self.nth(f"{scope}/spend:{micros}:{tokens}")
+        if line.tries:
+            id = f"{first}@{line.tries}"
+            earlier = (first, *(f"{first}@{number}" for number in range(1, line.tries)))
+            if self.follows.get(scope) and any(each in line.effects or each in ledger.pending for each in earlier):
+                return  # the cost of the remembered operation before it, as an earlier attempt recorded it
+        ledger.pend(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
 
     # halting
 
@@ -483,12 +542,12 @@ class Visit:
     def settle(self) -> None:
         """Make the step exit if everything is halted, or if the engine shuts down and nothing is in flight.
 
-        A visit that only waits exits a few loop turns later, because another branch may be about to start something. A
-        pause does not wait for that. It is then unknown whether all branches wait, and the next resume finds out.
+        A visit that only waits exits a few loop turns later, because another branch may be about to start something. If
+        that is halted, the step is kept in memory instead.
         """
         if self.exited or self.active:
             return
-        if self.waits and not self.halted and (self.host.stopping or not self.host.must_stop):
+        if self.waits and not self.halted:
             if not self.lingering:
                 self.lingering = True
                 self.loop.call_soon(self._linger, LINGER, self.moves)
@@ -501,8 +560,9 @@ class Visit:
             self.loop.call_soon(self._linger, turns, self.moves)
             return
         self.lingering = False
-        if self.waits and not self.exited and not self.active:
-            self.host.exit_step(waits=True)
+        if self.waits and not self.exited and not self.active and not self.halted:
+            # Under a pause it is unknown whether all branches wait; the next resume finds out.
+            self.host.exit_step(waits=self.host.stopping or not self.host.must_stop)
         else:
             self.settle()
 

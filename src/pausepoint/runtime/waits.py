@@ -55,7 +55,7 @@ async def sleep(visit: Visit, frame: Frame, duration: Duration) -> None:
     """Wait for a duration, counted from the first time the step reaches this call."""
     micros = _micros(visit.step.name, duration)
     operation = Operation(visit.nth(f"{frame.scope}/sleep~{micros}"), "sleep", "", True)
-    await _timer(visit, frame, operation, visit.host.clock.now() + micros)
+    await _timer(visit, frame, operation, span=micros)
 
 
 async def until(visit: Visit, frame: Frame, moment: datetime) -> None:
@@ -65,12 +65,14 @@ async def until(visit: Visit, frame: Frame, moment: datetime) -> None:
     await _timer(visit, frame, operation, due)
 
 
-async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int) -> None:
+async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int = 0, span: int | None = None) -> None:
     found = visit.remembered(operation)
     await visit.admit(operation, frame, found)
     if found is not None:
         return
     waits, clock = visit.host.line.waits, visit.host.clock
+    if span is not None:
+        due = clock.now() + span  # counted from here, because a pause may have halted the call before
     if operation.id not in waits and due > (now := clock.now()):
         if due > LATEST:
             raise ValueError(
@@ -232,7 +234,8 @@ def _child_id(visit: Visit, operation: Operation) -> SessionId:
     parent = visit.host.session_id
     text = f"{parent}|{visit.host.line.opened}|{operation.id}"
     print_ = sha256(text.encode()).hexdigest()[:16]
-    return SessionId(f"{parent}.{print_}" if len(parent) <= 100 else print_)
+    # Without the dots at the end of the parent's id, because no id contains "..".
+    return SessionId(f"{parent.rstrip('.')}.{print_}" if len(parent) <= 100 else print_)
 
 
 async def _reports(visit: Visit, child: str) -> list[SignalRecord]:

@@ -20,6 +20,7 @@ from pausepoint.errors import (
     SessionEnded,
     StoreError,
     UnknownSession,
+    VerbRefused,
     error_text,
 )
 from pausepoint.log.telemetry import detach_task, log_line, logger
@@ -132,7 +133,10 @@ class Waker:
         if len(asked) < self._room:
             return
         for session_id in tuple(asked):
-            row = await self.store.get(session_id)
+            try:
+                row = await self.store.get(session_id)
+            except (DamagedRecord, UnknownSession):  # it cannot be driven any more; others still must be
+                row = None
             if row is None or row.ended is not None:
                 asked.discard(session_id)
         self._room = max(MOST_ASKED, 2 * len(asked))
@@ -140,16 +144,17 @@ class Waker:
     async def _pick_up(self, row: SessionRow) -> None:
         try:
             await self.take(row)
-        except (AlreadyRunning, HoldLost, SessionEnded, UnknownSession):
-            pass  # another engine picked it up first, or it was ended
+        except (AlreadyRunning, HoldLost, SessionEnded, UnknownSession, VerbRefused):
+            pass  # another engine picked it up first, or it was ended or paused
         except (DamagedRecord, Redacted) as error:
-            self._refuse(row, error)  # only this session is unreadable; it must not block the others
+            self.refuse(row, error)  # only this session is unreadable; it must not block the others
         except StoreError:
             raise
         except PausepointError as error:
-            self._refuse(row, error)
+            self.refuse(row, error)
 
-    def _refuse(self, row: SessionRow, error: PausepointError) -> None:
+    def refuse(self, row: SessionRow, error: PausepointError) -> None:
+        """Do not try this session again before it has changed, and log why."""
         self.refused[row.key] = row.seq
         log_line(logging.WARNING, f"is due but cannot resume here: {error_text(error)}", row.session_id)
 

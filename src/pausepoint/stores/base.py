@@ -24,7 +24,7 @@ out whether the transaction took effect before it reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -77,7 +77,9 @@ class Store(Protocol):
         """Connect, create or migrate the schema, and register this engine as a possible holder.
 
         From now on the store calls ``on_change``, on the event loop, soon after another process or another engine has
-        written. Raises `NewerSchema`, without changing the database, if a newer version of Pausepoint wrote it.
+        written. Cancelled sessions that are still open and that no live engine drives end now: the engine that had to
+        end them has died. Raises `NewerSchema`, without changing the database, if a newer version of Pausepoint wrote
+        it.
         """
 
     async def close(self) -> None:
@@ -89,6 +91,9 @@ class Store(Protocol):
     @property
     def number(self) -> int:
         """The number of this engine, as found in `SessionRow.holder` of the sessions that it holds."""
+
+    def has_news(self) -> bool:
+        """Return whether any engine has written since ``on_change`` was last called. Takes microseconds."""
 
     @property
     def trouble(self) -> str | None:
@@ -137,14 +142,20 @@ class Store(Protocol):
 
     # driving
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
         """Take the hold of a session, raise its fence, and return its facts.
 
+        A step that an engine kept in memory is no longer valid after a claim by another one: the fence tells it so.
         Counts a crash if the previous holder died without releasing the session. ``steal`` takes the session even from
-        a live engine. With ``fence``, the claim succeeds only if the session still has that fence.
+        a live engine. With ``fence``, the claim succeeds only if the session still has that fence. Only a resume, which
+        withdraws the pauses first, passes ``paused``: then a pause that was requested since does not prevent the claim,
+        and the session parks before any step.
 
         Raises `UnknownSession`; `SessionEnded` if the session is completed or cancelled; `AlreadyRunning` if a live
-        engine, this one included, holds it; and `HoldLost` if ``fence`` no longer matches.
+        engine, this one included, holds it; `HoldLost` if ``fence`` no longer matches; and `VerbRefused` if a pause of
+        the session is requested and ``paused`` is not set.
         """
 
     async def commit(self, commit: Commit) -> Flags | None:
@@ -168,17 +179,20 @@ class Store(Protocol):
         failing; the session then loses its hold, and is free as soon as the store can be written again.
         """
 
-    async def revise(self, commit: Commit) -> None:
+    async def revise(self, commit: Commit) -> Found:
         """Claim a session that no engine drives, commit, and release it, in one transaction and in any status.
 
         ``commit`` must have ``release`` set, and the fence with which the session was read. An ended session is open
         again afterwards, unless the commit ends it: the request that cancelled it is withdrawn, and while everything is
-        paused the session is paused too, like a new one. With ``cancel_children``, all unended descendants are
-        cancelled as by `cancel`.
+        paused the session is paused too, like a new one. With ``cancel_children``, the same transaction cancels all
+        unended descendants as `cancel` does, after it has moved the session. Return these descendants.
 
         Raises `AlreadyRunning` if a live engine holds the session, and `HoldLost` if the fence or ``base_seq`` no
         longer matches.
         """
+
+    async def unkeep(self, key: int, fence: int) -> None:
+        """Record that this engine no longer has the step in memory that it kept under this fence."""
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         """Return the fence of these sessions and the requests from outside, by key."""
@@ -200,8 +214,23 @@ class Store(Protocol):
     ) -> list[SessionRow]:  # fmt: skip
         """Return sessions of these workflows that are ready to resume: their wake-up time or their mail has come.
 
-        Sessions that a live engine drives are left out. ``tree`` selects one session and its descendants.
+        Sessions that a live engine drives, or whose step it keeps, are left out. ``tree`` selects one session and its
+        descendants.
         """
+
+    async def take(
+        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
+    ) -> list[SessionRow]:
+        """Claim up to ``limit`` sessions of these workflows that are ready, in one transaction, and return them.
+
+        A session is ready if `pausepoint.model.sessions.ready_at` is at or before ``now``; the earliest come first,
+        then the oldest. A session whose step a live engine keeps is left to it. Sessions of engines that died are
+        released before, and count a crash. ``skip`` are keys of
+        sessions to leave out as long as they are at the given record. While nothing is ready, nothing is written.
+        """
+
+    async def release(self, key: int, fence: int) -> None:
+        """Give up the hold of a session without a record, and count no crash. Do nothing if the hold was lost."""
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         """Return when the next session of these workflows wakes after ``now``; None if there is none.
@@ -218,8 +247,12 @@ class Store(Protocol):
         already has a pause request stays as it is, with three exceptions: ``abort`` overrides ``finish``, ``freeze``
         freezes its timers from now on, and a session under the pause of everything also gets a pause of its own.
 
-        With ``pause.standing``, the same transaction starts the pause of everything: `create`, `revise` and `import_`
-        apply it until `lift`. If it is already in effect, its author and start time stay.
+        With ``pause.standing``, start the pause of everything instead, and return nothing. It is one fact of the store,
+        so the cost does not depend on the number of sessions. Until `lift`, it stops every session that has not ended,
+        old or new: rows and flags say so, `pauses` lists it, `claim` refuses them, `take` and `due` leave them out. A
+        commit that parks a session under it, `create`, `revise` and `import_` write a record of it, and a signal. A
+        session that is unpaused is exempt until everything is paused again. If the pause is already in effect, its
+        author and start time stay.
 
         Damaged sessions are paused too, as far as the database can be written: damage must not prevent a session from
         being stopped.
@@ -228,25 +261,36 @@ class Store(Protocol):
     async def standing_pause(self) -> Pause | None:
         """Return the pause of everything, if it is in effect."""
 
-    async def lift(self, by: str | None, at: int) -> Found:
-        """End the pause of everything and the pauses that are part of it. Without such a pause, do nothing.
+    async def lift(self, by: str | None, at: int) -> bool:
+        """End the pause of everything, and return whether it was in effect.
 
-        Return the sessions that were part of it, as they are afterwards. A session that also has a pause of its own
-        stays paused. A session that nothing else holds back becomes due if it needs an engine to drive it
-        (`pausepoint.model.sessions.needs_driving`). Damaged sessions stay unchanged.
+        The cost does not depend on the number of sessions, because nothing is written for them. Records that are part
+        of the pause count as closed from now on, by ``by``; the next verb that takes or unpauses a session closes them,
+        adds the time that the pause froze to ``frozen``, and adds a signal of kind ``resume``. A session that also has
+        a pause of its own stays paused. What parked or was created under the pause is due now; other sessions are as
+        they were before.
         """
 
-    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
+    async def unpause(
+        self, session_id: str, by: str | None, at: int, budget_usd: int | None = None, wake: bool = False
+    ) -> SessionRow:
         """Withdraw the operator's pauses of a session and its descendants, and record who did.
 
         The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget_usd`` sets a new budget for the
-        session. Damaged descendants stay unchanged, because they cannot resume anyway.
+        session. With ``wake``, the sessions become due if they need an engine to drive them. A session whose step an
+        engine keeps becomes due in any case, so that another engine can drive it if the keeper dies. Damaged
+        descendants stay unchanged, because they cannot resume anyway.
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
-        """Request the end of a session and its unended descendants. Return them, the session itself first.
+        """End a session and its unended descendants, in one transaction. Return them, the session itself first.
 
-        Damaged descendants are cancelled too, as far as the database can be written.
+        Each of them gets the request, as a signal. Those that no live engine drives end at once, with the commit that
+        `pausepoint.model.endings.cancelled` returns: parents before children, so that no report goes to a session that
+        ends too. An engine that drives one sees the request at its next commit, and ends it. If the session has ended
+        or was cancelled before, nothing is requested of it again, but what is still open below it ends as well.
+
+        Damaged descendants get the request, as far as the database can be written, and stay open.
         """
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
@@ -353,7 +397,11 @@ class Store(Protocol):
         """Return the tombstones of removed sessions, in the order of removal, each verified."""
 
     def folder(self, session_id: str) -> Path | None:
-        """Return the folder for a session's files, whether or not it exists; None if the store cannot hold files."""
+        """Return the folder for a session's files, whether or not it exists; None if the store cannot hold files.
+
+        All sessions' folders have the same parent, which holds nothing else. Raises `InvalidSessionId` for an id that
+        is not valid, because its folder could be anywhere.
+        """
 
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
         """Count the unreferenced values among up to ``limit`` large values after number ``after``.
@@ -407,8 +455,10 @@ class Store(Protocol):
     async def import_(self, sessions: Sequence[Whole]) -> bool:
         """Store sessions from another store, in one transaction. No engine holds them afterwards.
 
-        Return False, and store nothing, if one of the ids is taken. ``key``, ``holder``, ``fence`` and ``parent`` of
-        the rows are ignored; a parent is found by ``parent_id`` among the given sessions. If the sessions were part of
-        a pause of everything in the other store, that pause becomes their own. While everything is paused in this
-        store, they are paused too.
+        Return False, and store nothing, if one of the ids is taken. Raises `InvalidSessionId` or `FileRefused` if the
+        name of a session or a file could lead out of the store's folders: check them with `check_names`.
+
+        ``key``, ``holder``, ``fence`` and ``parent`` of the rows are ignored; a parent is found by ``parent_id`` among
+        the given sessions. If the sessions were part of a pause of everything in the other store, that pause becomes
+        their own. While everything is paused in this store, they are paused too.
         """

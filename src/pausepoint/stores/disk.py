@@ -22,6 +22,9 @@ from pathlib import Path
 from typing import BinaryIO, Self, TypeVar
 from uuid import uuid4
 
+from pausepoint.errors import FileRefused
+from pausepoint.model.ids import shortened
+
 T = TypeVar("T")
 
 PIECE = 2**20
@@ -30,26 +33,48 @@ PIECE = 2**20
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_SEPARATORS = {"/", "\\", "\0"}
+
+
+def check_name(name: str, hidden: bool = False) -> str:
+    """Return ``name`` if it is the name of one entry in a folder. Raises `FileRefused` otherwise.
+
+    With ``hidden``, the name may begin with a dot. This is the last check before a name reaches the disk: names from
+    outside are also checked where they enter.
+
+    >>> check_name("../x")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    pausepoint.errors.FileRefused: '../x' is not a plain file name, so it may lead out of its folder. ...
+    """
+    if not name or set(name) & _SEPARATORS or name in (".", "..") or (name.startswith(".") and not hidden):
+        raise FileRefused(
+            f"{shortened(name)} is not a plain file name, so it may lead out of its folder. Nothing was read or"
+            " written. Restore the record that names it from a backup.",
+            session_id="",
+        )
+    return name
 
 
 class Folder:
     """The folder for one session's files. It is ``depth`` levels below a trusted root.
 
-    ``mode`` is the permission mode of folders that are created below the root.
+    ``mode`` is the permission mode of folders that are created below the root. With ``hidden``, names of files may
+    begin with a dot.
     """
 
-    def __init__(self, path: Path, depth: int = 2, mode: int = 0o700) -> None:
+    def __init__(self, path: Path, depth: int = 2, mode: int = 0o700, hidden: bool = False) -> None:
         self.path = path
         self.depth = depth
         self.mode = mode
+        self.hidden = hidden
 
     def open(self, create: bool = False) -> int:
         """Return a descriptor of the folder. Without ``create``, a missing folder raises `FileNotFoundError`."""
         names = self.path.parts[len(self.path.parts) - self.depth :]
         root = self.path.parents[self.depth - 1] if self.depth else self.path
-        if create and not root.exists():
-            root.mkdir(mode=0o700, exist_ok=True)
-            _sync(root.parent)
+        if create:
+            make_folder(root)
         found = os.open(root, _FOLDER)  # may be a link, because the owner decides where the root is
         for name in names:
             try:
@@ -70,6 +95,7 @@ class Folder:
 
     def read(self, name: str) -> BinaryIO:
         """Open a file for reading. The ``name`` of the returned file is its full path."""
+        check_name(name, self.hidden)
         with self.opened() as folder:
             descriptor = os.open(name, _OLD, dir_fd=folder)
             try:
@@ -84,6 +110,8 @@ class Folder:
         """Return what is wrong with a stored file; an empty string if its size and hash are as expected."""
         try:
             file = self.read(name)
+        except FileRefused:
+            return "has a stored name that may lead out of its folder"
         except OSError as exc:
             missing = isinstance(exc, FileNotFoundError)
             return "is missing" if missing else f"cannot be read ({exc.strerror or exc})"
@@ -98,6 +126,7 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Delete a stored file permanently. A missing file is not an error."""
+        check_name(name, self.hidden)
         with suppress(FileNotFoundError), self.opened() as folder:
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
@@ -169,6 +198,7 @@ class Upload:
 
     def publish(self, name: str, replace: bool = False) -> bool:
         """Give the file its final name. Return False if the name is taken and ``replace`` is false."""
+        check_name(name, self._where.hidden)
         if not replace:
             try:
                 # Reserve the name first, so that two uploads cannot both get it.
@@ -205,14 +235,15 @@ class Upload:
 
     def close(self) -> None:
         """Release the lock and the descriptors. A file that was not published is deleted."""
-        if self._file >= 0:
-            if self._part:
+        file, folder, self._file, self._folder = self._file, self._folder, -1, -1
+        try:
+            if file >= 0 and self._part:
                 with suppress(FileNotFoundError):
-                    os.unlink(self._part, dir_fd=self._folder)
-            os.close(self._file)
-        if self._folder >= 0:
-            os.close(self._folder)
-        self._file = self._folder = -1
+                    os.unlink(self._part, dir_fd=folder)
+        finally:  # also if the disk refuses to delete it
+            for descriptor in (file, folder):
+                if descriptor >= 0:
+                    os.close(descriptor)
 
 
 class Stray:
@@ -255,6 +286,7 @@ def shared(source: Folder, target: Folder, names: Collection[str]) -> list[int]:
 
 
 def _shared(source: Folder, target: Folder, name: str) -> int:
+    check_name(name)
     with source.opened() as origin, target.opened(create=True) as folder:
         if not _link(origin, folder, name):
             with source.read(name) as file:
@@ -287,6 +319,7 @@ def _copy(file: BinaryIO, target: Folder, name: str) -> None:
 
 def _inside(folder: int, name: str, create: bool, mode: int) -> int:
     """Open a subfolder by name. A link does not count as a folder."""
+    check_name(name, hidden=True)
     if create:
         with suppress(FileExistsError):
             os.mkdir(name, mode, dir_fd=folder)
@@ -313,7 +346,32 @@ def _stray(folder: int, name: str) -> Stray | None:
         return None
 
 
-def _sync(folder: Path) -> None:
+def make_folder(folder: Path, mode: int = 0o700) -> None:
+    """Create a folder and its missing parents, and sync the name of each, so that all survive a power loss."""
+    if folder.exists():
+        return
+    if not folder.parent.exists():
+        make_folder(folder.parent, mode)
+    else:
+        # A process that was killed here may have created the parent without syncing its name.
+        with suppress(PermissionError):
+            sync_folder(folder.parent.parent)
+    try:
+        new_folder(folder, mode)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        sync_folder(folder.parent)  # another process created it first, and may be killed before it syncs
+
+
+def new_folder(folder: Path, mode: int = 0o700) -> None:
+    """Create a folder durably. Raises `FileExistsError` if it exists."""
+    os.mkdir(folder, mode)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder to disk. A new name in it survives a power loss only then."""
     descriptor = os.open(folder, _FOLDER)
     try:
         os.fsync(descriptor)

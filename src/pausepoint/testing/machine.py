@@ -20,7 +20,7 @@ from pausepoint.errors import StoreClosed
 from pausepoint.log.replay import body_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
-from pausepoint.stores.base import Store
+from pausepoint.stores.base import Found, Store
 from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.inline import InlineEngine
 
@@ -232,16 +232,17 @@ class _Process:
         record = commit.records[0]
         return await self._write(record, record.kind, lambda: self.inner.commit(commit), commit.key)
 
-    async def revise(self, commit: Commit) -> None:
-        async def act() -> bool:
-            await self.inner.revise(commit)
-            return True
-
-        await self._write(commit.records[0], commit.records[0].kind, act, commit.key)
+    async def revise(self, commit: Commit) -> Found:
+        return await self._write(
+            commit.records[0], commit.records[0].kind, lambda: self.inner.revise(commit), commit.key
+        )
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self.inner, name)
         return self._silent if self.is_dead() else verb
+
+    def has_news(self) -> bool:
+        return not self.is_dead() and self.inner.has_news()
 
     def is_dead(self) -> bool:
         return self.fatal is not None

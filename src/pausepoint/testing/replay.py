@@ -81,6 +81,9 @@ class ReplayingDrive(Drive):
     kept_ids: set[str]  # of the current attempt
     again = False
 
+    def _may_keep(self) -> bool:
+        return False  # a step that is kept in memory proves nothing about its replay
+
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
         self.kept_ids = set()  # the next attempt need not repeat the operations of a failed one
         while True:

@@ -14,12 +14,16 @@ from pausepoint.errors import (
     StoreClosed,
     UnknownSession,
 )
+from pausepoint.model.endings import can_end, cancelled
+from pausepoint.model.everything import frozen_by
 from pausepoint.model.records import first_digest, seal_signal
 from pausepoint.model.sessions import (
+    Commit,
     Filter,
     SessionRow,
+    ready_at,
 )
-from tests.support.dictstore.data import Data, Kept, over, sorted_by
+from tests.support.dictstore.data import Data, Kept, noted, over, own_freeze, sorted_by
 
 
 class Base:
@@ -35,6 +39,9 @@ class Base:
     def number(self) -> int:
         return self._number
 
+    def has_news(self) -> bool:
+        return False  # writes of others are told at once
+
     @property
     def trouble(self) -> str | None:
         return None
@@ -45,12 +52,16 @@ class Base:
         self.data.last_engine += 1
         self._number = self.data.last_engine
         self.data.engines[self._number] = on_change
+        for kept in self._known():
+            self._end(kept, self.clock.now())
 
     async def close(self) -> None:
         await asyncio.sleep(0)  # commits that were submitted before come first
         for kept in self.data.sessions.values():
             if self._number and kept.row.holder == self._number:
                 kept.row = replace(kept.row, holder=None)
+            if kept.row.kept_by == self._number:
+                kept.row = replace(kept.row, kept_by=None)
         self.data.engines.pop(self._number, None)
         self._closed = True
 
@@ -105,6 +116,8 @@ class Base:
         found = [each for each in found if not query.unended or not over(each.row)]
         found = [each for each in found if query.input_digest in (None, each.row.input_digest)]
         found = [each for each in found if not query.statuses or self._seen(each).status in query.statuses]
+        failed = query.failed
+        found = [each for each in found if failed is None or (each.row.ended == "failed") is failed]
         above = {each.row.key for each in found} if query.level == "top" else set(self.data.sessions)
         found = [each for each in found if query.level == "any" or each.row.parent not in above]
         falling = query.sort in ("created", "updated", "spent")
@@ -117,17 +130,41 @@ class Base:
         row = kept.row
         above = None if row.parent is None else self.data.sessions.get(row.parent)
         due = row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= self.clock.now())
-        return replace(
+        stopped = self._stopped(kept)
+        abort = stopped and self.data.standing is not None and self.data.standing.mode == "abort"
+        thawed = frozen_by(self.data.rounds, kept.exempt, own_freeze(kept), noted(kept)) if row.ended is None else 0
+        row = replace(
             row, live=row.holder in self.data.engines, due=due,
-            open_pauses=sum(pause.closed_at is None for pause in kept.pauses),
-            parent_id=None if above is None else above.row.session_id,
+            kept_by=row.kept_by if row.kept_by in self.data.engines else None,
+            open_pauses=sum(pause.closed_at is None and not pause.standing for pause in kept.pauses),
+            parent_id=None if above is None else above.row.session_id, own_pause=row.pause_requested,
+            under_everything=stopped, pause_requested=row.pause_requested or stopped,
+            pause_mode="abort" if abort else row.pause_mode, frozen=row.frozen + thawed,
         )  # fmt: skip
+        return replace(row, ready_at=ready_at(row))
+
+    def _stopped(self, kept: Kept) -> bool:
+        """Return whether the pause of everything stops a session."""
+        return self.data.standing is not None and kept.row.ended is None and kept.exempt < self.data.rounds[-1].round
+
+    def _last_lifted(self) -> int:
+        return max((each.round for each in self.data.rounds if each.lifted_at is not None), default=0)
 
     def _refuse_held(self, row: SessionRow) -> None:
         holder = self.describe_holder(row.holder)
         raise AlreadyRunning(f"{row.session_id} is driven by {holder}", session_id=row.session_id, holder=holder)
 
     # changes
+
+    def _end(self, kept: Kept, at: int) -> None:
+        """End a session that was cancelled, unless an engine drives it."""
+        row = self._seen(kept)
+        if can_end(row):
+            self._set(kept, fence=row.fence + 1, kept_by=None)
+            self._move(kept, cancelled(row, at))
+
+    def _move(self, kept: Kept, commit: Commit) -> None:
+        raise NotImplementedError
 
     def _keep(self, kept: Kept, blobs: Sequence[tuple[bytes, bytes]]) -> None:
         self.data.large.update(blobs)
@@ -136,9 +173,10 @@ class Base:
     def _set(self, kept: Kept, **changes: Any) -> None:
         kept.row = replace(kept.row, **changes)
 
-    def _signal(self, kept: Kept, kind: str, by: str | None, at: int, payload: bytes) -> int:
+    def _signal(self, kept: Kept, kind: str, by: str | None, at: int, payload: bytes, after: int | None = None) -> int:
         previous = kept.signals[-1].digest if kept.signals else first_digest(kept.row.session_id)
-        kept.signals.append(seal_signal(previous, len(kept.signals) + 1, kept.row.seq, kind, by, at, payload))
+        seq = kept.row.seq if after is None else after
+        kept.signals.append(seal_signal(previous, len(kept.signals) + 1, seq, kind, by, at, payload))
         return len(kept.signals)
 
     def _deliver(self, kept: Kept, n: int, kind: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pausepoint.model.everything import Round
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.sessions import (
     Flags,
@@ -32,6 +33,8 @@ class Kept:
     names: set[bytes] = field(default_factory=set)
     questions: dict[int, QuestionFacts] = field(default_factory=dict)
     tombstone: Tombstone | None = None  # set while the session is being removed
+    exempt: int = 0  # rounds of the pause of everything up to this one do not concern it
+    epochs: dict[str, int] = field(default_factory=dict)  # the pause of everything that a pause record is part of
 
 
 @dataclass
@@ -43,6 +46,7 @@ class Data:
     stones: list[Tombstone] = field(default_factory=list)
     engines: dict[int, Callable[[], None]] = field(default_factory=dict)
     standing: Pause | None = None
+    rounds: list[Round] = field(default_factory=list)
     last_key: int = 0
     last_question: int = 0
     last_engine: int = 0
@@ -50,10 +54,6 @@ class Data:
 
 def over(row: SessionRow) -> bool:
     return row.ended in ("completed", "cancelled")
-
-
-def is_part_of_all(pause: Pause) -> bool:
-    return is_open_request(pause) and pause.standing
 
 
 def is_open_request(pause: Pause) -> bool:
@@ -68,6 +68,17 @@ def sorted_by(row: SessionRow, sort: Sort) -> tuple[Any, ...]:
         "spent": (row.spent_usd, row.key),
         "id": (row.session_id,),
     }[sort]
+
+
+def own_freeze(kept: Kept) -> int | None:
+    """Return since when a pause of the session's own freezes its timers."""
+    own = [each for each in kept.pauses if is_open_request(each) and not each.standing and each.freeze]
+    return min((each.created_at for each in own), default=None)
+
+
+def noted(kept: Kept) -> dict[int, int]:
+    """Return the open records of pauses of everything: their epochs, and since when."""
+    return {kept.epochs[each.id]: each.created_at for each in kept.pauses if is_open_request(each) and each.standing}
 
 
 def flags_of(row: SessionRow) -> Flags:

@@ -17,7 +17,7 @@ from pausepoint.model.sessions import (
     QuestionStatus,
 )
 from pausepoint.stores.base import FoundQuestions
-from tests.support.dictstore.data import OPEN, Kept, is_open_request, over
+from tests.support.dictstore.data import OPEN, Kept, over
 from tests.support.dictstore.requests import Requests
 
 
@@ -84,12 +84,13 @@ class Questions(Requests):
         while root.parent is not None:
             root = self._by(root.parent).row
         record = kept.records[facts.seq - 1]
-        since = [each.created_at for each in kept.pauses if is_open_request(each) and each.freeze]
-        frozen = max(now - max(min(since), facts.updated_at), 0) if since else 0
+        since = self._frozen_since(kept)
+        frozen = 0 if since is None else max(now - max(since, facts.updated_at), 0)
         failure = kept.row.failure if kept.row.ended == "failed" else None
         return QuestionRow(
             n, facts, kept.row.session_id, root.session_id, root.workflow, root.owner, record.step, record.payload,
-            None if facts.answer is None else kept.signals[facts.answer - 1], kept.row.frozen + frozen,
+            None if facts.answer is None else kept.signals[facts.answer - 1],
+            self._seen(kept).frozen + frozen,
             None if failure is None else failure.message,
         )  # fmt: skip
 

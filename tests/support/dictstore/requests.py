@@ -13,6 +13,7 @@ from pausepoint.errors import (
     SessionEnded,
 )
 from pausepoint.model import questions
+from pausepoint.model.everything import Round, frozen_since
 from pausepoint.model.records import SignalRecord, first_digest, signal_intact
 from pausepoint.model.sessions import (
     Filter,
@@ -22,7 +23,7 @@ from pausepoint.model.sessions import (
 )
 from pausepoint.stores.base import Found
 from tests.support.dictstore.base import Base
-from tests.support.dictstore.data import Kept, is_open_request, is_part_of_all, over
+from tests.support.dictstore.data import Kept, is_open_request, noted, over, own_freeze
 
 
 class Requests(Base):
@@ -33,9 +34,9 @@ class Requests(Base):
         if query.session_id is not None:
             self._named(query.session_id)
         if pause.standing:
-            known = self.data.standing or replace(pause, id=str(uuid4()))
-            raised = "abort" if "abort" in (known.mode, pause.mode) else "finish"
-            self.data.standing = replace(known, mode=raised, freeze=known.freeze or pause.freeze)
+            self._stand(pause)
+            self._tell()
+            return Found()
         found = self._matching(query)
         for kept in found:
             if not over(kept.row):
@@ -43,70 +44,107 @@ class Requests(Base):
         self._tell()
         return Found(self._seen(kept) for kept in found)
 
+    def _stand(self, pause: Pause) -> None:
+        before, rounds = self.data.standing, self.data.rounds
+        known = before or replace(pause, id=str(uuid4()))
+        raised = "abort" if "abort" in (known.mode, pause.mode) else "finish"
+        known = self.data.standing = replace(known, mode=raised, freeze=known.freeze or pause.freeze)
+        last = rounds[-1].round if rounds else 0
+        if known == before and not any(kept.exempt == last for kept in self._known()):
+            return
+        epoch = last + 1 if before is None else rounds[-1].epoch
+        rounds.append(Round(last + 1, epoch, pause.created_at, known.freeze))
+
+    def _note(self, kept: Kept, at: int | None = None, after: int | None = None) -> None:
+        """Write the session's record of the pause of everything, if that stops it and it has none."""
+        stands, rounds = self.data.standing, self.data.rounds
+        if stands is None or not self._stopped(kept) or rounds[-1].epoch in noted(kept):
+            return
+        epoch = rounds[-1].epoch
+        since = min(each.at for each in rounds if each.epoch == epoch and each.round > kept.exempt)
+        at = since if at is None else at
+        record = replace(stands, id=str(uuid4()), step=kept.row.step or "", created_at=at)
+        kept.pauses.append(record)
+        kept.epochs[record.id] = epoch
+        self._signal(kept, "pause", record.by, at, msgspec.json.encode(_request_of(record)), after)
+        if kept.row.wakes_at is None and kept.row.waiting is None and kept.row.ended is None:
+            self._set(kept, wakes_at=0)
+
+    def _settle_lifted(self, kept: Kept) -> None:
+        """Count what lifted pauses of everything froze, and close the session's records of them."""
+        if kept.exempt >= self._last_lifted():
+            return
+        lifts = {each.epoch: each for each in self.data.rounds if each.lifted_at is not None}
+        self._set(kept, frozen=self._seen(kept).frozen)
+        kept.exempt = self._last_lifted()
+        for n, each in enumerate(kept.pauses):
+            lift = lifts.get(kept.epochs.get(each.id, 0)) if is_open_request(each) else None
+            if lift is not None and lift.lifted_at is not None:
+                kept.pauses[n] = replace(each, closed_at=lift.lifted_at, closed_by=lift.lifted_by)
+                self._signal(kept, "resume", lift.lifted_by, lift.lifted_at, b"{}")
+
     def _ask(self, kept: Kept, pause: Pause) -> None:
-        asked = any(is_open_request(each) and each.standing <= pause.standing for each in kept.pauses)
+        asked = any(is_open_request(each) and not each.standing for each in kept.pauses)
         raised = pause.mode == "abort" and kept.row.pause_mode == "finish"
-        freezes = pause.freeze and not any(is_open_request(each) and each.freeze for each in kept.pauses)
+        freezes = pause.freeze and own_freeze(kept) is None
         if asked and not raised and not freezes:
             return
         if raised:
-            kept.pauses = [replace(each, mode="abort") if is_open_request(each) else each for each in kept.pauses]
+            kept.pauses = [
+                replace(each, mode="abort") if is_open_request(each) and not each.standing else each
+                for each in kept.pauses
+            ]
         if freezes or not asked:
             step = kept.row.step or ""
             kept.pauses.append(replace(pause, id=str(uuid4()), kind="operator", step=step, closed_at=None))
-        data: dict[str, Any] = {"reason": pause.reason, "mode": pause.mode}
-        data |= {"freeze": True} if pause.freeze else {}
-        self._signal(kept, "pause", pause.by, pause.created_at, msgspec.json.encode(data))
+        self._signal(kept, "pause", pause.by, pause.created_at, msgspec.json.encode(_request_of(pause)))
         self._set(kept, pause_requested=True, pause_mode="abort" if raised else kept.row.pause_mode)
 
-    def _pause_above(self, parent: int | None, at: int) -> Pause | None:
-        if parent is None:
-            return None if self.data.standing is None else replace(self.data.standing, created_at=at)
-        found = [each for each in self._by(parent).pauses if is_open_request(each)]
-        return next((each for each in found if not each.standing), found[0] if found else None)
+    def _pause_above(self, parent: int | None) -> Pause | None:
+        above = [] if parent is None else self._by(parent).pauses
+        return next((each for each in above if is_open_request(each) and not each.standing), None)
+
+    def _exempt_like(self, parent: int | None) -> int:
+        return max(self._last_lifted(), 0 if parent is None else self._by(parent).exempt)
 
     async def standing_pause(self) -> Pause | None:
         self._check()
         return self.data.standing
 
-    async def lift(self, by: str | None, at: int) -> Found:
+    async def lift(self, by: str | None, at: int) -> bool:
         self._check()
-        self.data.standing = None
-        found = [kept for kept in self._known() if any(map(is_part_of_all, kept.pauses))]
-        for kept in found:
-            self._lift(kept, by, at)
-        self._tell()
-        return Found(self._seen(kept) for kept in found)
-
-    def _lift(self, kept: Kept, by: str | None, at: int) -> None:
-        before = [each.created_at for each in kept.pauses if is_open_request(each) and each.freeze]
-        kept.pauses = [
-            replace(each, closed_at=at, closed_by=by) if is_part_of_all(each) else each for each in kept.pauses
+        lifted, self.data.standing = self.data.standing is not None, None
+        self.data.rounds[:] = [
+            replace(each, lifted_at=at, lifted_by=by) if each.lifted_at is None else each for each in self.data.rounds
         ]
-        after = [each.created_at for each in kept.pauses if is_open_request(each) and each.freeze]
-        frozen = max(min(after, default=at) - min(before), 0) if before else 0
-        self._set(kept, frozen=kept.row.frozen + frozen)
-        if not any(map(is_open_request, kept.pauses)):
-            self._signal(kept, "resume", by, at, b"{}")
-            self._set(kept, pause_requested=False, pause_mode="finish")
-        if needs_driving(self._seen(kept)):
-            self._set(kept, wakes_at=0)
+        self._tell()
+        return lifted
 
-    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
+    async def unpause(
+        self, session_id: str, by: str | None, at: int, budget_usd: int | None = None, wake: bool = False
+    ) -> SessionRow:
         self._check()
         top = self._named(session_id)
         for kept in self._tree(session_id):
             budget = {} if budget_usd is None or kept is not top else {"budget_usd": budget_usd}
-            if not kept.row.pause_requested and not budget:
+            asked = self._seen(kept).pause_requested
+            since = None
+            if asked:
+                self._settle_lifted(kept)
+                since = self._frozen_since(kept)
+            if self.data.standing is not None and not over(kept.row):
+                kept.exempt = self.data.rounds[-1].round
+            if not asked and not budget:
                 continue
-            since = [each.created_at for each in kept.pauses if is_open_request(each) and each.freeze]
-            frozen = max(at - min(since), 0) if since else 0
+            frozen = 0 if since is None else max(at - since, 0)
             kept.pauses = [
                 replace(each, closed_at=at, closed_by=by) if is_open_request(each) else each for each in kept.pauses
             ]
             self._signal(kept, "resume", by, at, msgspec.json.encode(budget))
             frozen += kept.row.frozen
             self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen, **budget)
+            if (wake or kept.row.kept_by) and needs_driving(self._seen(kept)):
+                self._set(kept, wakes_at=0)
         self._tell()
         return self._seen(top)
 
@@ -126,6 +164,7 @@ class Requests(Base):
             if not over(kept.row) and not kept.row.cancel_requested:
                 self._signal(kept, "cancel", by, at, msgspec.json.encode({"reason": reason}))
                 self._set(kept, cancel_requested=True)
+            self._end(kept, at)
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         self._check()
@@ -136,9 +175,28 @@ class Requests(Base):
         self._tell()
         return self._seen(kept)
 
+    def _frozen_since(self, kept: Kept) -> int | None:
+        rounds = self.data.rounds if kept.row.ended is None else ()
+        return frozen_since(rounds, kept.exempt, own_freeze(kept), noted(kept))
+
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         self._check()
-        return [pause for pause in self._by(key).pauses if pause.closed_at is None or not open_only]
+        kept, stands, rounds = self._by(key), self.data.standing, self.data.rounds
+        lifts = {each.epoch: each for each in rounds if each.lifted_at is not None}
+        found = []
+        for each in kept.pauses:
+            if each.standing and each.closed_at is None:
+                lift = lifts.get(kept.epochs[each.id])
+                if lift is not None:
+                    each = replace(each, closed_at=lift.lifted_at, closed_by=lift.lifted_by)
+                elif stands is not None:
+                    each = replace(each, mode=stands.mode)
+            found.append(each)
+        if stands is not None and self._stopped(kept) and rounds[-1].epoch not in noted(kept):
+            since = min(each.at for each in rounds if each.lifted_at is None and each.round > kept.exempt)
+            later = [n for n, each in enumerate(found) if each.created_at > since]
+            found.insert(later[0] if later else len(found), replace(stands, created_at=since))
+        return [pause for pause in found if pause.closed_at is None or not open_only]
 
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         self._check()
@@ -158,3 +216,7 @@ class Requests(Base):
         found = [kept.signals[n - 1] for n in sorted(kept.inbox)]
         found = [each for each in found if kind in (None, each.kind)]
         return [each for each in found if about in (None, questions.about(each.kind, each.payload))][:limit]
+
+
+def _request_of(pause: Pause) -> dict[str, Any]:
+    return {"reason": pause.reason, "mode": pause.mode} | ({"freeze": True} if pause.freeze else {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -15,6 +15,7 @@ from pausepoint.errors import (
     FileRefused,
     HoldLost,
     SessionEnded,
+    VerbRefused,
 )
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.records import Record, SignalRecord, first_digest, intact
@@ -23,6 +24,7 @@ from pausepoint.model.sessions import (
     Filter,
     Flags,
     NewSession,
+    Pause,
     QuestionStatus,
     SessionRow,
     Status,
@@ -41,8 +43,8 @@ class Sessions(Questions):
             return None
         if missing := [name for name in new.names if name not in self.data.large]:
             raise DamagedRecord(f"the stored value {missing[0].hex()} is missing")
-        pause = new.pause or self._pause_above(new.parent, new.created_at)
-        if new.parent is None and pause is not None and pause.standing:
+        pause = new.pause or self._pause_above(new.parent)
+        if new.parent is None and self.data.standing is not None:
             new = replace(new, claim=False)
         last = new.records[-1]
         frames = [record.seq for record in new.records if record.kind == "key"]
@@ -58,12 +60,15 @@ class Sessions(Questions):
             progress=None, parent=new.parent, keep_for=new.keep_for,
         )  # fmt: skip
         kept = self.data.sessions[row.key] = Kept(row, list(new.records))
+        kept.exempt = self._exempt_like(new.parent)
         self._keep(kept, new.blobs)
         kept.names |= set(new.names)
         for file in new.files:
             self._signal(kept, file.kind, file.by, file.at, file.payload)
         if pause is not None:
             self._ask(kept, pause)
+        elif new.parent is None:
+            self._note(kept, new.created_at)
         if new.parent is not None and self._by(new.parent).row.cancel_requested:
             self._cancel([kept], None, "its parent was cancelled", new.created_at)
         self._tell()
@@ -129,7 +134,9 @@ class Sessions(Questions):
 
     # commits
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
         self._check()
         kept = self._named(session_id)
         row = self._seen(kept)
@@ -139,12 +146,22 @@ class Sessions(Questions):
             self._refuse_held(row)
         if fence is not None and row.fence != fence:
             raise HoldLost(f"{session_id} has moved on; nothing was written", session_id=session_id)
+        if row.pause_requested and not paused:
+            raise VerbRefused(f"{session_id} is to be paused", session_id=session_id, status=row.status.value)
         crashed = row.holder is not None and not row.live
+        self._settle_lifted(kept)
         self._set(
             kept, holder=self._number, fence=row.fence + 1, ended=None, crashes=row.crashes + crashed, waiting=None,
-            wakes_at=None,
+            wakes_at=None, kept_by=None,
         )  # fmt: skip
         return self._seen(kept)
+
+    async def unkeep(self, key: int, fence: int) -> None:
+        self._check()
+        kept = self._by(key)
+        if (kept.row.fence, kept.row.kept_by) == (fence, self._number):
+            self._set(kept, kept_by=None)
+            self._tell()
 
     async def commit(self, commit: Commit) -> Flags | None:
         self._check()
@@ -155,17 +172,19 @@ class Sessions(Questions):
         if (row.seq, row.fence, row.holder) != (commit.base_seq, commit.fence, self._number):
             who = self.describe_holder(row.holder)
             raise HoldLost(f"{row.session_id} is held by {who}; nothing was written", session_id=row.session_id)
-        if commit.only_if_paused and not row.pause_requested:
+        if commit.only_if_paused and not self._seen(kept).pause_requested:
             return None
         waiting = [each.id for each in kept.questions.values() if each.status is QuestionStatus.WAITING]
         if commit.only_if_waiting and commit.only_if_waiting not in waiting:
             return None
-        flags = flags_of(row)
+        flags = flags_of(self._seen(kept))
         self._move(kept, commit)
+        if commit.only_if_paused and commit.release:
+            self._note(kept, after=commit.base_seq)
         self._tell()
         return flags
 
-    async def revise(self, commit: Commit) -> None:
+    async def revise(self, commit: Commit) -> Found:
         self._check()
         kept = self._by(commit.key)
         row = self._seen(kept)
@@ -174,13 +193,20 @@ class Sessions(Questions):
         if (row.seq, row.fence) != (commit.base_seq, commit.fence):
             raise HoldLost(f"{row.session_id} has moved on; nothing was written", session_id=row.session_id)
         asked = row.cancel_requested and row.ended != "cancelled"
-        if commit.cancel_children:
-            self._cancel(self._below(kept), commit.closed_by, commit.cancel_children, commit.updated_at)
-        self._set(kept, fence=row.fence + 1, cancel_requested=asked, waiting=None, wakes_at=None)
+        self._settle_lifted(kept)
+        self._set(kept, fence=row.fence + 1, cancel_requested=asked, waiting=None, wakes_at=None, kept_by=None)
+        reopened = over(row) and commit.ended is None
+        if reopened:
+            kept.exempt = self._exempt_like(row.parent)
         self._move(kept, commit)
-        if over(row) and commit.ended is None and (pause := self._pause_above(row.parent, commit.updated_at)):
+        if reopened and (pause := self._pause_above(row.parent)):
             self._ask(kept, pause)
+        if reopened:
+            self._note(kept, commit.updated_at)
+        below = self._below(kept) if commit.cancel_children else []
+        self._cancel(below, commit.closed_by, commit.cancel_children, commit.updated_at)
         self._tell()
+        return Found(self._seen(each) for each in below)
 
     def _move(self, kept: Kept, commit: Commit) -> None:
         row, last = kept.row, commit.records[-1]
@@ -195,14 +221,18 @@ class Sessions(Questions):
         if commit.release:
             came = any(kept.signals[n - 1].kind in (commit.waiting or "").split(",") for n in kept.inbox)
             changes |= {"holder": None, "waiting": commit.waiting, "wakes_at": 0 if came else commit.wakes_at}
+            changes["kept_by"] = self._number if commit.kept else None
         if commit.thaw:
             changes["frozen"] = 0
+            kept.exempt = max(kept.exempt, self._last_lifted())
         self._set(
             kept, seq=last.seq, digest=last.digest, updated_at=max(row.updated_at, commit.updated_at),
             key_frame=commit.key_frame, step=commit.step, visit=commit.visit, held_by_guard=commit.held_by_guard,
             ended=commit.ended, failure=commit.failure, crashes=row.crashes if commit.keep_crashes else 0,
             progress=commit.progress, version=commit.version or row.version, **changes,
         )  # fmt: skip
+        if commit.release and commit.waiting is None and kept.row.wakes_at is None and self._stopped(kept):
+            self._set(kept, wakes_at=0)
         self._charge(kept, commit)
         self._report(commit)
         self._redact(kept, commit)
@@ -211,10 +241,15 @@ class Sessions(Questions):
         over = commit.ended in ("completed", "cancelled")
         kept.pauses = [
             replace(each, closed_at=commit.updated_at, closed_by=commit.closed_by)
-            if each.closed_at is None and (over or each.id in commit.close_pauses)
+            if each.closed_at is None and ((over and self._is_open(kept, each)) or each.id in commit.close_pauses)
             else each
             for each in (*kept.pauses, *commit.open_pauses)
         ]
+
+    def _is_open(self, kept: Kept, pause: Pause) -> bool:
+        return not pause.standing or (
+            self.data.standing is not None and kept.epochs[pause.id] == self.data.rounds[-1].epoch
+        )
 
     def _charge(self, kept: Kept, commit: Commit) -> None:
         """Add the spending to the session, and to all sessions above it if the commit names a parent."""
@@ -242,7 +277,7 @@ class Sessions(Questions):
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         self._check()
-        rows = [kept.row for kept in self._known() if kept.row.key in keys]
+        rows = [self._seen(kept) for kept in self._known() if kept.row.key in keys]
         return {row.key: (row.fence, flags_of(row)) for row in rows}
 
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
@@ -260,11 +295,32 @@ class Sessions(Questions):
         self._check()
         known = self._known() if tree is None else self._tree(tree)
         rows = [row for row in map(self._seen, known) if not over(row) and row.workflow in workflows]
-        rows = [row for row in rows if not row.live and not row.open_pauses and not row.pause_requested]
+        rows = [row for row in rows if not row.live and row.kept_by is None]
+        rows = [row for row in rows if not row.open_pauses and not row.pause_requested]
         return [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)][:limit]
+
+    async def take(
+        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
+    ) -> list[SessionRow]:
+        self._check()
+        for kept in self._known():
+            if kept.row.holder is not None and kept.row.holder not in self.data.engines:
+                self._set(kept, holder=None, crashes=kept.row.crashes + 1)
+        rows = [row for row in map(self._seen, self._known()) if row.workflow in workflows]
+        rows = [row for row in rows if row.ready_at is not None and row.ready_at <= now and not row.under_everything]
+        rows = [row for row in rows if row.kept_by is None and (skip or {}).get(row.key) != row.seq]
+        rows.sort(key=lambda row: (row.ready_at, row.key))
+        return [await self.claim(row.session_id) for row in rows[:limit]]
+
+    async def release(self, key: int, fence: int) -> None:
+        self._check()
+        kept = self._by(key)
+        if (kept.row.fence, kept.row.holder) == (fence, self._number):
+            self._set(kept, holder=None)
+            self._tell()
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         self._check()
         known = self._known() if tree is None else self._tree(tree)
-        rows = [kept.row for kept in known if kept.row.workflow in workflows and not kept.row.pause_requested]
+        rows = [row for row in map(self._seen, known) if row.workflow in workflows and not row.pause_requested]
         return min((row.wakes_at for row in rows if row.wakes_at and row.wakes_at > now), default=None)

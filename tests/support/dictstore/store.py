@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from uuid import uuid4
 
 from msgspec.structs import replace
 
 from pausepoint.errors import (
     DamagedRecord,
 )
+from pausepoint.model.files import check_names
 from pausepoint.model.sessions import (
     About,
     Holder,
@@ -17,7 +19,7 @@ from pausepoint.model.sessions import (
     SessionRow,
     Whole,
 )
-from tests.support.dictstore.data import Kept, over
+from tests.support.dictstore.data import Kept
 from tests.support.dictstore.removal import Removals
 
 
@@ -67,7 +69,7 @@ class DictStore(Removals):
                     await self.records(row.key, 1),
                     signals,
                     list(kept.inbox),
-                    list(kept.pauses),
+                    await self.pauses(row.key, open_only=False),
                     blobs,
                     list(kept.questions.values()),
                 )
@@ -76,6 +78,8 @@ class DictStore(Removals):
 
     async def import_(self, sessions: Sequence[Whole]) -> bool:
         self._check()
+        for each in sessions:
+            check_names(each)
         if any(self._find_id(each.row.session_id) is not None for each in sessions):
             return False
         keys: dict[str | None, int] = {}
@@ -84,14 +88,17 @@ class DictStore(Removals):
             key = keys[each.row.session_id] = self.data.last_key
             parent = keys.get(each.row.parent_id)
             row = replace(each.row, key=key, parent=parent, holder=None, fence=1, mail=bool(each.mail))
-            pauses = [replace(pause, standing=False) for pause in each.pauses]
+            pauses = [
+                replace(pause, standing=False, id=str(uuid4()) if pause.standing and not pause.closed_at else pause.id)
+                for pause in each.pauses
+            ]
             kept = Kept(row, list(each.records), pauses, list(each.signals), list(each.mail))
             self.data.sessions[key] = kept
             for facts in each.questions:
                 self.data.last_question += 1
                 kept.questions[self.data.last_question] = facts
             self._keep(kept, tuple(each.blobs.items()))
-            if (pause := self._pause_above(None, self.clock.now())) and not over(row):
-                self._ask(kept, pause)
+            kept.exempt = self._last_lifted()
+            self._note(kept, self.clock.now())
         self._tell()
         return True

@@ -75,7 +75,7 @@ async def report(
     return parent_insight.write(facts, sentences, reports, f"aura-{ctx.session_id}")
 
 
-aura = Workflow("aura", state=AuraState, steps=[sync, analyze, plan, report])
+aura = Workflow("aura", state=AuraState, steps=[sync, analyze, plan, report], pause="step")
 
 POSITIONS = dict(zip([step.name for step in aura.steps], CurrentStep, strict=False))
 

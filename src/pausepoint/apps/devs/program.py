@@ -69,6 +69,7 @@ class Ride:
         self.replan = replan
         self.view = View(plan.name)
         self.known = False  # whether the run is known to exist
+        self.withdraws = False  # whether a pause of this run that is under way is withdrawn
         self.taken: list[str] = []  # the changes in the workspace that the user accepted
 
     # the verbs
@@ -78,7 +79,8 @@ class Ride:
         return self._driven(self._begin)
 
     def resume(self) -> Ending:
-        """Resume the run. Failed tasks are tried again."""
+        """Resume the run. Failed tasks are tried again. A run that is still pausing elsewhere continues there."""
+        self.withdraws = True
         return self._driven(self._resume)
 
     async def _begin(self, engine: Engine, run: Orchestrator) -> None:
@@ -231,7 +233,14 @@ class Ride:
     async def _check_free(self, engine: Engine) -> None:
         """Refuse a run that another process drives, and a workspace with another unfinished run."""
         if await self._status(engine) is not None:
-            holder = (await engine.info(self.plan.name)).holder
+            info = await engine.info(self.plan.name)
+            holder = info.holder
+            if holder is not None and self.withdraws and info.status is Status.PAUSING:
+                await engine.resume(self.plan.name, by=self.by, budget=self.budget, here=False)
+                raise Stop(
+                    DONE, f"{self.plan.name} was still pausing. The pause is withdrawn, and {holder} continues it.",
+                    self._onward("Follow it", "status"),
+                )  # fmt: skip
             if holder is not None:
                 raise AlreadyRunning(
                     f"Run {self.plan.name} is driven by {holder}. Follow it: {self.start.command('status', self.named)}"

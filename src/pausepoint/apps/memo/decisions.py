@@ -24,13 +24,19 @@ def decision(plan: Plan, onward: str) -> Edits | None:
             click.echo(f"{each.path} is {each.state}: {each.why}", err=True)
     for cost in plan.stale:
         click.echo(f"  {cost} would run again", err=True)
+    for edit in plan.replaces:
+        click.echo(f"  {edit}", err=True)
     broken = any(each.state == "invalid" for each in plan.artifacts if each.path in plan.undecided)
     if at_terminal():
         ways: dict[str, Edits | None] = {"accept": "accept", "discard": "discard", "stop": None}
         offered = [way for way in ways if not (broken and way == "accept")]
+        if not plan.undecided:
+            offered.remove("discard")
         return ways[click.prompt("Accept or discard the changes?", type=click.Choice(offered), default="stop")]
     what = "Repair the file, or repeat" if broken else "Repeat"
     options = "--edits discard" if broken else "--edits accept or --edits discard"
+    if not plan.undecided:
+        options = "--edits accept"
     click.echo(f"Nothing was changed. {what} the command with {options}: {onward}", err=True)
     return None
 

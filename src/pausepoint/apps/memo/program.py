@@ -178,7 +178,7 @@ class Drive:
         plan = await self._planned(session, redo, fields, again)
         if self.until is not None and self.until not in (*again, *_ahead(plan)):
             raise BadInput(f"--until: {self.until} has already finished. Redo it with --from {self.until}.")
-        if plan.undecided and self.edits is None:
+        if plan.needs_decision and self.edits is None:
             return Stand(self.folder, code=DECISION, undecided=plan)
         if plan.undecided and self.edits == "discard":
             await put_back(session, plan)

@@ -209,6 +209,7 @@ memo = Workflow(
     "memo",
     state=MemoState,
     events=[reading.UNREAD],
+    pause="step",
     steps=[
         deck_analyst, research, section_research, draft, enrich_trademark, enrich_socials, enrich_links,
         enrich_visualizations, cite, validate_citations, fact_check, validate, finalize,

@@ -228,4 +228,5 @@ planner = Workflow(
     routes=[after_review],
     guards=[every_course_has_a_date, every_file_is_read, every_day_is_planned],
     events=EVENTS,
+    pause="step",
 )  # fmt: skip

@@ -134,14 +134,16 @@ def decide_edits(cli: Cli, plan: Plan, edits: str | None) -> str | None:
 
 def _decision(cli: Cli, plan: Plan, edits: str | None) -> str | None:
     broken = any(each.state == "invalid" for each in plan.artifacts if each.path in plan.undecided)
-    if not plan.undecided or edits == "discard" or (edits == "accept" and not broken):
+    if not plan.needs_decision or edits == "discard" or (edits == "accept" and not broken):
         return edits
     _print_edits(cli, plan)
-    ways = ["discard", "stop"] if broken else ["accept", "discard", "stop"]
+    ways = ["discard", "stop"] if broken else ["accept", "discard", "stop"] if plan.undecided else ["accept", "stop"]
     if at_terminal(cli.out):
         chosen = click.prompt("What should happen to the edits?", type=OneOf(ways), default="stop")
         if chosen != "stop":
             return str(chosen)
+    if not plan.undecided:
+        raise _replacing(cli, plan)
     options = "--edits discard" if broken else "--edits accept or --edits discard"
     fix = ", fix the invalid files, or run their steps again with --rerun STEP" if broken else ""
     files = counted(len(plan.undecided), "edited artifact")
@@ -152,9 +154,23 @@ def _decision(cli: Cli, plan: Plan, edits: str | None) -> str | None:
     )
 
 
+def _replacing(cli: Cli, plan: Plan) -> Refused:
+    """Return the refusal for a resume that would replace accepted edits although no file was edited since."""
+    paths = [each.path for each in plan.replaces if each.accepted and not each.decided]
+    missing = any(each.state == "missing" for each in plan.artifacts)
+    back = f", or write the missing files again: {cli.command('artifacts restore', plan.session_id)}" if missing else ""
+    return Refused(
+        f"Session {plan.session_id!r} would replace {counted(len(paths), 'accepted edit')}: {', '.join(paths)}. Nothing"
+        f" was changed. Let its steps run with --edits accept{back}.",
+        DECISION,
+    )
+
+
 def _print_edits(cli: Cli, plan: Plan) -> None:
     for each in plan.artifacts:
         if each.path in plan.undecided:
             cli.out.note(f"{each.path} is {each.state}: {one_line(each.why)}")
     for cost in plan.stale:
         cli.out.note(f"  {rerun_cost(cost)} would run again: {one_line(cost.why)}")
+    for edit in plan.replaces:
+        cli.out.note(f"  {one_line(str(edit))}")

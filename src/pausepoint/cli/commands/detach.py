@@ -1,13 +1,19 @@
-"""``run --detach``: a background process drives the session; this one returns when the session is stored."""
+"""``run --detach`` and ``resume --detach``: a background process drives the session.
+
+This process returns when the session is stored, or has been resumed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.drive import DRIVING
 from pausepoint.cli.exits import DONE, Refused
 from pausepoint.model.ids import new_session_id
 
@@ -19,17 +25,60 @@ LOOK_EVERY = 0.02
 
 
 def detach(cli: Cli, workflow: str, args: list[str], session_id: str | None) -> int:
-    """Start a background process with the same arguments, and print how to follow it."""
+    """Start a session in a background process with the same arguments, and print how to follow it."""
     name = session_id or new_session_id()
     log = _log(cli, name)
-    store = [] if cli.named_store is None else ["--store", cli.named_store]  # given before `run`, it is not in args
-    command = [*cli.host.launch, *store, "run", "--detached-as", name, *args]
-    with log.open("ab") as file:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, close_fds=True
-        )
+    child = _background(cli, log, ["run", "--detached-as", name, *args])
     run_async(_stored(cli, name, child, log))
     return _report(cli, workflow, name, child.pid, log)
+
+
+def detach_resume(cli: Cli, workflow: str, session_id: str, start: str | None, how: dict[str, Any]) -> int:
+    """Resume a session in a background process with the same options, and print how to follow it."""
+    log = _log(cli, session_id)
+    before = log.stat().st_size if log.exists() else 0
+    options = {"from": start, **how, "target": cli.targets}
+    child = _background(cli, log, ["resume", session_id, "--detached", *option_words(options)])
+    _wait_until_driven(cli, child, log, before)
+    return _report(cli, workflow, session_id, child.pid, log)
+
+
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """Return options as words of a command line.
+
+    >>> option_words({"until": "write", "steal": True, "wake": False, "budget": None, "rerun": ("a", "b")})
+    ['--until', 'write', '--steal', '--rerun', 'a', '--rerun', 'b']
+    """
+    words = []
+    for name, value in options.items():
+        for each in value if isinstance(value, tuple) else [value]:
+            if each is True:
+                words.append(f"--{name}")
+            elif each is not None and each is not False:
+                words += [f"--{name}", str(each)]
+    return words
+
+
+def _background(cli: Cli, log: Path, words: list[str]) -> subprocess.Popen[bytes]:
+    store = [] if cli.named_store is None else ["--store", cli.named_store]  # given before the verb, it is not in words
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [*cli.host.launch, *store, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            start_new_session=True, close_fds=True,
+        )  # fmt: skip
+
+
+def _wait_until_driven(cli: Cli, child: subprocess.Popen[bytes], log: Path, before: int) -> None:
+    """Wait until the process has resumed the session. If it exits before that, refuse with its error message."""
+    while True:
+        code = child.poll()  # before the log, so that its last words are in the log
+        said = log.read_bytes()[before:].decode(errors="replace").strip()
+        if DRIVING in said:
+            return
+        if code is not None:
+            said = said.removeprefix(f"{cli.host.name}: ")
+            raise Refused(said or f"The background process exited with code {code}. See {log}", code or 1)
+        time.sleep(LOOK_EVERY)
 
 
 def _log(cli: Cli, name: str) -> Path:

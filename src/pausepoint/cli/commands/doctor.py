@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import glob
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -13,11 +15,12 @@ import click
 
 from pausepoint.cli.console import Output, ago
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.exits import DONE, FAILED, Refused
+from pausepoint.cli.exits import DONE, FAILED, Refused, error_message
 from pausepoint.cli.host import command_line
-from pausepoint.cli.options import common
+from pausepoint.cli.options import OneOf, common
 from pausepoint.cli.project import check_exists
-from pausepoint.cli.text import counted, size, standing_pause_line, with_commands, wrap_after
+from pausepoint.cli.text import counted, size, standing_pause_line, wrap_after
+from pausepoint.cli.ways import with_commands
 from pausepoint.clock import to_datetime
 from pausepoint.engine import documents
 from pausepoint.errors import PausepointError
@@ -55,8 +58,8 @@ class Known:
     health: Health | None = None
 
 
-async def examine(cli: Cli) -> tuple[list[Finding], Known]:
-    """Check everything. Nothing runs and nothing is changed."""
+async def examine(cli: Cli, accept_loss: bool = False) -> tuple[list[Finding], Known]:
+    """Check everything. Nothing runs, and nothing is changed unless ``accept_loss`` is true and the log is damaged."""
     known = Known(cli.place.url, sys.version.split()[0], _packages())
     findings = [_versions(known)]
     findings.append(_project(cli))
@@ -65,10 +68,32 @@ async def examine(cli: Cli) -> tuple[list[Finding], Known]:
         return findings + _code(cli)[0], known
     code, workflows = _code(cli)
     try:
+        if accept_loss:
+            findings.append(await asyncio.to_thread(_loss_accepted, cli))
+        findings += _kept_logs(cli)
         findings += await _opened(cli, known, workflows)
     except PausepointError as error:
-        findings.append(Finding("bad", "store", f"{cli.place.url} cannot be used", str(error)))
+        findings.append(Finding("bad", "store", f"{cli.place.url} cannot be used", error_message(error)))
     return findings + code, known
+
+
+def _loss_accepted(cli: Cli) -> Finding:
+    from pausepoint.engine.engine import accept_loss
+
+    copy = accept_loss(cli.place.url)
+    if copy is None:
+        return Finding("ok", "log", "the write-ahead log is not damaged, so nothing was changed")
+    way = f"`{command_line('verify', *cli.store_words(own=True))}` checks the rest"
+    return Finding("warn", "log", f"the loss was accepted; the damaged log was copied to {copy}", way)
+
+
+def _kept_logs(cli: Cli) -> Iterator[Finding]:
+    if cli.place.path is None:
+        return
+    path = cli.place.path.resolve()
+    for copy in sorted(path.parent.glob(f"{glob.escape(path.name)}-wal-damaged-*")):
+        way = "it contains data of sessions: delete it when you no longer need it"
+        yield Finding("warn", "log", f"{copy} is a copy of a damaged write-ahead log", way)
 
 
 def _packages() -> dict[str, str]:
@@ -200,7 +225,7 @@ async def _misfits(cli: Cli, engine: Engine) -> Any:
     for each in misfits:
         if each.session.workflow in engine.workflows:
             text = f"{each.session.session_id} does not fit the code: {'; '.join(each.reasons)}"
-            ways = with_commands("; or ".join(each.ways), each.session.session_id)
+            ways = with_commands("; or ".join(each.ways), cli, each.session)
             yield Finding("bad", "fit", text, ways or _way_out(each.session.session_id))
     if not misfits:
         yield Finding("ok", "fit", "all resumable sessions fit the code")
@@ -216,20 +241,24 @@ LEVELS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
 @click.command()
+@click.option(
+    "--loss", type=OneOf(["accept"]),
+    help="Make a store with a damaged write-ahead log usable again, without the commits that cannot be read.",
+)  # fmt: skip
 @common(target=True)
-def doctor(cli: Cli) -> int:
+def doctor(cli: Cli, loss: str | None) -> int:
     """Check the store, the disk, the processes and the code.
 
     Each finding is healthy (ok), a warning (warn) or a problem (bad), with what to do about it. Nothing runs, and
-    nothing is repaired. Exits with 1 if there is a problem.
+    without --loss nothing is repaired. Exits with 1 if there is a problem.
     """
     if cli.place.explicit:
         check_exists(cli.place)
-    return int(run_async(_doctor(cli)))
+    return int(run_async(_doctor(cli, loss == "accept")))
 
 
-async def _doctor(cli: Cli) -> int:
-    findings, known = await examine(cli)
+async def _doctor(cli: Cli, accept_loss: bool) -> int:
+    findings, known = await examine(cli, accept_loss)
     bad = any(finding.level == "bad" for finding in findings)
     if cli.out.as_json:
         cli.out.document(document(findings, known))

@@ -65,7 +65,7 @@ def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[Sessio
         cli.out.line("There is nothing to lift: no `pause --all` is in effect.")
     print_sessions(cli, found)
     for damage in found.damaged:
-        cli.out.line(f"{damage.fields['session_id']}  is damaged and stays paused: {damage}")
+        cli.out.line(f"{damage.fields['session_id']}  is damaged and cannot continue: {damage}")
     left = [info for info in found if info.status.value == "ready" and info.workflow not in engine.workflows]
     for info in (named := [info for info in left if program_of(info.tags) is not None]):
         cli.out.note(f"Resume:  {cli.resume(info)}")

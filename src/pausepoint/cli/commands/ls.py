@@ -63,6 +63,7 @@ SORTED_BY = f"Sort by {', '.join(SORTS[:-1])} or {SORTS[-1]}.  [default: updated
     metavar="STATUS",
     help=f"Only sessions with this status; repeatable: {', '.join(STATUSES)}.",
 )
+@click.option("--failed", is_flag=True, help="Only sessions that have failed, also those that were paused since.")
 @click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="Only sessions of this workflow.")
 @click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
 @click.option("--tag", metavar="TAG", help="Only sessions with this tag.")
@@ -138,17 +139,19 @@ class Wanted(NamedTuple):
 
 
 async def _list(
-    cli: Cli, engine: Engine, *, statuses: tuple[str, ...], workflow: str | None, owner: str | None, tag: str | None,
-    sort: str, reverse: bool, limit: int, everything: bool, children: bool,
+    cli: Cli, engine: Engine, *, statuses: tuple[str, ...], failed: bool, workflow: str | None, owner: str | None,
+    tag: str | None, sort: str, reverse: bool, limit: int, everything: bool, children: bool,
 ) -> None:  # fmt: skip
-    filters: dict[str, Any] = {"workflow": workflow, "owner": owner, "tag": tag, "status": statuses or None}
+    filters: dict[str, Any] = {
+        "workflow": workflow, "owner": owner, "tag": tag, "status": statuses or None, "failed": failed or None,
+    }  # fmt: skip
     wanted = Wanted(filters, sort, reverse, None if everything else limit, children)
     page, damaged = await wanted.page(engine)
     shown = await wanted.tree(engine, page)
     total = sum((await engine.tally(**filters, level="any" if children else "root")).values())
     standing = await engine.standing_pause()
     if cli.out.for_people:
-        await _table(cli, engine, shown)
+        await _table(cli, engine, shown, sum((await engine.tally_questions(workflow=workflow, owner=owner)).values()))
     else:
         _print_list(cli, [info for _, info in shown], total, damaged, standing)
     if standing is not None:
@@ -181,7 +184,8 @@ def _nothing(known: int, workflow: str | None, workflows: set[str]) -> str:
     return f"No session matches. The store has {counted(known, 'session')}."
 
 
-async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]]) -> None:
+async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]], questions: int) -> None:
+    """Print the sessions. ``questions``: the number of open ones in the whole store, not only of these sessions."""
     out = cli.out
     if not shown:
         return
@@ -203,9 +207,11 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]])
     out.table(list(cells), list(zip(*cells.values(), strict=True)))
     waiting = [info for _, info in shown if info.status.value == "waiting" and "answer" in info.waiting]
     asking = [short.get(info.session_id, info.session_id) for info in waiting]
-    if asking:
-        how = cli.command("answer", asking[0]) if len(asking) == 1 else command_line("inbox")
-        out.note(f"{counted(len(asking), 'session')} {'waits' if len(asking) == 1 else 'wait'} for an answer:  {how}")
+    if asking and questions == 1:
+        out.note(f"1 session waits for an answer:  {cli.command('answer', asking[0])}")
+    elif questions:
+        which = counted(questions, "question waits", "questions wait")
+        out.note(f"{which} for an answer:  {command_line('inbox')}")
 
 
 def _indented(depth: int, name: str) -> str:
@@ -324,6 +330,9 @@ async def _print_status(
     if (standing := await engine.standing_pause()) is not None:
         line = standing_pause_line(standing, counts.get("pausing", 0))
         out.say(out.paint(f"{line}. Resume everything:  {cli.lift}", "yellow"))
+    if hidden := sum((await engine.tally(status=("paused", "pausing"), failed=True)).values()):
+        which = counted(hidden, "paused session has failed", "paused sessions have failed")
+        out.line(out.paint(f"{which}:  {command_line('ls', '--failed')}", "red"))
     wrong = [engine.trouble] if engine.trouble else []
     for each in [*wrong, *damaged]:
         out.line(out.paint(f"! {each}", "red"))

@@ -12,6 +12,7 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, NOT_FOUND, USAGE, Refused
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, TARGETS, WORKFLOWS, by_option, common, reason_and_by
 from pausepoint.errors import DamagedRecord, UnknownSession, did_you_mean
 
@@ -49,8 +50,8 @@ def pause(
 ) -> int:  # fmt: skip
     """Pause one session, several, or everything.
 
-    A running session stops at its next safe point: the end of the step, the next item of a map, a wait, or
-    ctx.safe_point(). --abort cancels the step instead. A named session is paused with its children. If you give several
+    A running session stops at its next safe point: before the next operation, at a wait, or at the end of the step.
+    --abort cancels the step instead. A named session is paused with its children. If you give several
     filters, all must match.
 
     --all stays in effect until `pausepoint resume --all`: sessions that any process starts meanwhile are stored paused.
@@ -82,10 +83,14 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
             why = await _why_nothing(cli, engine, filters) if any(filters) else "There is no session to pause."
             _note_standing(cli, everything)
             return _nothing(cli, why, await engine.standing_pause())
+        for info in found:
+            cli.note_driver(info)
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
         asked = await _asked_at(engine, found) if wait else None
         over = [info.session_id for info in found if info.status.value in ENDED]
         infos = await _reported(cli, engine, found, over, finishing, _asked_to_pause if wait else None)
+        if everything:
+            await _report_rest(cli, engine, len(infos), wait)
         took = None if asked is None else round((engine.clock.now() - asked) / 1e6, 3)
         for damage in found.damaged:
             cli.out.line(f"{damage.fields['session_id']}  is damaged, but the pause is stored. {damage}")
@@ -99,6 +104,16 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
         elif took is not None:
             cli.out.note(f"All have stopped, {took:.1f} s after the request.")
         return CONFLICT if again or found.damaged else DONE
+
+
+async def _report_rest(cli: Cli, engine: Engine, listed: int, wait: bool) -> None:
+    """Report how many sessions a pause of everything stops beyond the listed ones; with ``wait``, wait for them too."""
+    while wait and await engine.sessions(status="pausing", limit=1):
+        await asyncio.sleep(LOOK_EVERY)
+    total = sum((await engine.tally(status=("pausing", "paused"))).values())
+    if total > listed:
+        how = command_line("ls", "--status", "paused")
+        cli.out.note(f"{listed:,} of {total:,} paused sessions. List them with `{how}`.")
 
 
 async def _asked_at(engine: Engine, found: Iterable[SessionInfo]) -> int | None:

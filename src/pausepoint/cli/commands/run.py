@@ -25,6 +25,7 @@ from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
+    from pausepoint.engine.engine import Engine
     from pausepoint.engine.plan import Plan
     from pausepoint.model.views import SessionInfo
 
@@ -135,7 +136,8 @@ def run(cli: Cli, **given: Any) -> int:
     fields of the workflow's state are options after TARGET: pausepoint run TARGET --help lists them.
 
     At a terminal, you can answer the session's questions directly. Ctrl+C finishes the current operation and prints the
-    command that resumes the session; a second Ctrl+C aborts the operation.
+    command that resumes the session; a second Ctrl+C aborts the operation. Without a terminal, the command exits with
+    code 3 when the session sleeps for more than a few seconds; a worker or a later `resume` wakes it.
     """
     loaded, args = click.get_current_context().meta[TARGET]
     cli.targets = (loaded.target,)
@@ -150,8 +152,9 @@ def run(cli: Cli, **given: Any) -> int:
     elif options["session_id"] is None and not given["force_restart"]:
         former = _former(cli, loaded.workflow, values, options["at_step"], given["again"], asks=not given["detach"])
         if former is not None:
-            return _resumed(cli, loaded.workflow, former, by=options["by"], owner=options["owner"])
-    driven = DrivenSession(cli, loaded.workflow, options["by"])
+            how = {"by": options["by"], "owner": options["owner"]}
+            return _resumed(cli, loaded.workflow, former, detach=given["detach"], **how)
+    driven = DrivenSession(cli, loaded.workflow, options["by"], stays=bool(given["detached_as"]))
     driven.check_start(values, options)
     if given["detach"] and not given["detached_as"]:
         from pausepoint.cli.commands.detach import detach
@@ -209,16 +212,20 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
 @click.option("--wake", is_flag=True, help="Wake a sleeping session now.")
 @click.option("--budget", type=Usd(), metavar="USD", help="Set a new budget.")
 @click.option("--owner", metavar="NAME", help="Refuse if the session has another owner.")
+@click.option("--detach", is_flag=True, help="Run in the background; return when the session has been resumed.")
+@click.option("--detached", is_flag=True, hidden=True)
 @click.option("--all", "everything", is_flag=True, help="Lift a `pause --all` and resume what it paused.")
 @by_option
 @common(lines=True, target=True)
 def resume(
-    cli: Cli, session: str | None, dry_run: bool, start: str | None, everything: bool, **how: Any
+    cli: Cli, session: str | None, dry_run: bool, start: str | None, everything: bool, detach: bool, detached: bool,
+    **how: Any,
 ) -> int:  # fmt: skip
     """Resume an interrupted, paused or failed session, and show it until it ends or needs a person.
 
     SESSION is a session id or the beginning of one. Without it, the last interrupted session of this project is
     resumed; if there are several, they are listed. At a terminal, you can answer the session's questions directly.
+    Without a terminal, the command exits with code 3 when the session sleeps for more than a few seconds.
 
     --all lifts a `pause --all`: the sessions that it paused continue, and new sessions run again. Sessions that were
     paused individually stay paused. This command drives the sessions whose code this project has; other processes and
@@ -227,14 +234,14 @@ def resume(
     if everything:
         from pausepoint.cli.commands.lift import lift
 
-        if session or dry_run or start or any(value for name, value in how.items() if name != "by"):
+        if session or dry_run or start or detach or any(value for name, value in how.items() if name != "by"):
             raise click.UsageError("--all is for the whole store. Give no session, and no other option but --by.")
         return lift(cli, how["by"])
     chosen = run_async(_chosen(cli, session, start, dry_run, how))
     if isinstance(chosen, int):
         return chosen
     info, workflow = chosen
-    return _resumed(cli, workflow, info, start, **how)
+    return _resumed(cli, workflow, info, start, detach=detach, stays=detached, **how)
 
 
 async def _chosen(
@@ -248,6 +255,8 @@ async def _chosen(
         if len(found) > 1:
             return await list_candidates(cli, engine, found)
         info = found[0]
+        if info.workflow not in engine.workflows and (info.kept_by is not None or info.status.value == "pausing"):
+            return await _withdrawn(cli, engine, info, how["by"])
         cli.check_code(engine, info)
         workflow = engine.workflows[info.workflow]
         _check_rerun(workflow, how["rerun"])
@@ -264,6 +273,17 @@ async def _chosen(
 
                 how["edits"] = decide_edits(cli, plan, how["edits"])
         return info, workflow
+
+
+async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, by: str | None) -> int:
+    """Withdraw the pause of a session whose step is still in the memory of a process, which continues it."""
+    await engine.resume(info.session_id, by=by, here=False)
+    cli.out.line(f"The pause of {info.session_id} is withdrawn. It continues in {info.kept_by or info.holder}.")
+    if not cli.out.for_people:
+        from pausepoint.engine import documents
+
+        cli.out.document(documents.stopped(await engine.info(info.session_id), cli.resume(info)))
+    return DONE
 
 
 def _check_rerun(workflow: Workflow[Any], steps: Sequence[str]) -> None:
@@ -307,7 +327,12 @@ def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
 
 
 def _resumed(
-    cli: Cli, workflow: Workflow[Any], info: SessionInfo, start: str | None = None, **how: Any
+    cli: Cli, workflow: Workflow[Any], info: SessionInfo, start: str | None = None, *, detach: bool = False,
+    stays: bool = False, **how: Any,
 ) -> int:  # fmt: skip
-    driven = DrivenSession(cli, workflow, how["by"])
+    if detach:
+        from pausepoint.cli.commands.detach import detach_resume
+
+        return detach_resume(cli, workflow.name, info.session_id, start, how)
+    driven = DrivenSession(cli, workflow, how["by"], stays)
     return driven.drive(lambda engine: driven.resume(engine, info.session_id, start, how))

@@ -30,13 +30,17 @@ def init(as_json: bool) -> None:
     _make_folder(here / FOLDER, made)
     made_example = _make_example(here / EXAMPLE, made)
     named = _name_example(here / "pyproject.toml", made, made_example)
-    command = f"{NAME} run {'brief' if named else EXAMPLE} --topic octopus"
+    command = f"{NAME} run {'brief' if named else EXAMPLE}"
+    is_example = made_example or named
+    command += " --topic octopus" if is_example else ""
     if as_json:
         out.document({"folder": str(here), "made": made.made, "kept": made.kept, "next": command})
     for text in made.said:
         out.line(text)
-    if (here / EXAMPLE).is_file():
+    if is_example:
         out.note(f"Try it:  {command}")
+    else:
+        out.note(f"No example was created, because {EXAMPLE} is your own file. Run its workflow:  {command}")
 
 
 class _Made:
@@ -79,7 +83,7 @@ def _make_example(path: Path, made: _Made) -> bool:
             file.write(text)
     except FileExistsError:
         made.keep(path.name, "it already exists")
-        return False
+        return path.read_text(encoding="utf-8", errors="replace") == text
     made.make(path.name, "an example workflow with two steps")
     return True
 

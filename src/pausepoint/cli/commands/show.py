@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pausepoint.cli.console import ago, facts, money, span
+from pausepoint.cli.console import ago, facts, money, span, to_json
 from pausepoint.cli.context import Cli, not_found, run_async
 from pausepoint.cli.exits import DONE, FAILED
 from pausepoint.cli.options import SESSIONS, STEPS, common
@@ -17,37 +16,45 @@ from pausepoint.cli.text import (
     clock,
     command_lines,
     counted,
+    folded,
     one_line,
     open_questions,
+    position_phrase,
     status_lines,
     status_reasons,
     traceback,
     value,
 )
-from pausepoint.errors import DamagedRecord, Redacted, did_you_mean
+from pausepoint.errors import DamagedRecord, FolderRefused, Redacted, did_you_mean
 
 if TYPE_CHECKING:
+    from pausepoint.artifacts.status import ArtifactState
     from pausepoint.engine.engine import Engine
     from pausepoint.engine.plan import Plan, PlannedStep
     from pausepoint.model.views import Checkpoint, SessionInfo, StoredState
+
+
+LONGEST = 400
+"""The number of characters of a value to show without a terminal and without ``--full``."""
 
 
 @click.command()
 @click.argument("session", metavar="SESSION[@CHECKPOINT]", shell_complete=SESSIONS)
 @click.option("--field", metavar="NAME", help="Print only this field of the state. NAME.PART is a part of a field.")
 @click.option("--full", is_flag=True, help="Show values and tracebacks in full.")
+@click.option("--no-state", is_flag=True, help="Leave out the state.")
 @common(target=True)
-def show(cli: Cli, session: str, field: str | None, full: bool) -> int:
+def show(cli: Cli, session: str, field: str | None, full: bool, no_state: bool) -> int:
     """Show a session: its status, why it does not run, what you can do, and its state.
 
     @CHECKPOINT shows the state at an earlier checkpoint: a number, or step#visit, such as @write#2. @write means the
     last visit of write. The state is shown as it is stored, so the workflow's code is not needed.
     """
-    code: int = run_async(_show(cli, session, field, full))
+    code: int = run_async(_show(cli, session, field, full, no_state))
     return code
 
 
-async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
+async def _show(cli: Cli, text: str, field: str | None, full: bool, no_state: bool) -> int:
     from pausepoint.engine import documents
 
     async with cli.engine() as engine:
@@ -63,15 +70,31 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
             _print_field(cli, stored, field)
             return DONE
         reached = await _reached(engine, info, stored) if at is not None else None
+        artifacts, trouble = await _artifacts(engine, info) if at is None else ([], "")
         if cli.out.as_json:
             pauses = await engine.pauses(info.session_id)
             asked = await open_questions(engine, info)
             questions = [documents.question(each, cli.command("answer", each.id)) for each in asked]
-            cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong))
+            cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong, artifacts))
         else:
             heading = _heading(stored, reached) if at is not None and stored is not None else ""
-            await _print_session(cli, engine, info, heading, stored, wrong, full)
+            changed = [each for each in artifacts if each.state not in ("valid", "stale")]
+            lines = [one_line(f"Artifact {each.path} is {each.state}: {each.why}") for each in changed]
+            lines += [one_line(trouble)] if trouble else []
+            await _print_session(cli, engine, info, heading, None if no_state else stored, wrong, full, lines)
         return FAILED if wrong else DONE
+
+
+async def _artifacts(engine: Engine, info: SessionInfo) -> tuple[list[ArtifactState], str]:
+    """Return the states of a session's published files, or why its folder cannot be read."""
+    if info.holder is not None:
+        return [], ""  # while it runs, its folder keeps changing
+    try:
+        return await engine.artifacts(info.session_id), ""
+    except FolderRefused as error:
+        return [], str(error)
+    except (DamagedRecord, Redacted):
+        return [], ""  # reported with the state
 
 
 async def _reached(engine: Engine, info: SessionInfo, stored: StoredState | None) -> Checkpoint | None:
@@ -105,26 +128,30 @@ def _print_field(cli: Cli, stored: StoredState, path: str) -> None:
     if cli.out.as_json:
         cli.out.document(found)
     else:
-        click.echo(found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(found if isinstance(found, str) else to_json(found, indent=2))
 
 
 async def _print_session(
-    cli: Cli, engine: Engine, info: SessionInfo, heading: str, stored: StoredState | None, wrong: str, full: bool
-) -> None:
+    cli: Cli, engine: Engine, info: SessionInfo, heading: str, stored: StoredState | None, wrong: str, full: bool,
+    artifacts: list[str],
+) -> None:  # fmt: skip
     out = cli.out
     facts(out, await _facts(cli, engine, info))
     if heading:
         out.line()
         out.line(out.paint(heading, bold=True))
     else:
-        paragraph(cli, await status_reasons(engine, info))
-        for line in ["", *traceback(cli, info, full)] if info.status.value == "failed" else ():
+        paragraph(cli, await status_reasons(cli, engine, info))
+        failed = info.failure is not None and info.status.value in ("failed", "paused")
+        for line in ["", *traceback(cli, info, full)] if failed else ():
             out.line(line)
         paragraph(cli, await command_lines(cli, engine, info))
-    out.line()
+        paragraph(cli, artifacts)
     if wrong:
+        out.line()
         out.line(out.paint(f"The state cannot be shown: {wrong}", "red"))
     elif stored is not None:
+        out.line()
         _state(cli, stored, full)
 
 
@@ -166,10 +193,13 @@ async def _origin(engine: Engine, info: SessionInfo) -> str:
 def _state(cli: Cli, stored: StoredState, full: bool) -> None:
     out = cli.out
     width = max(map(len, stored.values), default=0)
-    room = out.width - width - 4 if out.terminal and not full else None
+    room = out.width - width - 4 if out.terminal else LONGEST
     out.line(out.paint("state", bold=True))
     for name, content in stored.values.items():
-        out.line(f"  {out.paint(name.ljust(width), 'cyan')}  {value(content, room)}")
+        lines = folded(content, width + 4) if full else [value(content, room)]
+        out.line(f"  {out.paint(name.ljust(width), 'cyan')}  {lines[0]}")
+        for line in lines[1:]:
+            out.line(line)
     if not stored.values:
         out.line("  (no fields)")
 
@@ -202,7 +232,7 @@ async def _plan(cli: Cli, text: str | None) -> int:
         if cli.out.as_json:
             cli.out.document(found.to_json())
         else:
-            print_plan(cli, found, await command_lines(cli, engine, info))
+            print_plan(cli, found, await command_lines(cli, engine, info, planned=True))
     return DONE
 
 
@@ -214,12 +244,30 @@ async def _planned(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Pl
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.argument("step", shell_complete=STEPS)
+@click.argument("step", required=False, shell_complete=STEPS)
 @common(target=True)
-def why(cli: Cli, session: str, step: str) -> int:
-    """Explain why a resume would run a step, or would not."""
-    code: int = run_async(_why_step(cli, session, step))
+def why(cli: Cli, session: str, step: str | None) -> int:
+    """Explain why a resume would run a step, or would not.
+
+    Without STEP, explain why the session does not run, and what helps.
+    """
+    code: int = run_async(_why_session(cli, session) if step is None else _why_step(cli, session, step))
     return code
+
+
+async def _why_session(cli: Cli, text: str) -> int:
+    async with cli.engine(code=True, quiet=True) as engine:
+        if cli.out.as_json:
+            _, found = await _planned(cli, engine, text)
+            cli.out.document(found.to_json())
+            return DONE
+        info = await find_session(engine, text)
+        running = info.status.value in ("running", "completed")
+        said = f" in {info.holder}" if info.holder is not None and running else ""
+        cli.out.line(f"{info.session_id} {cli.out.status_phrase(info.status.value)}{position_phrase(info)}{said}.")
+        for line in await status_lines(cli, engine, info):
+            cli.out.say(line)
+    return DONE
 
 
 async def _why_step(cli: Cli, text: str, step: str) -> int:
@@ -230,8 +278,9 @@ async def _why_step(cli: Cli, text: str, step: str) -> int:
             known = [each.step for each in found]
             raise not_found(f"Workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}")
         last = await _last_visit(engine, info, step)
-        waits = planned.verdict == "next" and await open_questions(engine, info)
-        ways = await status_lines(cli, engine, info) if waits else []
+        ways = await command_lines(cli, engine, info, planned=True) if found.obstacles else []
+        if planned.verdict == "next" and await open_questions(engine, info):
+            ways = await status_lines(cli, engine, info)
     if cli.out.as_json:
         from pausepoint.engine import documents
 
@@ -262,7 +311,7 @@ def _print_why(
     out.line(f"{out.paint(planned.step, bold=True)} {out.paint(says, VERDICTS[planned.verdict])}: {why_of(planned)}")
     if last is not None:
         out.line(f"Last visit: {_visit(last)}")
-        if planned.verdict == "done":
+        if planned.verdict == "done" and not found.obstacles:
             out.line(f"Redo it:  {cli.command('rewind', info.session_id, info.workflow)} --to {last.name}")
     if found.artifacts:
         from pausepoint.cli.commands.artifacts import print_step_artifacts  # few workflows publish artifacts

@@ -13,7 +13,7 @@ from pausepoint.cli.options import SESSIONS, common
 from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import counted, size
 from pausepoint.engine import documents
-from pausepoint.errors import InputConflict
+from pausepoint.errors import FolderRefused, InputConflict
 from pausepoint.name import NAME
 
 SUFFIX = f".{NAME}.jsonl"
@@ -63,20 +63,34 @@ async def _export(cli: Cli, session: str, file: Path | None, force: bool) -> Non
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--session-id", metavar="ID", help="Import the session under another id.")
+@click.option(
+    "--folder", metavar="PATH", type=click.Path(file_okay=False, path_type=Path),
+    help="The folder for its artifacts on this machine, if it publishes any.",
+)  # fmt: skip
 @common()
-def import_command(cli: Cli, file: Path, session_id: str | None) -> None:
+def import_command(cli: Cli, file: Path, session_id: str | None, folder: Path | None) -> None:
     """Read a session from a FILE that `export` wrote.
 
-    Everything in it is checked first; a changed or incomplete file is refused. The session then has the status that it
-    had when it was exported, but does not run: resume it to continue. If the id exists, the command exits with 5.
+    Everything in it is checked first; a changed or incomplete file is refused, and so is a name that could lead out of
+    the store. The session then has the status that it had when it was exported, but does not run: resume it to
+    continue. If the id exists, the command exits with 5.
     """
-    run_async(_import(cli, file, session_id))
+    run_async(_import(cli, file, session_id, folder))
 
 
-async def _import(cli: Cli, file: Path, session_id: str | None) -> None:
+async def _import(cli: Cli, file: Path, session_id: str | None, folder: Path | None) -> None:
     async with cli.engine(create=True) as engine:
         try:
-            info = await engine.import_session(file, session_id=session_id)
+            info = await engine.import_session(file, session_id=session_id, folder=folder)
+        except FolderRefused as error:
+            if error.path:
+                raise
+            raise Refused(
+                f"Session {error.session_id!r} publishes artifacts and needs a folder on this machine; the folder of"
+                f" its sender is not used. Nothing was imported. Pass --folder. If you have the artifact files, copy"
+                f" them there first; otherwise write them again after the import with `{NAME} artifacts restore`.",
+                USAGE,
+            ) from error
         except InputConflict as error:
             raise Refused(
                 f"Session {error.session_id!r}, or one of its children, already exists in this store. Import it under"

@@ -13,7 +13,7 @@ import click
 
 from pausepoint.cli.console import Output
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.exits import DONE, FAILED
+from pausepoint.cli.exits import DONE, FAILED, error_message
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, common
 from pausepoint.cli.project import check_exists
@@ -108,8 +108,14 @@ async def _verify(cli: Cli, session: str | None) -> int:
     def show_progress(report: Verification) -> None:
         tick(f"{counted(report.sessions, 'session')}, {counted(report.records, 'record')} checked …")
 
-    async with cli.engine() as engine:
-        report, session_id = await _verified(engine, session, show_progress)
+    from pausepoint.engine.verify import Problem, Verification
+    from pausepoint.errors import StoreDamaged
+
+    try:
+        async with cli.engine() as engine:
+            report, session_id = await _verified(engine, session, show_progress)
+    except StoreDamaged as error:  # nothing else can be checked
+        report, session_id = Verification(problems=[Problem("log", error_message(error))]), None
     tick.end()
     if cli.out.as_json:
         cli.out.document(documents.verification(report, session_id))

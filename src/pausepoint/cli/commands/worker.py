@@ -21,12 +21,10 @@ from pausepoint.name import NAME
 if TYPE_CHECKING:
     from pausepoint.cli.console import Output
     from pausepoint.engine.engine import Engine
-    from pausepoint.model.views import SessionInfo
 
 LOOK_EVERY = 0.5
 """Seconds between two searches for ready sessions."""
 
-READY = ("ready", "created")
 STOPPED = "Stopped. Unfinished sessions are ready for the next worker."
 
 SHARE = 20
@@ -71,7 +69,6 @@ class Job:
         self.only = only
         self.concurrency = concurrency
         self.by = by
-        self.refused: dict[str, datetime] = {}
         self.driven: dict[str, None] = {}
 
     async def work(self, once: bool) -> int:
@@ -108,35 +105,11 @@ class Job:
     async def _loop(self, engine: Engine, once: bool) -> None:
         while True:
             began = time.monotonic()
-            ready = await self._ready(engine)
-            for info in ready[: self._room(engine)]:
-                await self._pick_up(engine, info)
-            if once and not ready and not engine.running:
+            room = max(self.concurrency - len(engine.running), 0)
+            taken = await engine.take_ready(room, by=self.by) if room else []
+            if once and not taken and not engine.running:
                 return
             await asyncio.sleep(max(0.05 if once else LOOK_EVERY, SHARE * (time.monotonic() - began)))
-
-    async def _ready(self, engine: Engine) -> list[SessionInfo]:
-        """Return the ready sessions, the oldest first, and no more than there is room for."""
-        found: list[SessionInfo] = []
-        most = self._room(engine) + len(self.refused) + 1
-        for name in engine.workflows:
-            found += await engine.sessions(workflow=name, status=READY, sort="updated", reverse=True, limit=most)
-        found.sort(key=lambda info: info.updated_at)
-        return [info for info in found if self.refused.get(info.session_id) != info.updated_at]
-
-    def _room(self, engine: Engine) -> int:
-        return max(self.concurrency - len(engine.running), 0)
-
-    async def _pick_up(self, engine: Engine, info: SessionInfo) -> None:
-        from pausepoint.errors import AlreadyRunning, PausepointError, SessionEnded, UnknownSession, VerbRefused
-
-        try:
-            await engine.resume(info.session_id, by=self.by)
-        except (AlreadyRunning, SessionEnded, UnknownSession, VerbRefused):
-            pass  # another process was faster
-        except PausepointError as error:
-            self.refused[info.session_id] = info.updated_at
-            logging.getLogger(NAME).warning("session %s: cannot continue here: %s", info.session_id, error)
 
     async def _report(self, engine: Engine | None) -> int:
         from pausepoint.engine import documents

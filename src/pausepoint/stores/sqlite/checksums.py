@@ -42,9 +42,10 @@ def opened(key: int, pause: Pause) -> int:
     return crc32(_packed((key, pause.id, *said)))
 
 
-def standing(pause: Pause) -> int:
+def standing(pause: Pause, epoch: int, round: int) -> int:
     """Return the checksum of the pause of everything."""
-    return crc32(_packed((pause.id, pause.reason, pause.by, pause.created_at, pause.mode, pause.freeze)))
+    said = pause.id, pause.reason, pause.by, pause.created_at, pause.mode, pause.freeze
+    return crc32(_packed((*said, epoch, round)))
 
 
 def closed(closed_at: int, closed_by: str | None) -> int:

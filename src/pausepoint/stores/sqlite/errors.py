@@ -38,7 +38,10 @@ _HINTS: tuple[tuple[type[apsw.Error], Hint], ...] = (
     (apsw.ReadOnlyError, Hint("the database cannot be written", "Check the permissions of the file and its folder")),
     (
         apsw.CantOpenError,
-        Hint("the database cannot be opened", "Check the path and the permissions of the file and its folder"),
+        Hint(
+            "the database cannot be opened",
+            "Check the path, the permissions of the file and its folder, and the limit of open files (ulimit -n)",
+        ),
     ),
     (apsw.PermissionsError, Hint("access was denied", "Check the permissions of the file and its folder")),
     (apsw.IOError, Hint("the disk reported an error", "Check the system log")),

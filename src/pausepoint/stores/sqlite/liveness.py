@@ -95,6 +95,11 @@ class FileHold:
         with _guard:
             return number in self._file.numbers or _locked_elsewhere(self._file.descriptor, number)
 
+    def anyone(self) -> bool:
+        """Return whether any engine of the store is alive."""
+        with _guard:
+            return bool(self._file.numbers) or _locked_elsewhere(self._file.descriptor, 0, 0)
+
     def drop(self) -> None:
         if self._dropped or os.getpid() != self._pid:
             return
@@ -143,8 +148,9 @@ def refuse_inherited(database: str) -> None:
         )
 
 
-def _locked_elsewhere(descriptor: int, number: int) -> bool:
-    question = _FLOCK.pack(kind=fcntl.F_WRLCK, whence=os.SEEK_SET, start=number, length=1, pid=0)
+def _locked_elsewhere(descriptor: int, number: int, count: int = 1) -> bool:
+    """Return whether another process has a lock on ``count`` bytes from ``number``; 0 means up to the end."""
+    question = _FLOCK.pack(kind=fcntl.F_WRLCK, whence=os.SEEK_SET, start=number, length=count, pid=0)
     return _FLOCK.kind(fcntl.fcntl(descriptor, fcntl.F_GETLK, question)) != fcntl.F_UNLCK
 
 

@@ -1,4 +1,58 @@
--- The statements of the store, by name. `sql.py` loads them.
+-- The statements of the store, by name. `sql.py` loads them. A part stands for its name in braces.
+
+-- part: stopped
+-- Whether the pause of everything stops a session.
+(ended IS NULL AND exempt < ifnull((SELECT round FROM standing_pause), 0))
+
+-- part: asked
+(pause_requested OR {stopped})
+
+-- part: mode
+CASE WHEN {stopped} AND (SELECT mode FROM standing_pause) = 'abort' THEN 'abort' ELSE pause_mode END
+
+-- part: last_lifted
+-- The last round of a pause of everything that was lifted.
+ifnull((SELECT max(round) FROM pause_rounds WHERE lifted_at IS NOT NULL), 0)
+
+-- part: open
+-- Whether a row of `pauses` is open. A record of a pause of everything that was lifted counts as closed.
+(closed_at IS NULL AND (standing = 0 OR standing = (SELECT epoch FROM standing_pause)))
+
+-- part: own_frozen
+-- Since when a pause of the session's own freezes its timers.
+(SELECT min(at) FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0 AND kind = 'operator' AND freeze)
+
+-- part: noted
+-- From when on a session was under the pause of everything of a row of `pause_rounds`, if it has a record of it.
+(SELECT noted.at FROM pauses AS noted
+    WHERE noted.session = key AND noted.standing = pause_rounds.epoch AND noted.closed_at IS NULL)
+
+-- part: frozen
+-- The frozen time, with that of lifted pauses of everything: `pausepoint.model.everything.frozen_by`.
+frozen + iif(ended IS NULL AND exempt < {last_lifted}, ifnull((SELECT sum(max(until - since, 0)) FROM (
+    SELECT min(max(lifted_at), ifnull({own_frozen}, max(lifted_at))) AS until,
+        max(min(at), ifnull({noted}, min(at))) AS since
+    FROM pause_rounds WHERE round > exempt AND lifted_at IS NOT NULL AND freeze GROUP BY epoch
+)), 0), 0)
+
+-- part: frozen_since
+-- Since when the timers stand still: `pausepoint.model.everything.frozen_since`.
+(SELECT min(since) FROM (
+    SELECT {own_frozen} AS since
+    UNION ALL
+    SELECT max(min(at), ifnull({noted}, min(at))) FROM pause_rounds
+    WHERE round > exempt AND lifted_at IS NULL AND freeze AND ended IS NULL
+))
+
+-- part: ready
+-- The value of `ready_at` once no engine holds the session, as `pausepoint.model.sessions.ready_at` defines it. The
+-- store suite, the store model and `verify` check that both agree.
+CASE
+    WHEN pause_requested OR ended IS NOT NULL OR removing
+        OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0) THEN NULL
+    WHEN wakes_at IS NULL AND waiting IS NULL THEN 0
+    ELSE wakes_at
+END
 
 -- name: facts
 -- The facts about sessions, in the order of `SessionRow`. Callers add a WHERE.
@@ -7,10 +61,11 @@ SELECT
     seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
     pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
     crashes, spent_usd, spent_tokens, budget_usd,
-    (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL),
-    progress, parent, keep_for, mail, frozen,
+    (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0),
+    progress, parent, keep_for, mail, {frozen},
     (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent),
-    removing, given_sum, moved_sum
+    kept_by, removing, given_sum, moved_sum, ready_at,
+    iif({stopped}, (SELECT mode FROM standing_pause), NULL)
 FROM sessions
 
 -- name: place
@@ -41,7 +96,18 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 SELECT coalesce(max(id), 0) FROM log
 
 -- name: release
-UPDATE sessions SET holder = NULL, waiting = ?, wakes_at = ? WHERE key = ?
+-- What parks under the pause of everything is due once that is lifted.
+UPDATE sessions SET holder = NULL, waiting = ?1, wakes_at = ifnull(?2, iif({stopped}, 0, NULL)) WHERE key = ?3
+
+-- name: keep
+-- The engine that gives up the hold still has the step in memory.
+UPDATE sessions SET kept_by = holder WHERE key = ?
+
+-- name: unkeep
+UPDATE sessions SET kept_by = NULL WHERE key = ? AND fence = ? AND kept_by = ?
+
+-- name: unkeep_all
+UPDATE sessions SET kept_by = NULL WHERE kept_by = ?
 
 -- name: release_waiting
 -- If what the session waits for arrived while it was parking, it is due immediately.
@@ -55,10 +121,83 @@ WHERE key = ?3
 
 -- name: give_back
 -- Release a session that this engine held when a commit failed, unless another engine has claimed it since.
-UPDATE sessions SET holder = NULL WHERE key = ? AND fence = ? AND holder = ?
+UPDATE sessions SET holder = NULL, ready_at = {ready} WHERE key = ? AND fence = ? AND holder = ?
 
 -- name: release_all
-UPDATE sessions SET holder = NULL WHERE holder = ?
+UPDATE sessions SET holder = NULL, ready_at = {ready} WHERE holder = ?
+
+-- name: reap
+-- Release the sessions of an engine that died, and count the crash.
+UPDATE sessions SET holder = NULL, crashes = crashes + 1, ready_at = {ready} WHERE holder = ?
+
+-- name: reckon
+-- Store since when a session is ready. Every change of the facts behind it ends with this.
+UPDATE sessions SET ready_at = iif(holder IS NULL, {ready}, NULL) WHERE key = ?
+
+-- name: ready
+-- Ready sessions of one workflow, those that have waited longest first. Callers put the facts before it.
+INDEXED BY sessions_ready WHERE workflow = :workflow AND ready_at <= :now AND ready_at IS NOT NULL
+ORDER BY ready_at, key LIMIT :limit
+
+-- name: everything
+-- The pause of everything as one number: the round times two, plus one if it aborts. No row if it is not in effect.
+SELECT round * 2 + (mode = 'abort') FROM standing_pause
+
+-- name: exempt
+SELECT exempt FROM sessions WHERE key = ?
+
+-- name: settle
+-- Count the time that lifted pauses of everything froze. They no longer concern the session then.
+UPDATE sessions SET frozen = {frozen}, exempt = {last_lifted} WHERE key = ? AND exempt < {last_lifted}
+
+-- name: lifted_records
+-- The session's records of lifted pauses of everything, with the lift.
+SELECT id, lifted_at, lifted_by FROM pauses JOIN pause_rounds ON round = standing
+WHERE session = ? AND closed_at IS NULL AND standing > 0 AND lifted_at IS NOT NULL ORDER BY n
+
+-- name: excuse
+UPDATE sessions SET exempt = (SELECT round FROM standing_pause)
+WHERE key = ? AND (ended IS NULL OR ended = 'failed') AND EXISTS (SELECT 1 FROM standing_pause)
+
+-- name: follow
+-- A session that is opened again is as exempt as its parent.
+UPDATE sessions SET exempt = max({last_lifted}, ifnull((
+    SELECT above.exempt FROM sessions AS above WHERE above.key = sessions.parent
+), 0))
+WHERE key = ?
+
+-- name: stopped_since
+-- The pause of everything that stops a session, and since when; no row if none does, or if it is noted already.
+SELECT reason, "by", mode, freeze, epoch,
+    (SELECT min(at) FROM pause_rounds WHERE epoch = standing_pause.epoch AND round > exempt)
+FROM sessions JOIN standing_pause WHERE key = ? AND {stopped} AND NOT EXISTS (
+    SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = standing_pause.epoch
+)
+
+-- name: due_later
+-- What parks under the pause of everything is due once that is lifted.
+UPDATE sessions SET wakes_at = 0 WHERE key = ? AND wakes_at IS NULL AND waiting IS NULL AND ended IS NULL
+
+-- name: last_round
+SELECT ifnull(max(round), 0) FROM pause_rounds
+
+-- name: add_round
+INSERT INTO pause_rounds (round, epoch, at, freeze) VALUES (?, ?, ?, ?)
+
+-- name: end_rounds
+UPDATE pause_rounds SET lifted_at = ?, lifted_by = ? WHERE lifted_at IS NULL
+
+-- name: rounds_agree
+-- Whether the pause of everything is the last request that was not lifted.
+SELECT (SELECT max(round) FROM pause_rounds WHERE lifted_at IS NULL) IS (SELECT round FROM standing_pause)
+
+-- name: anybody_exempt
+SELECT EXISTS (
+    SELECT 1 FROM sessions INDEXED BY sessions_exempt WHERE exempt = ? AND exempt > 0 AND removing = 0
+)
+
+-- name: is_freezing
+SELECT {own_frozen} FROM sessions WHERE key = ?
 
 -- name: keep_blob
 INSERT INTO blobs (hash, data) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING
@@ -76,7 +215,7 @@ DELETE FROM inbox WHERE session = ? AND n = ?
 UPDATE sessions SET mail = EXISTS (SELECT 1 FROM inbox WHERE session = key) WHERE key = ?
 
 -- name: thaw
-UPDATE sessions SET frozen = 0 WHERE key = ?
+UPDATE sessions SET frozen = 0, exempt = max(exempt, {last_lifted}) WHERE key = ?
 
 -- name: charge_ancestors
 WITH RECURSIVE up (key) AS (
@@ -111,22 +250,25 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND id = ? AND closed_at IS NULL
 
 -- name: close_all_pauses
-UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND closed_at IS NULL
+UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND {open}
 
 -- name: create
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
-    seq, head, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest, parent, keep_for, held_by_guard,
-    given_sum, moved_sum
+    seq, head, key_frame, digest, step, visit, holder, ready_at, fence, budget_usd, signals_digest, parent, keep_for,
+    held_by_guard, given_sum, moved_sum, exempt
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (
+    ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24,
+    max({last_lifted}, ifnull((SELECT above.exempt FROM sessions AS above WHERE above.key = ?20), 0))
+)
 ON CONFLICT (session_id) DO NOTHING
 
 -- name: claim
 -- A claim reopens a failed session. The failure stays until the next commit.
 UPDATE sessions SET
-    holder = ?, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL,
-    moved_sum = ?
+    holder = ?, kept_by = NULL, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL,
+    ready_at = NULL, moved_sum = ?
 WHERE key = ?
 
 -- name: given
@@ -142,27 +284,21 @@ UPDATE sessions SET given_sum = ? WHERE key = ?
 UPDATE sessions SET cancel_requested = 0 WHERE key = ?
 
 -- name: operator_pauses
-SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
+SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND standing = 0
 
 -- name: own_pauses
 -- Operator pauses of the session itself, which are not part of the pause of everything.
 SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND standing = 0
 
 -- name: raise_pauses
-UPDATE pauses SET mode = 'abort' WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
-
--- name: withdraw_standing
-UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND closed_at IS NULL AND standing = 1
-
--- name: under_standing
--- The sessions under the pause of everything.
-SELECT DISTINCT session FROM pauses WHERE standing = 1 AND closed_at IS NULL ORDER BY session
+UPDATE pauses SET mode = 'abort' WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND standing = 0
 
 -- name: standing_pause
-SELECT id, reason, "by", at, mode, freeze, sum FROM standing_pause
+SELECT id, reason, "by", at, mode, freeze, epoch, round, sum FROM standing_pause
 
 -- name: let_stand
-INSERT OR REPLACE INTO standing_pause (n, id, reason, "by", at, mode, freeze, sum) VALUES (1, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO standing_pause (n, id, reason, "by", at, mode, freeze, epoch, round, sum)
+VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: lift
 DELETE FROM standing_pause RETURNING n
@@ -172,7 +308,7 @@ UPDATE sessions SET wakes_at = 0 WHERE key = ?
 
 -- name: withdraw_pauses
 UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ?
-WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
+WHERE session = ? AND {open} AND kind = 'operator'
 
 -- name: request_pause
 UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ?
@@ -183,10 +319,10 @@ UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ? AND (ended
 RETURNING key
 
 -- name: withdraw_request
-UPDATE sessions SET pause_requested = 0, pause_mode = 'finish' WHERE key = ?
+UPDATE sessions SET pause_requested = 0, pause_mode = 'finish' WHERE key = ? AND pause_requested = 1
 
 -- name: frozen_since
-SELECT min(at) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND freeze
+SELECT {frozen_since} FROM sessions WHERE key = ?
 
 -- name: freeze
 UPDATE sessions SET frozen = frozen + ? WHERE key = ?
@@ -196,6 +332,11 @@ UPDATE sessions SET budget_usd = ? WHERE key = ?
 
 -- name: request_cancel
 UPDATE sessions SET cancel_requested = 1 WHERE key = ?
+
+-- name: cancelled_open
+-- Sessions that were asked to end and have not, parents first. Opening a store reads it.
+SELECT key FROM sessions INDEXED BY sessions_cancelled
+WHERE cancel_requested = 1 AND (ended IS NULL OR ended = 'failed') AND removing = 0 ORDER BY key
 
 -- name: signals_head
 SELECT session_id, seq, signals_n, signals_digest FROM sessions WHERE key = ?
@@ -275,15 +416,20 @@ SELECT n, after, kind, "by", at, payload, digest, salt, body FROM signals WHERE 
 SELECT id FROM blobs WHERE hash = ?
 
 -- name: flags
-SELECT key, fence, pause_requested, pause_mode, cancel_requested, mail
+SELECT key, fence, {asked}, {mode}, cancel_requested, mail
 FROM sessions WHERE key = ?
 
 -- name: pauses
-SELECT id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, opened_sum, closed_sum
-FROM pauses WHERE session = ? AND (closed_at IS NULL OR NOT ?) ORDER BY n
+-- With the lift of the pause of everything that a record is part of.
+SELECT id, kind, reason, "by", pauses.at, step,
+    iif({open} AND standing > 0, (SELECT mode FROM standing_pause), mode),
+    pauses.freeze, closed_at, closed_by, standing > 0, opened_sum, closed_sum, lifted_at, lifted_by
+FROM pauses LEFT JOIN pause_rounds ON round = standing WHERE session = ? AND ({open} OR NOT ?) ORDER BY n
 
 -- name: pause_flag
-SELECT pause_requested, pause_mode, updated_at FROM sessions WHERE key = ?
+SELECT pause_requested, pause_mode, updated_at, {stopped},
+    (SELECT min(at) FROM pause_rounds WHERE round > exempt AND lifted_at IS NULL)
+FROM sessions WHERE key = ?
 
 -- name: register
 INSERT INTO engines (pid, host, started_at) VALUES (?, ?, ?) RETURNING id
@@ -339,7 +485,7 @@ SELECT session_id, (SELECT key FROM sessions AS other WHERE other.session_id = d
 FROM sessions AS damaged WHERE key = ?
 
 -- name: mark_removing
-UPDATE sessions SET holder = NULL, removing = 1, removal = ? WHERE key = ?
+UPDATE sessions SET holder = NULL, ready_at = NULL, removing = 1, removal = ? WHERE key = ?
 
 -- name: removal
 SELECT removal FROM sessions WHERE key = ? AND removing = 1
@@ -443,9 +589,12 @@ INSERT INTO sessions (
     session_id, parent, workflow, version, owner, tags, input_digest, created_at, updated_at, keep_for,
     seq, head, key_frame, digest, step, visit, held_by_guard, ended, failure,
     pause_requested, pause_mode, cancel_requested, fence, waiting, wakes_at, mail, frozen, crashes,
-    spent_usd, spent_tokens, budget_usd, progress, signals_n, signals_digest, given_sum, moved_sum
+    spent_usd, spent_tokens, budget_usd, progress, signals_n, signals_digest, given_sum, moved_sum, exempt
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    {last_lifted}
+)
 RETURNING key
 
 -- name: id_is_taken
@@ -496,12 +645,12 @@ SELECT
     questions.n, questions.session, questions.root, questions.id, questions.key, questions.seq, questions.status,
     version, seen, questions.created_at, questions.updated_at, expires_at, answer, told, refused, questions.sum,
     own.session_id, top.session_id, top.workflow, top.owner, log.step, log.payload, log.salt, log.body,
-    own.frozen, own.failure, own.ended,
-    iif(own.pause_requested, (
-        SELECT min(at) FROM pauses WHERE session = own.key AND closed_at IS NULL AND kind = 'operator' AND freeze
-    ), NULL)
+    own.frozen, own.failure, own.ended, own.frozen_since
 FROM questions
-    CROSS JOIN (SELECT key, session_id, frozen, failure, ended, pause_requested, removing FROM sessions) AS own
+    CROSS JOIN (
+        SELECT key, session_id, {frozen} AS frozen, {frozen_since} AS frozen_since, failure, ended, removing
+        FROM sessions
+    ) AS own
         ON own.key = questions.session AND own.removing = 0
     CROSS JOIN (SELECT key, session_id, workflow, owner FROM sessions) AS top ON top.key = questions.root
     LEFT JOIN log ON log.id = questions.place AND log.session = questions.session AND log.seq = questions.seq
@@ -510,12 +659,13 @@ FROM questions
 -- Count questions by current status. A waiting question has expired if its time is over; time under frozen timers does
 -- not count. Callers add a WHERE and a GROUP BY.
 SELECT
-    iif(status = 'WAITING_USER_INPUT' AND expires_at + own.frozen + coalesce(iif(own.pause_requested, (
-        SELECT max(:now - max(min(at), questions.updated_at), 0) FROM pauses
-        WHERE session = own.key AND closed_at IS NULL AND kind = 'operator' AND freeze
-    ), 0), 0) <= :now, 'EXPIRED', status) AS status_now,
+    iif(status = 'WAITING_USER_INPUT' AND expires_at + own.frozen
+        + coalesce(max(:now - max(own.frozen_since, questions.updated_at), 0), 0) <= :now,
+        'EXPIRED', status) AS status_now,
     count(*)
-FROM questions CROSS JOIN (SELECT key, frozen, pause_requested, removing FROM sessions) AS own
+FROM questions CROSS JOIN (
+    SELECT key, {frozen} AS frozen, {frozen_since} AS frozen_since, removing FROM sessions
+) AS own
     ON own.key = questions.session AND own.removing = 0
 
 -- name: question_is_open

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.model.records import Record, SignalRecord, first_digest, intact, signal_intact
@@ -26,7 +27,7 @@ from pausepoint.model.sessions import (
 )
 from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import checksums as sums
-from pausepoint.stores.sqlite.sql import QUERIES
+from pausepoint.stores.sqlite.sql import PARTS, QUERIES
 
 
 class Present(NamedTuple):
@@ -58,7 +59,7 @@ _Stored = tuple[
     _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
     int, int, int, int | None, int, str | None,
     int | None, int | None, _Flag, int, str | None,
-    _Flag, int, int,
+    int | None, _Flag, int, int, _Time | None, PauseMode | None,
 ]  # fmt: skip
 
 
@@ -69,7 +70,8 @@ class _Row(msgspec.Struct, array_like=True, gc=False):
 
 
 _Paused = tuple[
-    str, PauseKind, str, str | None, int, str, PauseMode, _Flag, _Time | None, str | None, _Flag, int, int | None
+    str, PauseKind, str, str | None, int, str, PauseMode, _Flag, _Time | None, str | None, _Flag, int, int | None,
+    _Time | None, str | None,
 ]  # fmt: skip
 
 # All possible values. A commit returns one of these instead of creating it.
@@ -93,10 +95,10 @@ _CONDITIONS = {
 }
 # The rules of `derive_status` in SQL, to count and filter sessions without reading each row. The store suite and the
 # store model check that both agree.
-_STATUS = """CASE
+_STATUS = f"""CASE
     WHEN ended = 'completed' THEN 'completed'
     WHEN ended = 'cancelled' THEN 'cancelled'
-    WHEN pause_requested OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL)
+    WHEN {PARTS["asked"]} OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0)
         THEN iif(holder IN (SELECT value FROM json_each(:alive)), 'pausing', 'paused')
     WHEN ended = 'failed' THEN 'failed'
     WHEN holder IN (SELECT value FROM json_each(:alive)) THEN 'running'
@@ -113,8 +115,10 @@ _SORTS: dict[Sort, tuple[str, str]] = {
     "spent": ("spent_usd DESC, key DESC", "spent_usd, key"),
     "id": ("session_id", "session_id DESC"),
 }
-_DUE = """WHERE (wakes_at <= :now OR wakes_at = 0) AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
+_DUE = """(wakes_at <= :now OR wakes_at = 0) AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
     AND (ended IS NULL OR ended = 'failed') AND workflow IN (SELECT value FROM json_each(:workflows))"""
+_EXEMPT = "INDEXED BY sessions_exempt WHERE exempt = :round AND exempt > 0 AND "
+"""While everything is paused, only the few sessions that were resumed since can go on."""
 _TREE = """key IN (
     WITH RECURSIVE down (key) AS (
         SELECT key FROM sessions WHERE session_id = :session_id
@@ -195,7 +199,8 @@ def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[
 
 
 def _where(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
-    """Return the WHERE clause of a filter, and its bindings."""
+    """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings."""
+    index = ""
     bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
     conditions = [_TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part in bindings]
     conditions.append("removing = 0")
@@ -205,13 +210,16 @@ def _where(connection: apsw.Connection, query: Filter, present: Present) -> tupl
         bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
         conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
         if set(query.statuses) <= {Status.RUNNING, Status.PAUSING}:
-            conditions.append("holder IS NOT NULL")  # makes SQLite use the index of held sessions
+            conditions.append("holder IS NOT NULL")
+            index = "INDEXED BY sessions_held "  # otherwise SQLite scans all sessions in the order of the result
+    if query.failed is not None:
+        conditions.append("ended = 'failed'" if query.failed else "ended IS NOT 'failed'")
     if query.level == "root":
         conditions.append("parent IS NULL")
     elif query.level == "top":
         alike = " AND ".join(conditions)
         conditions.append(f"(parent IS NULL OR parent NOT IN (SELECT key FROM sessions WHERE {alike}))")
-    return f"WHERE {' AND '.join(conditions)}", bindings
+    return f"{index}WHERE {' AND '.join(conditions)}", bindings
 
 
 def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:
@@ -246,16 +254,55 @@ def due(
 ) -> Rows:
     bindings = _waking(now, workflows, tree) | {"limit": limit}
     among = f" AND {_TREE}" if tree is not None else ""
+    where = _going_on(connection, bindings)
     rows = []
-    for stored in connection.execute(f"{_FACTS} {_DUE}{among} ORDER BY wakes_at LIMIT :limit", bindings).fetchall():
+    query = f"{_FACTS} {where}{_DUE}{among} ORDER BY wakes_at LIMIT :limit"
+    for stored in connection.execute(query, bindings).fetchall():
         with suppress(DamagedRecord):  # a damaged session cannot be driven, but must not stop the others
             rows.append(_row(stored, present))
-    return [row for row in rows if not row.live and not row.open_pauses]
+    return [row for row in rows if not row.live and row.kept_by is None and not row.open_pauses]
+
+
+def _going_on(connection: apsw.Connection, bindings: dict[str, Any]) -> str:
+    """Return the beginning of a query for sessions that can go on, and add its binding."""
+    number = everything(connection)
+    if number is None:
+        return "WHERE "
+    bindings["round"] = number >> 1
+    return _EXEMPT
+
+
+def everything(connection: apsw.Connection) -> int | None:
+    """Return the pause of everything as one number, as the query `everything` describes it; None if there is none."""
+    number: int | None = connection.execute(QUERIES["everything"]).get
+    return number
+
+
+def ready(connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int) -> Rows:
+    """Return sessions that can be taken. Only as many rows are read as are returned."""
+    rows = []
+    for workflow in dict.fromkeys(workflows):
+        bindings = {"workflow": workflow, "now": now, "limit": limit}
+        where = _going_on(connection, bindings)
+        query = QUERIES["ready"]
+        if where is _EXEMPT:
+            query = query.replace("INDEXED BY sessions_ready WHERE ", where)
+        for stored in connection.execute(f"{_FACTS} {query}", bindings).fetchall():
+            with suppress(DamagedRecord):  # a damaged session cannot be driven, but must not stop the others
+                rows.append(_row(stored, present))
+    return sorted(rows, key=lambda row: (row.ready_at or 0, row.key))[:limit]
+
+
+def dead_holders(connection: apsw.Connection, present: Present) -> list[int]:
+    """Return the engines that died while they held sessions."""
+    return [holder for (holder,) in every(connection, QUERIES["holders"]) if not present.alive(holder)]
 
 
 def next_wake(connection: apsw.Connection, now: int, workflows: Sequence[str], tree: str | None) -> int | None:
     among = f" AND {_TREE}" if tree is not None else ""
-    found: int | None = connection.execute(QUERIES["next_wake"] + among, _waking(now, workflows, tree)).get
+    bindings = _waking(now, workflows, tree)
+    query = QUERIES["next_wake"].replace("WHERE ", _going_on(connection, bindings), 1)
+    found: int | None = connection.execute(query + among, bindings).get
     return found
 
 
@@ -283,7 +330,8 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
      seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
      crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
-     parent, keep_for, mail, frozen, parent_id, removing, given_sum, moved_sum) = facts  # fmt: skip
+     parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum, ready_at,
+     everything) = facts  # fmt: skip
     if removing:
         raise UnknownSession(
             f"Session {session_id!r} is being removed. Complete the removal with engine.gc(apply=True).",
@@ -299,12 +347,15 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
             key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
             seq, key_frame, digest, step, visit, bool(held_by_guard), ended,
             None if failure is None else _FAILURE.decode(failure),
-            bool(pause_requested), pause_mode, bool(cancel_requested), holder, fence,
+            bool(pause_requested) or everything is not None, "abort" if everything == "abort" else pause_mode,
+            bool(cancel_requested), holder, fence,
             holder is not None and present.alive(holder), waiting, wakes_at,
             crashes, spent_usd, spent_tokens, budget_usd, open_pauses,
             None if progress is None else _PROGRESS.decode(progress), parent, keep_for, bool(mail), frozen,
             parent_id,
             wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
+            kept_by if kept_by is not None and present.alive(kept_by) else None,
+            ready_at, bool(pause_requested), everything is not None,
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise _damaged_facts(exc) from exc
@@ -338,15 +389,22 @@ def flags(connection: apsw.Connection, keys: Sequence[int]) -> dict[int, tuple[i
 def pauses(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause]:
     found = [_pause(key, row) for row in every(connection, QUERIES["pauses"], key, open_only)]
     flag = one(connection, QUERIES["pause_flag"], key)
-    if flag and flag[0] and not any(pause.kind == "operator" and pause.closed_at is None for pause in found):
+    asked = [pause for pause in found if pause.kind == "operator" and pause.closed_at is None]
+    if flag and flag[0] and all(pause.standing for pause in asked):
         reason = "pause_requested was set in the database"
         found.append(Pause(FLAG, "operator", reason, by=None, created_at=flag[2], mode=flag[1]))
+    if flag and flag[3] and not any(pause.standing for pause in asked):
+        # The session was parked already, so nothing was written for it.
+        everything, *_ = standing(connection)
+        since = replace(everything, created_at=flag[4] if flag[4] is not None else everything.created_at)
+        later = [n for n, pause in enumerate(found) if pause.created_at > since.created_at]
+        found.insert(later[0] if later else len(found), since)
     return found
 
 
 def _pause(key: int, stored: Sequence[Any]) -> Pause:
     (id, kind, reason, by, at, step, mode, freeze, closed_at, closed_by, standing,
-     opened_sum, closed_sum) = _typed(stored, _Paused)  # fmt: skip
+     opened_sum, closed_sum, lifted_at, lifted_by) = _typed(stored, _Paused)  # fmt: skip
     pause = Pause(id, kind, reason, by, at, step, mode, bool(freeze), closed_at, closed_by, bool(standing))
     # A pause that was ended directly in the database has an end without an author and without a checksum.
     right = closed_by is None if closed_sum is None else closed_sum == sums.closed(closed_at, closed_by)
@@ -355,21 +413,30 @@ def _pause(key: int, stored: Sequence[Any]) -> Pause:
             f"Pause record {pause.id!r} (session key {key}) does not match its checksum. Restore the database from a"
             " backup."
         )
+    if standing and closed_at is None and lifted_at is not None:  # the next verb on the session closes it
+        return replace(pause, closed_at=lifted_at, closed_by=lifted_by)
     return pause
 
 
 def standing_pause(connection: apsw.Connection) -> Pause | None:
-    stored = one(connection, QUERIES["standing_pause"])
-    if stored is None:
+    if one(connection, QUERIES["standing_pause"]) is None:
         return None
-    id, reason, by, at, mode, freeze, sum = _typed(stored, tuple[str, str, str | None, _Time, PauseMode, _Flag, int])
-    pause = Pause(id, "operator", reason, by, at, mode=mode, freeze=bool(freeze), standing=True)
-    if sum != sums.standing(pause):
+    pause, epoch, round, sum = standing(connection)
+    if sum != sums.standing(pause, epoch, round):
         raise DamagedRecord(
             "The pause of everything does not match its checksum, so no new session is started."
             " Lift it with engine.lift_pause() or `pausepoint resume --all`."
         )
     return pause
+
+
+def standing(connection: apsw.Connection) -> tuple[Pause, int, int, int]:
+    """Return the pause of everything with its epoch, round and checksum, which is not verified."""
+    stored = one(connection, QUERIES["standing_pause"])
+    types = tuple[str, str, str | None, _Time, PauseMode, _Flag, int, int, int]
+    id, reason, by, at, mode, freeze, epoch, round, sum = _typed(stored, types)
+    pause = Pause(id, "operator", reason, by, at, mode=mode, freeze=bool(freeze), standing=True)
+    return pause, epoch, round, sum
 
 
 def records(connection: apsw.Connection, key: int, since: int, until: int | None) -> list[Record]:

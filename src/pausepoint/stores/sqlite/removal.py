@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from pausepoint.errors import AlreadyRunning, DamagedRecord, VerbRefused
+from pausepoint.model.ids import check_session_id
 from pausepoint.model.sessions import Filter, Removal, SessionRow, Space, Sweep, Tombstone, has_expired, kept_for
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import reads
@@ -30,8 +31,9 @@ def session_folder(database: str, session_id: str) -> Path:
     """Return the folder for a session's files, which is next to the database.
 
     Ids with capital letters get a suffix, so that ids that differ only in case do not share a folder on file systems
-    that ignore case.
+    that ignore case. Raises `InvalidSessionId` for an id that could lead to another folder.
     """
+    check_session_id(session_id)
     mark = "" if session_id == session_id.lower() else f"~{crc32(session_id.encode()):08x}"
     return Path(f"{database}.sessions") / f"{session_id}{mark}"
 

@@ -18,7 +18,8 @@ import apsw
 
 from pausepoint.errors import NewerSchema, StoreMissing, StoreUnavailable
 from pausepoint.name import NAME
-from pausepoint.stores.sqlite import sql
+from pausepoint.stores.disk import make_folder, sync_folder
+from pausepoint.stores.sqlite import recovery, sql
 from pausepoint.stores.sqlite.errors import edge
 from pausepoint.stores.sqlite.sql import Migration
 
@@ -51,6 +52,11 @@ class Place(NamedTuple):
     def in_memory(self) -> bool:
         return self.path == ":memory:"
 
+    @property
+    def syncs_commits(self) -> bool:
+        """Whether every commit is synced. Otherwise a power loss cannot be told from damage."""
+        return self.synchronous in ("FULL", "EXTRA")
+
 
 def prepare(place: Place) -> None:
     """Make sure that ``place`` has a database with the current schema. Raises `StoreError` otherwise."""
@@ -73,14 +79,45 @@ def _prepare_file(place: Place) -> None:
         raise StoreUnavailable(f"{path} is a folder. Name a file in it, such as {path / f'{NAME}.db'}.")
     if not place.create and not path.exists():
         raise _missing(path)
-    _make_folder(path.parent)
+    make_folder(path.parent)
     refuse_network(path.parent, mounts())
     _make_file(path)
-    version = _patiently(lambda: _look(place))
+    version = _checked_version(place)
     if not version and not place.create:
         raise _missing(path)
     if version < VERSION:
         _patiently(lambda: _bring_up(place))
+
+
+def _checked_version(place: Place) -> int:
+    """Return the schema version. Raises `StoreDamaged` if the log is damaged, because the version may be in it.
+
+    A database of another program is refused first, however its log looks.
+    """
+    log = recovery.suspect(place.path, place.vfs) if place.syncs_commits else None
+    try:
+        version = _patiently(lambda: _look(place))
+    except apsw.CorruptError:
+        _refuse_damage(log)
+        raise
+    _refuse_damage(log)
+    return version
+
+
+def accept_loss(place: Place) -> str | None:
+    """Give up what a damaged log has lost. Return the path of the log's copy; None if the log is not damaged."""
+    with edge(place.path):
+        log = recovery.suspect(place.path, place.vfs)
+        if log is None:
+            return None
+        with suppress(apsw.CorruptError):
+            _look(place)  # refuses a database of another program
+        return recovery.accept_loss(log)
+
+
+def _refuse_damage(log: recovery.Suspect | None) -> None:
+    if log is not None:
+        _patiently(lambda: recovery.refuse_damage(log))
 
 
 def _missing(path: Path) -> StoreMissing:
@@ -96,6 +133,15 @@ def connect(place: Place) -> apsw.Connection:
     # No connection is used by two threads at once, so SQLite does not need to lock it for each call.
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX | (apsw.SQLITE_OPEN_CREATE if place.in_memory else 0)
     connection = apsw.Connection(place.path, flags=flags, vfs=place.vfs)
+    try:
+        _tune(connection, place)
+    except BaseException:
+        connection.close(True)  # the error may be kept for long, and with it this frame
+        raise
+    return connection
+
+
+def _tune(connection: apsw.Connection, place: Place) -> None:
     # The last connection to close locks the database for a moment.
     connection.set_busy_timeout(PATIENCE)
     # Only `disconnect` may checkpoint on close. A forked child also closes its copy of the connection when it exits,
@@ -105,7 +151,6 @@ def connect(place: Place) -> apsw.Connection:
     connection.execute(f"PRAGMA synchronous = {place.synchronous}")
     connection.execute("PRAGMA secure_delete = ON").fetchall()  # deleted data must not remain in the file
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}").fetchall()
-    return connection
 
 
 def disconnect(connection: apsw.Connection) -> None:
@@ -119,7 +164,10 @@ def disconnect(connection: apsw.Connection) -> None:
 
 
 def fold(place: Place) -> bool:
-    """Copy the WAL into the database and empty it. Return False if a reader or writer prevents that for too long."""
+    """Copy the WAL into the database and empty it durably.
+
+    Return False if a reader or writer prevents that for too long, or if the empty WAL cannot be synced.
+    """
     with edge(place.path):
         connection = connect(place)
         connection.set_busy_timeout(FOLD_PATIENCE)  # others cannot commit while this waits for readers
@@ -127,7 +175,8 @@ def fold(place: Place) -> bool:
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
         finally:
             connection.close()
-        return not busy
+        # SQLite does not sync the empty WAL, and a power loss could bring erased content back.
+        return not busy and _synced(f"{place.path}-wal")
 
 
 def create(connection: apsw.Connection) -> None:
@@ -257,13 +306,6 @@ def _patiently(act: Callable[[], T]) -> T:
             time.sleep(0.01)
 
 
-def _make_folder(folder: Path) -> None:
-    if not folder.exists():
-        _make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _sync_folder(folder.parent)
-
-
 def _make_file(path: Path) -> None:
     """Create the file so that only its owner can read it. SQLite gives its side files the same permissions."""
     try:
@@ -273,16 +315,19 @@ def _make_file(path: Path) -> None:
     except OSError as exc:
         raise StoreUnavailable(f"{path} cannot be created ({exc.strerror}). Check the folder's permissions.") from exc
     os.close(descriptor)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder to disk. A new file survives a power loss only if its folder was synced too."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _synced(path: str) -> bool:
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def refuse_affected_sqlite(version: str) -> None:

@@ -38,10 +38,13 @@ CREATE TABLE sessions (
     pause_requested INTEGER NOT NULL DEFAULT 0 CHECK (pause_requested IN (0, 1)),
     pause_mode TEXT NOT NULL DEFAULT 'finish' CHECK (pause_mode IN ('finish', 'abort')),
     cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
+    exempt INTEGER NOT NULL DEFAULT 0,
     holder INTEGER,
+    kept_by INTEGER,
     fence INTEGER NOT NULL DEFAULT 0,
     waiting TEXT,
     wakes_at INTEGER,
+    ready_at INTEGER,
     mail INTEGER NOT NULL DEFAULT 0 CHECK (mail IN (0, 1)),
     frozen INTEGER NOT NULL DEFAULT 0,
     crashes INTEGER NOT NULL DEFAULT 0,
@@ -59,8 +62,11 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_created ON sessions (created_at);
 CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
 CREATE INDEX sessions_waking ON sessions (wakes_at) WHERE wakes_at IS NOT NULL AND pause_requested = 0;
+CREATE INDEX sessions_ready ON sessions (workflow, ready_at) WHERE ready_at IS NOT NULL;
+CREATE INDEX sessions_exempt ON sessions (exempt) WHERE exempt > 0;
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
+CREATE INDEX sessions_cancelled ON sessions (key) WHERE cancel_requested = 1;
 
 -- Append-only. Inserts go to the end of the table and touch no index, except for key frames. `sessions.head` is the id
 -- of a session's last record; `prev` is the id of the record before. Only key frames can be found by `seq`. The chain
@@ -137,17 +143,17 @@ CREATE TABLE pauses (
     freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
     closed_at INTEGER,
     closed_by TEXT,
-    standing INTEGER NOT NULL DEFAULT 0 CHECK (standing IN (0, 1)),
+    standing INTEGER NOT NULL DEFAULT 0,
     opened_sum INTEGER NOT NULL,
     closed_sum INTEGER
 ) STRICT;
 
 CREATE INDEX pauses_session ON pauses (session);
 CREATE INDEX pauses_open ON pauses (session) WHERE closed_at IS NULL;
-CREATE INDEX pauses_standing ON pauses (session) WHERE standing = 1 AND closed_at IS NULL;
 
--- The pause of everything, while it is in effect. New sessions are paused too. `pauses.standing` marks the pauses that
--- are part of it.
+-- The pause of everything, while it is in effect: one row, however many sessions there are. It stops every session that
+-- has not ended and whose `exempt` is smaller than `round`. `pauses.standing` is the `epoch` of the pause of everything
+-- that a record is part of; such a record is open as long as that pause is in effect.
 CREATE TABLE standing_pause (
     n INTEGER PRIMARY KEY CHECK (n = 1),
     id TEXT NOT NULL,
@@ -156,7 +162,20 @@ CREATE TABLE standing_pause (
     at INTEGER NOT NULL,
     mode TEXT NOT NULL CHECK (mode IN ('finish', 'abort')),
     freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
+    epoch INTEGER NOT NULL,
+    round INTEGER NOT NULL,
     sum INTEGER NOT NULL
+) STRICT;
+
+-- All requests to pause everything, and when and by whom they were lifted. Those from a pause to its lift have the same
+-- `epoch`. `freeze` includes the requests before it in the same epoch. See `pausepoint.model.everything`.
+CREATE TABLE pause_rounds (
+    round INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
+    lifted_at INTEGER,
+    lifted_by TEXT
 ) STRICT;
 
 -- The status of questions. The log holds what a question asks: record `seq`, with the id `place`. `root` is the root of
@@ -239,8 +258,20 @@ CREATE TRIGGER pause_taken_back AFTER UPDATE OF pause_requested ON sessions
 WHEN NEW.pause_requested = 0 AND OLD.pause_requested = 1
 BEGIN
     UPDATE pauses SET closed_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
-    WHERE session = NEW.key AND kind = 'operator' AND closed_at IS NULL;
-    UPDATE sessions SET pause_mode = 'finish' WHERE key = NEW.key;
+    WHERE session = NEW.key AND kind = 'operator' AND closed_at IS NULL AND standing = 0;
+    UPDATE sessions SET pause_mode = 'finish', ready_at = CASE
+        WHEN holder IS NOT NULL OR ended IS NOT NULL OR removing
+            OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0) THEN NULL
+        WHEN wakes_at IS NULL AND waiting IS NULL THEN 0
+        ELSE wakes_at
+    END
+    WHERE key = NEW.key;
+END;
+
+CREATE TRIGGER pause_asked_for AFTER UPDATE OF pause_requested ON sessions
+WHEN NEW.pause_requested = 1 AND OLD.ready_at IS NOT NULL
+BEGIN
+    UPDATE sessions SET ready_at = NULL WHERE key = NEW.key;
 END;
 
 -- A view for people. Only `pause_requested` can be set. `status` is what SQL can know: a session whose holder died
@@ -253,8 +284,8 @@ SELECT
     step AS current_step,
     CASE
         WHEN ended IN ('completed', 'cancelled') THEN ended
-        WHEN pause_requested
-            OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL)
+        WHEN pause_requested OR (ended IS NULL AND exempt < ifnull((SELECT round FROM standing_pause), 0))
+            OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0)
             THEN iif(holder IS NULL, 'paused', 'pausing')
         WHEN ended = 'failed' THEN ended
         WHEN holder IS NOT NULL THEN 'running'
@@ -264,8 +295,12 @@ SELECT
         WHEN seq <= 1 THEN 'created'
         ELSE 'ready'
     END AS status,
-    pause_requested,
-    pause_mode,
+    pause_requested OR (ended IS NULL AND exempt < ifnull((SELECT round FROM standing_pause), 0)) AS pause_requested,
+    CASE
+        WHEN (ended IS NULL AND exempt < ifnull((SELECT round FROM standing_pause), 0))
+            AND (SELECT mode FROM standing_pause) = 'abort' THEN 'abort'
+        ELSE pause_mode
+    END AS pause_mode,
     cancel_requested,
     owner,
     tags,
@@ -278,10 +313,20 @@ SELECT
         || printf('.%06d+00:00', updated_at % 1000000) AS updated_at
 FROM sessions;
 
--- Like `pause`, this does not pause sessions that are completed or cancelled.
+-- Like `pause`, this does not pause sessions that are completed or cancelled. Like `resume`, clearing the flag exempts
+-- the session from the pause of everything.
 CREATE TRIGGER pause_by_hand INSTEAD OF UPDATE OF pause_requested ON workflow_states
 BEGIN
     UPDATE sessions SET pause_requested = NEW.pause_requested
     WHERE session_id = NEW.session_id
         AND (NEW.pause_requested = 0 OR ended IS NULL OR ended = 'failed');
+    UPDATE pauses SET closed_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+    WHERE NEW.pause_requested = 0 AND closed_at IS NULL AND standing = (SELECT epoch FROM standing_pause)
+        AND session = (SELECT key FROM sessions WHERE session_id = NEW.session_id);
+    UPDATE sessions SET exempt = (SELECT round FROM standing_pause)
+    WHERE session_id = NEW.session_id AND NEW.pause_requested = 0 AND (ended IS NULL OR ended = 'failed')
+        AND EXISTS (SELECT 1 FROM standing_pause);
+    -- What waits for nothing becomes due, so that an engine picks it up.
+    UPDATE sessions SET wakes_at = 0
+    WHERE session_id = NEW.session_id AND NEW.pause_requested = 0 AND OLD.pause_requested = 1 AND ready_at = 0;
 END;

@@ -20,11 +20,18 @@ class Migration(NamedTuple):
 def named(text: str) -> dict[str, str]:
     """Return the queries of a file, without comments, by the names in its ``-- name:`` lines.
 
-    >>> named("-- name: one\\n-- Why.\\nSELECT 1\\n\\n-- name: two\\nSELECT 2")
-    {'one': 'SELECT 1', 'two': 'SELECT 2'}
+    A query may contain the name of a part in braces; the text of the part replaces it.
+
+    >>> named("-- part: three\\n1 + 2\\n\\n-- name: one\\n-- Why.\\nSELECT 1\\n\\n-- name: two\\nSELECT {three}")
+    {'one': 'SELECT 1', 'two': 'SELECT 1 + 2', '{three}': '1 + 2'}
     """
-    parts = re.split(r"^-- name: (\w+)$", text, flags=re.MULTILINE)
-    return {name: _plain(body) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    found = re.split(r"^-- (name|part): (\w+)$", text, flags=re.MULTILINE)[1:]
+    parts: dict[str, str] = {}
+    queries: dict[str, str] = {}
+    for kind, name, body in zip(found[::3], found[1::3], found[2::3], strict=True):
+        whole = re.sub(r"\{(\w+)\}", lambda match: parts[match[1]], _plain(body))
+        (parts if kind == "part" else queries)[name] = whole
+    return queries | {f"{{{name}}}": text for name, text in parts.items()}
 
 
 def _plain(body: str) -> str:
@@ -43,4 +50,6 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(Migration(int(file.name[:3]), file.stem, file.read_text(encoding="utf-8")) for file in files)
 
 
-QUERIES = named((_FOLDER / "queries.sql").read_text(encoding="utf-8"))
+_FOUND = named((_FOLDER / "queries.sql").read_text(encoding="utf-8"))
+QUERIES = {name: text for name, text in _FOUND.items() if name[0] != "{"}
+PARTS = {name.strip("{}"): text for name, text in _FOUND.items() if name[0] == "{"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -35,7 +35,7 @@ from pausepoint.model.sessions import (
 )
 from pausepoint.stores.base import Found, FoundQuestions
 from pausepoint.stores.sqlite import questions as asking
-from pausepoint.stores.sqlite import reads, schema
+from pausepoint.stores.sqlite import reads, recovery, schema
 from pausepoint.stores.sqlite import removal as cleaning
 from pausepoint.stores.sqlite import transfer as moving
 from pausepoint.stores.sqlite import verify as checking
@@ -71,6 +71,15 @@ class _Reading(edge):
         return self.connection
 
 
+def _real_path(path: str | Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError as exc:
+        raise StoreUnavailable(
+            f"{str(path)!r:.200} is not a path that the system can open ({exc}). Name another file for the store."
+        ) from exc
+
+
 class SqliteStore:
     """A `pausepoint.stores.base.Store` in one SQLite file, or in memory with the path ``:memory:``.
 
@@ -94,7 +103,7 @@ class SqliteStore:
         if synchronous not in _SYNCHRONOUS:
             raise ValueError(f"synchronous={synchronous!r} is not valid. Use one of {', '.join(_SYNCHRONOUS)}.")
         # Resolve links only once, because the files next to the database have its real name.
-        self.path = str(path) if str(path) == ":memory:" else os.path.realpath(path)
+        self.path = str(path) if str(path) == ":memory:" else _real_path(path)
         if ballast < 0:
             raise ValueError(f"ballast={ballast} is not valid. Pass a number of bytes, or 0 to reserve none.")
         self._place = schema.Place(self.path, vfs, synchronous, create)
@@ -109,6 +118,19 @@ class SqliteStore:
         self._read: apsw.Connection | None = None
 
     # opening and closing
+
+    def accept_loss(self) -> str | None:
+        """Make a store that raises `StoreDamaged` usable again, without the commits that cannot be read.
+
+        Returns the path of the copy of the damaged log; None if nothing is damaged, which changes nothing.
+        """
+        try:
+            return None if self._place.in_memory else schema.accept_loss(self._place)
+        except OSError as exc:
+            raise StoreUnavailable(
+                f"{self.path}: the damaged log could not be copied ({exc.strerror}), so nothing was changed. Free some"
+                " space and check the folder's permissions, then try again."
+            ) from exc
 
     async def open(self, on_change: Callable[[], None]) -> None:
         if self._state != "new":
@@ -135,6 +157,7 @@ class SqliteStore:
             await self._disconnect()
             raise
         self._state = "open"
+        self._seen = self._data_version()
         self._watcher = None if self._place.in_memory else asyncio.create_task(self._watch(on_change))
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -170,9 +193,12 @@ class SqliteStore:
             self._trouble.begin_low()
 
     async def _register(self) -> None:
-        """Give this engine its number in a first transaction. On a full disk, the engine opens for reading only."""
+        """Give this engine its number in a first transaction, which also ends the cancelled sessions left open.
+
+        On a full disk, the engine opens for reading only.
+        """
         with suppress(StoreReadOnly):
-            await self._writer.do(lambda connection: None)
+            await self._writer.do(self._writes.end_cancelled)
 
     async def close(self) -> None:
         if self._state == "new":
@@ -202,17 +228,20 @@ class SqliteStore:
                 schema.disconnect(self._read)
         finally:
             self._hold.drop()
+            recovery.close_deleted()
 
     async def _watch(self, on_change: Callable[[], None]) -> None:
-        seen = self._data_version()
         while True:
             await asyncio.sleep(self._poll)
             if self._ballast.short() and not self._trouble.is_there:
                 self._writer.distrust()
             now = self._data_version()
-            if now != seen:
-                seen = now
+            if now != self._seen:
+                self._seen = now
                 on_change()
+
+    def has_news(self) -> bool:
+        return self._watcher is not None and self._data_version() != self._seen
 
     def _data_version(self) -> int | None:
         try:
@@ -263,8 +292,10 @@ class SqliteStore:
 
     # driving
 
-    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        row = await self._do(lambda connection: self._writes.claim(connection, session_id, steal, fence))
+    async def claim(
+        self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
+        row = await self._do(lambda connection: self._writes.claim(connection, session_id, steal, fence, paused))
         self._held.add(row.key)
         return row
 
@@ -279,8 +310,11 @@ class SqliteStore:
             self._held.discard(commit.key)
         return flags
 
-    async def revise(self, commit: Commit) -> None:
-        await self._do(lambda connection: self._writes.revise(connection, commit), urgent=parks(commit))
+    async def revise(self, commit: Commit) -> Found:
+        return await self._do(lambda connection: self._writes.revise(connection, commit), urgent=parks(commit))
+
+    async def unkeep(self, key: int, fence: int) -> None:
+        await self._do(lambda connection: self._writes.unkeep(connection, key, fence), urgent=True)
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         with self._reading() as connection:
@@ -302,6 +336,23 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.due(connection, self._writes.present, now, workflows, limit, tree)
 
+    async def take(
+        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
+    ) -> list[SessionRow]:
+        skipped = {} if skip is None else dict(skip)
+        with self._reading() as connection:  # an idle worker looks often and must not write
+            present = self._writes.present
+            found = reads.ready(connection, present, now, workflows, len(skipped) + 1)
+            if all(skipped.get(row.key) == row.seq for row in found) and not reads.dead_holders(connection, present):
+                return []
+        rows = await self._do(lambda connection: self._writes.take(connection, now, workflows, limit, skipped))
+        self._held.update(row.key for row in rows)
+        return rows
+
+    async def release(self, key: int, fence: int) -> None:
+        await self._do(lambda connection: self._writes.release(connection, key, fence), urgent=True)
+        self._held.discard(key)
+
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         with self._reading() as connection:
             return reads.next_wake(connection, now, workflows, tree)
@@ -315,11 +366,16 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.standing_pause(connection)
 
-    async def lift(self, by: str | None, at: int) -> Found:
+    async def lift(self, by: str | None, at: int) -> bool:
         return await self._do(lambda connection: self._writes.lift(connection, by, at))
 
-    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
-        return await self._do(lambda connection: self._writes.unpause(connection, session_id, by, at, budget_usd))
+    async def unpause(
+        self, session_id: str, by: str | None, at: int, budget_usd: int | None = None, wake: bool = False
+    ) -> SessionRow:
+        def verb(connection: apsw.Connection) -> SessionRow:
+            return self._writes.unpause(connection, session_id, by, at, budget_usd, wake)
+
+        return await self._do(verb)
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
         def verb(connection: apsw.Connection) -> Found:

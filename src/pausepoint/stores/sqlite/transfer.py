@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import uuid4
 
 import apsw
 import msgspec
 from msgspec.structs import astuple, replace
 
 from pausepoint.errors import UnknownSession
-from pausepoint.model.files import file_facts
+from pausepoint.model.files import check_names, file_facts
 from pausepoint.model.questions import about
 from pausepoint.model.records import first_digest
 from pausepoint.model.sessions import Filter, Pause, SessionRow, Whole
@@ -43,27 +44,32 @@ def _one(connection: apsw.Connection, row: SessionRow) -> Whole:
         reads.signals(connection, row.key, 0),
         [signal.n for signal in reads.mail(connection, row.key, None, None, None)],
         # A pause that someone set directly in the database has no record. Its flag is part of the facts.
-        [each for each in reads.pauses(connection, row.key, open_only=False) if each.id != reads.FLAG],
+        [_named(each) for each in reads.pauses(connection, row.key, open_only=False) if each.id != reads.FLAG],
         reads.blobs(connection, checking.names(connection, row.key)),
         asking.all_of(connection, row.key),
     )
+
+
+def _named(pause: Pause) -> Pause:
+    """Give a pause of everything its own id, because in the other store it is the pause of each session."""
+    return replace(pause, id=str(uuid4())) if pause.standing and pause.closed_at is None else pause
 
 
 class Moving(Cleaning):
     """The method that imports sessions."""
 
     def import_(self, connection: apsw.Connection, sessions: Sequence[Whole]) -> bool:
+        for each in sessions:
+            check_names(each)
         if any(connection.execute(QUERIES["id_is_taken"], (each.row.session_id,)).get for each in sessions):
             return False
         keys: dict[str, int] = {}
         for each in sessions:
             parent = keys.get(each.row.parent_id) if each.row.parent_id else None
             keys[each.row.session_id] = self._import(connection, each, parent)
-        pause = self._pause_above(connection, None, self.now())
+        reads.standing_pause(connection)  # raises an error if it is damaged
         for key in keys.values():
-            row = reads.get_by_key(connection, key, self.present)
-            if pause is not None and row.ended not in ("completed", "cancelled"):
-                self._request_pause(connection, row, pause)
+            self._note_standing(connection, key, reads.get_by_key(connection, key, self.present).step, at=self.now())
         return True
 
     def _import(self, connection: apsw.Connection, session: Whole, parent: int | None) -> int:
@@ -86,6 +92,7 @@ class Moving(Cleaning):
         root = reads.one(connection, QUERIES["root_of"], key)[0]
         for question in session.questions:
             asking.open_one(connection, key, root, first + question.seq - 1, question)
+        connection.execute(QUERIES["reckon"], (key,))
         return key
 
 

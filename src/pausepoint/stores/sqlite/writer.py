@@ -145,10 +145,10 @@ class Transactions:
 
     def move(self, commit: Commit) -> Flags | None:
         """Run a single commit. Does the same as `run`, but faster, for an engine that drives one session."""
-        cursor = self._cursor
-        if cursor is None:
-            cursor = self._cursor = self.connection.cursor()
         try:
+            cursor = self._cursor
+            if cursor is None:
+                cursor = self._cursor = self.connection.cursor()
             cursor.execute("BEGIN IMMEDIATE")
             outcome = self._writes.move(cursor, commit)
             self._commit(cursor, lambda: _trace(commit))
@@ -424,7 +424,7 @@ class Writer:
             self._heed_trouble()
             if parks(commit):
                 raise _Elsewhere from None
-            self.lost[commit.key] = commit.fence
+            self._lose(commit)
             raise
         end = time.perf_counter()
         self._note_cost(end - start)
@@ -462,7 +462,11 @@ class Writer:
                 work.error = exc
         for work in batch:
             if work.error is not None and work.commit is not None and isinstance(work.error, StoreReadOnly):
-                self.lost[work.commit.key] = work.commit.fence
+                self._lose(work.commit)
+
+    def _lose(self, commit: Commit) -> None:
+        """Remember a hold whose commit was refused. An older hold on the same session must not hide a newer one."""
+        self.lost[commit.key] = max(commit.fence, self.lost.get(commit.key, 0))
 
     def _run_permitted(self, batch: Iterable[Work]) -> None:
         freeing = Work(verb=self._give_back, urgent=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -17,7 +17,16 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from pausepoint.clock import Clock, to_datetime
-from pausepoint.errors import AlreadyRunning, DamagedRecord, FileRefused, HoldLost, SessionEnded, UnknownSession
+from pausepoint.errors import (
+    AlreadyRunning,
+    DamagedRecord,
+    FileRefused,
+    HoldLost,
+    SessionEnded,
+    UnknownSession,
+    VerbRefused,
+)
+from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.questions import about
 from pausepoint.model.records import SignalRecord, first_digest, seal_signal
@@ -25,13 +34,15 @@ from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, 
 from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import questions as asking
-from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite import reads, standing
 from pausepoint.stores.sqlite import redaction as redacting
 from pausepoint.stores.sqlite.liveness import Hold
 from pausepoint.stores.sqlite.sql import QUERIES
 
 _PLACE, _MOVE, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["append"]
-_PLACE_AND_END = _PLACE.replace(" FROM", f", ({QUERIES['log_end']}) FROM")
+_ENDS = f"({QUERIES['log_end']}), ({QUERIES['everything']})"
+_END = f"SELECT {_ENDS}"
+_PLACE_AND_END = _PLACE.replace(" FROM sessions", f", {_ENDS} FROM sessions")
 _json = msgspec.json.encode
 
 Outcome = Flags | HoldLost | None
@@ -51,6 +62,8 @@ class Writes:
     def move(self, cursor: apsw.Cursor, commit: Commit) -> Outcome:
         """Apply one commit. Does the same as `move_all`, but faster, for an engine that drives one session."""
         place: Any = cursor.execute(_PLACE_AND_END, (commit.key,)).fetchone()
+        if place is not None and place[10] is not None:
+            place = _under_everything(cursor.connection, place, place[10])
         if not self._fits(commit, place) or _too_late(cursor.connection, commit):
             return self._refusal(cursor.connection, commit, place)
         tail, head = place[4], place[9] + len(commit.records)
@@ -66,8 +79,10 @@ class Writes:
     def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
         """Apply commits in order, with one statement per table, and return one outcome for each."""
         places: list[Any] = connection.executemany(_PLACE, [(commit.key,) for commit in commits]).fetchall()
+        end, everything = connection.execute(_END).get
+        if everything is not None:
+            places = [_under_everything(connection, place, everything) for place in places]
         known = {place[0]: place for place in places}
-        end: int = connection.execute(QUERIES["log_end"]).get
         outcomes: list[Outcome] = []
         attaching: list[tuple[Commit, int]] = []
         moves: list[tuple[object, ...]] = []
@@ -79,7 +94,7 @@ class Writes:
                 continue
             tail, end = place[4], end + len(commit.records)
             known[commit.key] = (commit.key, commit.records[-1].seq, *place[2:4], end, *place[5:])
-            outcomes.append(reads.flags_of(*place[5:]))
+            outcomes.append(reads.flags_of(*place[5:9]))
             moves.append(_moving(commit, tail, end))
             lines += _lines(commit, tail, end)
             if not commit.plain:
@@ -144,10 +159,15 @@ class Writes:
             connection.execute(QUERIES["thaw"], (commit.key,))
         if commit.parent is not None:
             self._report_to_parent(connection, commit, commit.parent)
+        if commit.only_if_paused and commit.release:
+            self._note_standing(connection, commit.key, commit.step, after=commit.base_seq)
         if commit.release:
+            if commit.kept:
+                connection.execute(QUERIES["keep"], (commit.key,))
             query = QUERIES["release" if commit.waiting is None else "release_waiting"]
             connection.execute(query, (commit.waiting, commit.wakes_at, commit.key))
-
+            if commit.ended is None:  # what has ended is never ready, as what was held
+                connection.execute(QUERIES["reckon"], (commit.key,))
         if commit.version is not None:
             self._seal_given(connection, commit.key)
         if commit.redact or commit.redact_signals or commit.unname:
@@ -167,6 +187,7 @@ class Writes:
     def _deliver(self, connection: apsw.Connection, key: int, n: int, kind: str, payload: bytes) -> None:
         connection.execute(QUERIES["deliver"], (key, n, kind, about(kind, payload)))
         connection.execute(QUERIES["has_mail"], (kind, key))
+        connection.execute(QUERIES["reckon"], (key,))
 
     def _keep(
         self, connection: apsw.Connection, key: int, blobs: Sequence[tuple[bytes, bytes]], names: Sequence[bytes] = ()
@@ -175,7 +196,9 @@ class Writes:
         connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_, _ in blobs])
         connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_ in names])
 
-    def claim(self, connection: apsw.Connection, session_id: str, steal: bool, fence: int | None) -> SessionRow:
+    def claim(
+        self, connection: apsw.Connection, session_id: str, steal: bool, fence: int | None, paused: bool = False
+    ) -> SessionRow:  # fmt: skip
         row = self._known(connection, session_id)
         if row.ended in ("completed", "cancelled"):
             raise SessionEnded(
@@ -187,9 +210,25 @@ class Writes:
             raise self._driven(connection, row)
         if fence is not None and row.fence != fence:
             raise _changed_meanwhile(row)
+        if row.pause_requested and not paused:
+            raise _is_paused(row)
         crashed = row.holder is not None and not row.live
         self._take(connection, row, crashed)
         return self._again(connection, row)
+
+    def take(
+        self, connection: apsw.Connection, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int]
+    ) -> list[SessionRow]:
+        for holder in reads.dead_holders(connection, self.present):
+            connection.execute(QUERIES["reap"], (holder,))
+        rows = reads.ready(connection, self.present, now, workflows, limit + len(skip))
+        rows = [row for row in rows if row.kept_by is None and skip.get(row.key) != row.seq][:limit]
+        for row in rows:
+            self._take(connection, row, crashed=False)
+        return [self._again(connection, row) for row in rows]
+
+    def release(self, connection: apsw.Connection, key: int, fence: int) -> None:
+        connection.execute(QUERIES["give_back"], (key, fence, self.number))
 
     def _take(self, connection: apsw.Connection, row: SessionRow, crashed: bool) -> None:
         """Take the hold of a session and raise its fence."""
@@ -207,7 +246,12 @@ class Writes:
             progress,
             row.fence + 1,
         )
+        standing.settle(connection, row.key, self._signal)
         connection.execute(QUERIES["claim"], (self.number, crashed, moved, row.key))
+
+    def unkeep(self, connection: apsw.Connection, key: int, fence: int) -> None:
+        """Record that the step which this engine kept in memory is gone."""
+        connection.execute(QUERIES["unkeep"], (key, fence, self.number))
 
     def _seal_given(self, connection: apsw.Connection, key: int) -> None:
         """Update the checksum of the facts that seldom change."""
@@ -223,28 +267,33 @@ class Writes:
             holder=holder,
         )
 
-    def revise(self, connection: apsw.Connection, commit: Commit) -> None:
+    def revise(self, connection: apsw.Connection, commit: Commit) -> Found:
         row = reads.get_by_key(connection, commit.key, self.present)
         if row.live:
             raise self._driven(connection, row)
         if (row.seq, row.fence) != (commit.base_seq, commit.fence):
             raise _changed_meanwhile(row)
-        if commit.cancel_children:
-            self._cancel_below(connection, row, commit.closed_by, commit.cancel_children, commit.updated_at)
         if row.ended == "cancelled":
             connection.execute(QUERIES["withdraw_cancel"], (row.key,))
             self._seal_given(connection, row.key)
         self._take(connection, row, crashed=False)
+        reopened = _over(row) and commit.ended is None  # ending the session closed its pauses
+        if reopened:
+            connection.execute(QUERIES["follow"], (row.key,))
         self.move(connection.cursor(), replace(commit, fence=row.fence + 1))
-        if _over(row) and commit.ended is None:  # ending the session closed its pauses
-            pause = self._pause_above(connection, row.parent, commit.updated_at)
+        if reopened:
+            pause = self._pause_above(connection, row.parent)
             if pause is not None:
                 self._request_pause(connection, self._again(connection, row), pause)
+            self._note_standing(connection, row.key, commit.step, at=commit.updated_at)
+        if not commit.cancel_children:
+            return Found()
+        return self._cancel_below(connection, row, commit.closed_by, commit.cancel_children, commit.updated_at)
 
     def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
         self._check_names(connection, new)
-        pause = new.pause or self._pause_above(connection, new.parent, new.created_at)
-        if new.parent is None and pause is not None and pause.standing:
+        pause = new.pause or self._pause_above(connection, new.parent)
+        if new.parent is None and reads.standing_pause(connection) is not None:
             new = replace(new, claim=False)  # it is paused, so no engine needs to drive it
         last = new.records[-1]
         key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
@@ -253,8 +302,8 @@ class Writes:
         values = (
             new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest,
             new.created_at, new.created_at, last.seq, head, key_frame, last.digest, new.step, new.visit,
-            self.number if new.claim else None, fence, new.budget_usd, first_digest(new.session_id),
-            new.parent, new.keep_for, new.held_by_guard,
+            self.number if new.claim else None, None if new.claim else 0, fence, new.budget_usd,
+            first_digest(new.session_id), new.parent, new.keep_for, new.held_by_guard,
             sums.given(new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest, new.created_at,
                        new.parent, new.keep_for, new.budget_usd, 0),
             sums.moved(last.seq, key_frame, last.digest, new.step, new.visit, new.held_by_guard, None, None, None,
@@ -275,6 +324,9 @@ class Writes:
         row = reads.get_by_key(connection, key, self.present)
         if pause is not None:
             row = self._request_pause(connection, row, pause)
+        elif row.under_everything and new.parent is None:
+            self._note_standing(connection, key, row.step, at=new.created_at)
+            row = self._again(connection, row)
         if new.parent is not None and reads.get_by_key(connection, new.parent, self.present).cancel_requested:
             row = self._request_cancel(connection, row, None, "its parent was cancelled", new.created_at)
         return row
@@ -289,22 +341,34 @@ class Writes:
                     hash=name.hex(),
                 )
 
-    def _pause_above(self, connection: apsw.Connection, parent: int | None, at: int) -> Pause | None:
-        """Return the pause that applies to a new or reopened session: its parent's, or the pause of everything."""
-        if parent is None:
-            standing = reads.standing_pause(connection)
-            return None if standing is None else replace(standing, created_at=at)
-        pauses = [pause for pause in reads.pauses(connection, parent, open_only=True) if pause.kind == "operator"]
-        return min(pauses, key=lambda pause: pause.standing, default=None)
+    def _pause_above(self, connection: apsw.Connection, parent: int | None) -> Pause | None:
+        """Return the parent's own pause, which applies to a new or reopened session too."""
+        pauses = [] if parent is None else reads.pauses(connection, parent, open_only=True)
+        return next((pause for pause in pauses if pause.kind == "operator" and not pause.standing), None)
+
+    def _note_standing(
+        self, connection: apsw.Connection, key: int, step: str | None, *, at: int | None = None,
+        after: int | None = None,
+    ) -> None:  # fmt: skip
+        """Write the session's record of the pause of everything, if that stops it and nothing is written yet.
+
+        ``at`` is from when on it stops the session; by default, from the request on.
+        """
+        pause = standing.note(connection, key, step, at)
+        if pause is not None:
+            self._signal(connection, key, "pause", pause.by, pause.created_at, _json(_request_of(pause)), after)
+            connection.execute(QUERIES["due_later"], (key,))
+            connection.execute(QUERIES["reckon"], (key,))
 
     # from outside
 
     def pause(self, connection: apsw.Connection, query: Filter, pause: Pause) -> Found:
+        if pause.standing:
+            standing.start(connection, pause)
+            return Found()
         looked = reads.look(connection, query, self.present)
         if not looked and query.session_id is not None:
             self._known(connection, query.session_id)
-        if pause.standing:
-            self._start_standing_pause(connection, pause)
         rows, damaged = [], []
         for key, facts in looked:
             if isinstance(facts, DamagedRecord):
@@ -314,52 +378,14 @@ class Writes:
                 rows.append(facts if _over(facts) else self._request_pause(connection, facts, pause))
         return Found(rows, damaged)
 
-    def _start_standing_pause(self, connection: apsw.Connection, pause: Pause) -> None:
-        """Start the pause of everything. If it is already in effect, its author and start time stay."""
-        try:
-            known = reads.standing_pause(connection)
-        except DamagedRecord:  # damage must not prevent a pause of everything
-            known = None
-        standing = replace(pause, id=str(uuid.uuid4())) if known is None else known
-        mode = "abort" if "abort" in (standing.mode, pause.mode) else "finish"
-        standing = replace(standing, mode=mode, freeze=standing.freeze or pause.freeze)
-        if standing != known:
-            told = standing.id, standing.reason, standing.by, standing.created_at, standing.mode, standing.freeze
-            connection.execute(QUERIES["let_stand"], (*told, sums.standing(standing)))
+    def lift(self, connection: apsw.Connection, by: str | None, at: int) -> bool:
+        return standing.lift(connection, by, at)
 
-    def lift(self, connection: apsw.Connection, by: str | None, at: int) -> Found:
-        """End the pause of everything. Sessions that nothing else holds back become due."""
-        connection.execute(QUERIES["lift"]).fetchall()
-        rows, damaged = [], []
-        for (key,) in reads.every(connection, QUERIES["under_standing"]):
-            try:
-                row = reads.get_by_key(connection, key, self.present)
-            except DamagedRecord as damage:
-                damaged.append(damage)
-            except UnknownSession:
-                pass  # it is being removed
-            else:
-                rows.append(self._withdraw_standing(connection, row, by, at))
-        return Found(rows, damaged)
-
-    def _withdraw_standing(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> SessionRow:
-        if not connection.execute(QUERIES["own_pauses"], (row.key,)).get:
-            self._withdraw_pause(connection, row, by, at)
-            self._signal(connection, row.key, "resume", by, at, _json({}))
-        else:
-            self._close_standing(connection, row, by, at)
-        row = self._again(connection, row)
+    def _wake(self, connection: apsw.Connection, row: SessionRow) -> None:
+        """Make a session due if it needs an engine to drive it."""
         if needs_driving(row):
             connection.execute(QUERIES["wake"], (row.key,))
-        return self._again(connection, row)
-
-    def _close_standing(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
-        """Close the session's part of the pause of everything. Its own pause stays, and decides about frozen timers."""
-        since: int | None = connection.execute(QUERIES["frozen_since"], (row.key,)).get
-        connection.execute(QUERIES["withdraw_standing"], (at, by, sums.closed(at, by), row.key))
-        still: int | None = connection.execute(QUERIES["frozen_since"], (row.key,)).get
-        if since is not None:
-            connection.execute(QUERIES["freeze"], (max((at if still is None else still) - since, 0), row.key))
+            connection.execute(QUERIES["reckon"], (row.key,))
 
     def _stop(self, connection: apsw.Connection, key: int, pause: Pause) -> None:
         """Pause a session whose facts cannot be read. It gets no signal, because the facts hold the signals' chain."""
@@ -368,11 +394,11 @@ class Writes:
             connection.execute(QUERIES["open_pause"], _opening(key, replace(pause, id=str(uuid.uuid4()))))
 
     def _request_pause(self, connection: apsw.Connection, row: SessionRow, pause: Pause) -> SessionRow:
-        own = bool(connection.execute(QUERIES["own_pauses"], (row.key,)).get)
         # A session under the pause of everything also gets a pause of its own, because that pause may end first.
-        asked = row.pause_requested if pause.standing else own
-        raised = pause.mode == "abort" and row.pause_mode == "finish"
-        freezes = pause.freeze and connection.execute(QUERIES["frozen_since"], (row.key,)).get is None
+        asked = bool(connection.execute(QUERIES["own_pauses"], (row.key,)).get)
+        own_mode = reads.one(connection, QUERIES["pause_flag"], row.key)[1]
+        raised = pause.mode == "abort" and own_mode == "finish"
+        freezes = pause.freeze and connection.execute(QUERIES["is_freezing"], (row.key,)).get is None
         if asked and not raised and not freezes:
             return row
         if raised:
@@ -380,31 +406,32 @@ class Writes:
         if freezes or not asked:
             record = replace(pause, id=str(uuid.uuid4()), kind="operator", step=row.step or "", closed_at=None)
             connection.execute(QUERIES["open_pause"], _opening(row.key, record))
-        mode = "abort" if raised else row.pause_mode
-        connection.execute(QUERIES["request_pause"], (mode, row.key))
-        data: dict[str, object] = {"reason": pause.reason, "mode": pause.mode}
-        if pause.freeze:
-            data["freeze"] = True
-        self._signal(connection, row.key, "pause", pause.by, pause.created_at, _json(data))
+        connection.execute(QUERIES["request_pause"], ("abort" if raised else own_mode, row.key))
+        self._signal(connection, row.key, "pause", pause.by, pause.created_at, _json(_request_of(pause)))
         return self._again(connection, row)
 
     def unpause(
-        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, budget_usd: int | None
-    ) -> SessionRow:
+        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, budget_usd: int | None,
+        wake: bool = False,
+    ) -> SessionRow:  # fmt: skip
         self._known(connection, session_id)
         for row in reads.find(connection, Filter(session_id=session_id, tree=True), self.present):
             budget = budget_usd if row.session_id == session_id else None
             if row.pause_requested:
                 self._withdraw_pause(connection, row, by, at)
-            elif budget is None:
+            connection.execute(QUERIES["excuse"], (row.key,))
+            if not row.pause_requested and budget is None:
                 continue
             if budget is not None:
                 connection.execute(QUERIES["set_budget"], (budget, row.key))
                 self._seal_given(connection, row.key)
             self._signal(connection, row.key, "resume", by, at, _json({} if budget is None else {"budget_usd": budget}))
+            if wake or row.kept_by is not None:  # if the engine that keeps it dies now, any other may drive it
+                self._wake(connection, self._again(connection, row))
         return self._known(connection, session_id)
 
     def _withdraw_pause(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
+        standing.settle(connection, row.key, self._signal)
         since = connection.execute(QUERIES["frozen_since"], (row.key,)).get
         if since is not None:
             connection.execute(QUERIES["freeze"], (max(at - since, 0), row.key))
@@ -413,32 +440,59 @@ class Writes:
 
     def cancel(self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int) -> Found:
         row = self._known(connection, session_id)
+        top = self._request_cancel(connection, row, by, reason, at)
         below = self._cancel_below(connection, row, by, reason, at)
-        return Found([self._request_cancel(connection, row, by, reason, at), *below], below.damaged)
+        return Found([top, *below], below.damaged)
 
     def _cancel_below(
         self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
     ) -> Found:  # fmt: skip
-        """Request the end of all descendants of a session."""
+        """Request the end of all descendants of a session, and end those that no engine drives."""
         tree = reads.look(connection, Filter(session_id=row.session_id, tree=True, unended=True), self.present)
         rows, damaged = [], []
-        for key, facts in tree:
+        for key, facts in sorted(tree, key=lambda each: each[0]):  # parents first: an ended one gets no more reports
             if isinstance(facts, DamagedRecord):
                 damaged.append(facts)
                 _try(connection, "request_cancel", key)
             elif key != row.key:
-                rows.append(self._request_cancel(connection, facts, by, reason, at))
+                rows.append(self._request_cancel(connection, self._again(connection, facts), by, reason, at))
         return Found(rows, damaged)
 
     def _request_cancel(
         self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
     ) -> SessionRow:
-        if _over(row) or row.cancel_requested:
-            return row
-        connection.execute(QUERIES["request_cancel"], (row.key,))
-        self._seal_given(connection, row.key)
-        self._signal(connection, row.key, "cancel", by, at, _json({"reason": reason}))
+        if not _over(row) and not row.cancel_requested:
+            connection.execute(QUERIES["request_cancel"], (row.key,))
+            self._seal_given(connection, row.key)
+            self._signal(connection, row.key, "cancel", by, at, _json({"reason": reason}))
+            row = self._again(connection, row)
+        return self._end(connection, row, at) if can_end(row) else row
+
+    def _end(self, connection: apsw.Connection, row: SessionRow, at: int) -> SessionRow:
+        """End a cancelled session that no engine drives."""
+        commit = cancelled(row, at)
+        if row.parent is not None and not self._is_readable(connection, row.parent):
+            commit = replace(commit, parent=None, report=None)  # a damaged parent cannot read the report anyway
+        self._take(connection, row, crashed=False)
+        self.move(connection.cursor(), replace(commit, fence=row.fence + 1))
         return self._again(connection, row)
+
+    def _is_readable(self, connection: apsw.Connection, key: int) -> bool:
+        try:
+            reads.get_by_key(connection, key, self.present)
+        except (DamagedRecord, UnknownSession):
+            return False
+        return True
+
+    def end_cancelled(self, connection: apsw.Connection) -> None:
+        """End the cancelled sessions that an engine left open because it died, or lost its store, at that moment."""
+        for (key,) in reads.every(connection, QUERIES["cancelled_open"]):
+            try:
+                row = reads.get_by_key(connection, key, self.present)
+            except DamagedRecord:
+                continue
+            if can_end(row):
+                self._end(connection, row, self.now())
 
     def send(self, connection: apsw.Connection, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         row = self._known(connection, session_id)
@@ -473,9 +527,12 @@ class Writes:
     def _note_file(self, connection: apsw.Connection, key: int, n: int, file: FileFacts) -> None:
         connection.execute(QUERIES["note_file"], (key, file.id, bytes.fromhex(file.sha256), n))
 
-    def _signal(self, connection: apsw.Connection, key: int, kind: str, by: str | None, at: int, payload: bytes) -> int:
+    def _signal(
+        self, connection: apsw.Connection, key: int, kind: str, by: str | None, at: int, payload: bytes,
+        after: int | None = None,
+    ) -> int:  # fmt: skip
         _, seq, count, previous = reads.one(connection, QUERIES["signals_head"], key)
-        signal = seal_signal(previous, count + 1, seq, kind, by, at, payload)
+        signal = seal_signal(previous, count + 1, seq if after is None else after, kind, by, at, payload)
         connection.execute(QUERIES["append_signal"], (key, *astuple(signal)))
         connection.execute(QUERIES["move_signals"], (signal.n, signal.digest, key))
         return signal.n
@@ -499,6 +556,7 @@ class Writes:
     def leave(self, connection: apsw.Connection) -> None:
         """Release all sessions on a clean stop, without counting a crash. The next engine deletes this one's row."""
         connection.execute(QUERIES["release_all"], (self.number,))
+        connection.execute(QUERIES["unkeep_all"], (self.number,))
 
     def describe(self, connection: apsw.Connection, holder: int | None) -> str:
         """Describe a holder for people."""
@@ -543,6 +601,28 @@ def _changed_meanwhile(row: SessionRow) -> HoldLost:
         f" {row.fence}. Nothing was written. Read the session again, then retry.",
         session_id=row.session_id,
     )
+
+
+def _is_paused(row: SessionRow) -> VerbRefused:
+    return VerbRefused(
+        f"Session {row.session_id!r} is to be paused, so it was not picked up. Resume it with"
+        f" engine.resume({row.session_id!r}).",
+        session_id=row.session_id,
+        status=row.status.value,
+    )
+
+
+def _under_everything(connection: apsw.Connection, place: Any, everything: int) -> Any:
+    """Return a session's place with the pause of everything among its requests, unless the session is exempt."""
+    if connection.execute(QUERIES["exempt"], (place[0],)).get >= everything >> 1:
+        return place
+    return (*place[:5], 1, "abort" if everything & 1 else place[6], *place[7:])
+
+
+def _request_of(pause: Pause) -> dict[str, object]:
+    """Return the content of the signal that a pause is requested."""
+    data: dict[str, object] = {"reason": pause.reason, "mode": pause.mode}
+    return data | {"freeze": True} if pause.freeze else data
 
 
 def _over(row: SessionRow) -> bool:

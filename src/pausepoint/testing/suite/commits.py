@@ -237,11 +237,12 @@ class CommitTests(Suite):
                 await store.revise(late.next(release=True, cancel_children="late"))
             below = [await stored(store, "child"), await stored(store, "grandchild")]
             assert [row.cancel_requested for row in below] == [False, False]
-            await store.revise(
+            found = await store.revise(
                 Driver(store, await stored(store)).next(release=True, cancel_children="rewound", closed_by="ann")
             )
             below = [await stored(store, "child"), await stored(store, "grandchild")]
-            assert [row.cancel_requested for row in below] == [True, True]
+            assert found == below
+            assert [(row.cancel_requested, row.ended) for row in below] == [(True, "cancelled")] * 2
             assert not (await stored(store)).cancel_requested
             [signal] = await store.signals(child.key, 0)
             assert (signal.kind, signal.by, b"rewound" in signal.payload) == ("cancel", "ann", True)

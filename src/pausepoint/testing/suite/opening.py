@@ -31,6 +31,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "tally": lambda store: store.tally(Filter()),
     "records": lambda store: store.records(1, 1),
     "claim": lambda store: store.claim("s1"),
+    "take": lambda store: store.take(1, ["brief"], 1),
     "flags": lambda store: store.flags([1]),
     "pause": lambda store: store.pause(Filter(), operator()),
     "send": lambda store: store.send("s1", None, 1, b"{}"),
@@ -108,6 +109,23 @@ class SharingTests(Suite):
             assert (row.fence, row.crashes) == (2, 0)
 
     @on_loop
+    async def test_opening_ends_what_was_cancelled_and_left_open(self, place: Place) -> None:
+        async with place.store() as store:
+            left, failed = await started(store, "left"), await started(store, "failed")
+            for id in ("left", "failed"):
+                await store.cancel(id, "ann", "", 9500)
+            await left.commit(release=True, waiting="message")
+            await failed.commit(release=True, ended="failed")
+            driven = await started(store, "driven")
+            await store.cancel("driven", "ann", "", 9500)
+            async with place.store() as other:
+                assert [(await stored(other, id)).ended for id in ("left", "failed")] == ["cancelled"] * 2
+                assert (await stored(other, "driven")).ended is None
+                await driven.commit()
+        async with place.store() as store:  # closing released it
+            assert (await stored(store, "driven")).ended == "cancelled"
+
+    @on_loop
     async def test_a_session_is_held_by_one_engine_at_a_time(self, place: Place) -> None:
         async with place.store() as mine, place.store() as other:
             assert mine.number != other.number
@@ -124,6 +142,40 @@ class SharingTests(Suite):
                 await mine.claim("s1")
 
     @on_loop
+    async def test_an_engine_that_keeps_a_step_claims_it_again_under_its_fence(self, place: Place) -> None:
+        async with place.store() as keeper, place.store() as other:
+            driver = await started(keeper)
+            await keeper.pause(Filter(session_id="s1"), operator())
+            await driver.commit(release=True, kept=True, only_if_paused=True)
+            row = await stored(other)
+            assert (row.status, row.holder, row.kept_by, row.fence) == (Status.PAUSED, None, keeper.number, 1)
+            await other.unpause("s1", "ben", 6000)
+            now = place.clock.now()
+            assert (await other.due(now, ["brief"], 9), await other.take(now, ["brief"], 9)) == ([], [])
+            row = await keeper.claim("s1", fence=1)
+            assert (row.holder, row.kept_by, row.fence, row.crashes) == (keeper.number, None, 2, 0)
+
+    @on_loop
+    async def test_a_step_that_is_no_longer_kept_is_anyones(self, place: Place) -> None:
+        async with place.store() as other:
+            async with place.store() as keeper:
+                for name in ("unkept", "stolen", "closed"):
+                    driver = await started(keeper, name)
+                    await keeper.pause(Filter(session_id=name), operator())
+                    await driver.commit(release=True, kept=True, only_if_paused=True)
+                    await other.unpause(name, "ben", 6000)
+                await keeper.unkeep((await stored(other, "unkept")).key, 7)  # another fence: nothing happens
+                assert (await stored(other, "unkept")).kept_by == keeper.number
+                await keeper.unkeep((await stored(other, "unkept")).key, 1)
+                assert (await stored(other, "unkept")).kept_by is None
+                await other.claim("stolen", steal=True)
+                with pytest.raises(AlreadyRunning):
+                    await keeper.claim("stolen", fence=1)
+            assert [(await stored(other, name)).kept_by for name in ("unkept", "stolen", "closed")] == [None] * 3
+            due = await other.due(place.clock.now(), ["brief"], 9)
+            assert sorted(row.session_id for row in due) == ["closed", "unkept"]
+
+    @on_loop
     async def test_a_claim_can_require_the_fence_that_was_read(self, place: Place) -> None:
         async with place.store() as mine, place.store() as other:
             await (await started(mine)).commit(release=True)
@@ -135,6 +187,16 @@ class SharingTests(Suite):
             assert ((await stored(other)).status, (await stored(other)).fence) == (Status.FAILED, seen.fence + 1)
             with pytest.raises(HoldLost):
                 await other.claim("s1", steal=True, fence=seen.fence)
+
+    @on_loop
+    async def test_of_two_engines_that_take_at_once_each_gets_its_own(self, place: Place) -> None:
+        async with place.store() as mine, place.store() as other:
+            for n in range(6):
+                await (await started(mine, f"s{n}")).commit(release=True)
+            now = place.clock.now()
+            found = await asyncio.gather(*(store.take(now, ["brief"], 2) for store in (mine, other, mine, other)))
+            taken = [row.session_id for rows in found for row in rows]
+            assert sorted(taken) == [f"s{n}" for n in range(6)]
 
     @on_loop
     async def test_an_engine_whose_session_was_stolen_writes_nothing(self, place: Place) -> None:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from pausepoint.errors import UnknownSession
-from pausepoint.model.sessions import Filter, Pause, Status
+from pausepoint.errors import UnknownSession, VerbRefused
+from pausepoint.model.questions import Inquiry
+from pausepoint.model.sessions import Filter, Pause, QuestionStatus, Status
 from pausepoint.stores.base import Store
-from pausepoint.testing.suite.base import Place, Suite, created, new_session, on_loop, operator, started, stored
+from pausepoint.testing.suite.base import (
+    Driver,
+    Place,
+    Suite,
+    created,
+    new_session,
+    on_loop,
+    operator,
+    parked,
+    started,
+    stored,
+)
+from pausepoint.testing.suite.questions import asks
 
 
 class OutsideTests(Suite):
@@ -150,6 +165,23 @@ class OutsideTests(Suite):
             assert flags.pause_requested
             assert (await stored(store)).pause_requested
 
+    @pytest.mark.parametrize("steal", [False, True])
+    @on_loop
+    async def test_a_paused_session_is_claimed_only_by_a_resume(self, place: Place, steal: bool) -> None:
+        async with place.store() as store:
+            await parked(store)
+            seen = await stored(store)
+            await store.pause(Filter(session_id="s1"), operator())
+            with pytest.raises(VerbRefused) as refusal:
+                await store.claim("s1", steal, fence=seen.fence)
+            assert (refusal.value.session_id, refusal.value.status) == ("s1", "paused")
+            assert (await stored(store)).fence == seen.fence
+            row = await store.claim("s1", steal, fence=seen.fence, paused=True)
+            assert (row.status, row.holder, row.fence) == (Status.PAUSING, store.number, seen.fence + 1)
+            await Driver(store, row).commit(release=True, only_if_paused=True)
+            await store.unpause("s1", "ben", 8000)
+            assert (await store.claim("s1", steal)).status is Status.RUNNING
+
     @on_loop
     async def test_pauses_are_listed_oldest_first(self, place: Place) -> None:
         async with place.store() as store:
@@ -202,6 +234,62 @@ class OutsideTests(Suite):
             assert not (await stored(store, "other")).cancel_requested
             later = await created(store, "later", parent=root.key)
             assert later.cancel_requested  # a new child of a cancelled session is cancelled
+
+    @on_loop
+    async def test_cancel_ends_what_no_engine_drives_with_the_request(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root", waiting="child")
+            child = await created(store, "child", parent=root.key, claim=False)
+            grandchild = await started(store, "grandchild", parent=child.key)
+            question = await asks(grandchild)
+            await grandchild.commit(release=True, waiting="answer", kind="event")
+            driven = await started(store, "driven", parent=child.key)
+            rows = {row.session_id: row for row in await store.cancel("root", "ann", "enough", 9500)}
+            for id in ("root", "child", "grandchild"):
+                assert (rows[id].ended, rows[id].cancel_requested, rows[id].holder) == ("cancelled", True, None), id
+                assert rows[id] == await stored(store, id)
+                assert [each.kind for each in await store.signals(rows[id].key, 0)] == ["cancel"], id
+            last = (await store.records(child.key, 1))[-1]
+            told = {"type": "session.cancelled", "summary": "cancelled", "agent": "first"}
+            assert (last.kind, last.at, msgspec.json.decode(last.payload)) == ("event", 9500, told)
+            [asked] = await store.questions(Inquiry(ids=(question.id,)))
+            assert asked.facts.status is QuestionStatus.CANCELLED
+            assert (rows["driven"].ended, rows["driven"].cancel_requested) == (None, True)
+            flags = await driven.commit(ended="cancelled", release=True)
+            assert flags is not None
+            assert flags.cancel_requested
+
+    @on_loop
+    async def test_a_cancel_that_is_cut_off_ends_the_whole_tree_or_nothing(self, place: Place) -> None:
+        async with place.store() as store:
+            for ticks in range(8):
+                root = await parked(store, f"root{ticks}", waiting="child")
+                await created(store, f"child{ticks}", parent=root.key, claim=False)
+                query = Filter(session_id=f"root{ticks}", tree=True)
+                call = asyncio.ensure_future(store.cancel(f"root{ticks}", "ann", "", 9500))
+                for _ in range(ticks):
+                    await asyncio.sleep(0)
+                call.cancel()
+                await asyncio.wait([call])
+                ended = [row.ended for row in await store.find(query)]
+                assert ended in ([None, None], ["cancelled", "cancelled"]), ticks
+                await store.cancel(f"root{ticks}", "ann", "", 9600)
+                assert [row.ended for row in await store.find(query)] == ["cancelled", "cancelled"]
+
+    @on_loop
+    async def test_cancel_of_an_ended_session_ends_what_is_open_below_it(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            child = await started(store, "child", parent=driver.key)
+            await store.cancel("s1", "ann", "enough", 6000)
+            await driver.commit(ended="cancelled", release=True)
+            await child.commit(release=True, waiting="message")  # as an engine that dies before it has ended the child
+            top = await stored(store)
+            rows = await store.cancel("s1", "ben", "really", 7000)
+            assert rows == [top, await stored(store, "child")]
+            assert rows[1].ended == "cancelled"
+            [asked] = [each for each in await store.signals(child.key, 0) if each.kind == "cancel"]
+            assert asked.by == "ann"
 
     @on_loop
     async def test_time_under_a_freezing_pause_is_added_up_until_a_commit_resets_it(self, place: Place) -> None:

@@ -146,6 +146,25 @@ class SessionTests(Suite):
             assert await ids(prefix="abcd") == set()
 
     @on_loop
+    async def test_failed_sessions_are_found_and_counted_even_if_they_are_paused(self, place: Place) -> None:
+        async with place.store() as store:
+            for id, ended in (("a", "failed"), ("b", "failed"), ("c", None), ("d", "completed")):
+                await (await started(store, id)).commit(ended=ended, release=True)
+
+            async def failed() -> tuple[set[str], dict[tuple[str, Status], int], set[str]]:
+                rows, others = await store.find(Filter(failed=True)), await store.find(Filter(failed=False))
+                counts = await store.tally(Filter(failed=True))
+                return {row.session_id for row in rows}, counts, {row.session_id for row in others}
+
+            assert await failed() == ({"a", "b"}, {("brief", Status.FAILED): 2}, {"c", "d"})
+            await store.pause(Filter(session_id="a"), operator())
+            both = {("brief", Status.FAILED): 1, ("brief", Status.PAUSED): 1}
+            assert await failed() == ({"a", "b"}, both, {"c", "d"})
+            assert [row.session_id for row in await store.find(Filter(failed=True, statuses=(Status.PAUSED,)))] == ["a"]
+            await store.unpause("a", "ann", 6000)
+            assert await failed() == ({"a", "b"}, {("brief", Status.FAILED): 2}, {"c", "d"})
+
+    @on_loop
     async def test_filter_values_are_never_sql(self, place: Place) -> None:
         async with place.store() as store:
             await started(store)

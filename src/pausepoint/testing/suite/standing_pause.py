@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from pausepoint.errors import VerbRefused
 from pausepoint.model.sessions import Filter, Pause, SessionRow, Status
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import (
@@ -49,7 +50,7 @@ class StandingTests(Suite):
     async def test_a_pause_of_everything_stays_in_effect_until_it_is_lifted(self, place: Place) -> None:
         async with place.store() as store:
             assert await store.standing_pause() is None
-            assert await store.lift("ben", 4000) == []
+            assert await store.lift("ben", 4000) is False
             await store.pause(Filter(), operator())
             assert await store.standing_pause() is None, (
                 "a filter that matches all sessions pauses only the existing ones"
@@ -58,7 +59,7 @@ class StandingTests(Suite):
             pause = await standing(store)
             assert (pause.reason, pause.by, pause.created_at) == ("fire drill", "ann", 5000)
             assert (pause.mode, pause.freeze, pause.standing) == ("abort", True, True)
-            await store.lift("ben", 6000)
+            assert await store.lift("ben", 6000) is True
             assert await store.standing_pause() is None
 
     @on_loop
@@ -70,6 +71,84 @@ class StandingTests(Suite):
             assert await standing(store) == first
             await store.pause(ALL, everything("now", "ben", 7000, mode="abort"))
             assert await standing(store) == replace(first, mode="abort")
+
+    @on_loop
+    async def test_it_stops_every_session_and_nothing_is_written_for_them(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store, "driven")
+            for id, facts in (("ready", {}), ("waiting", {"waiting": "message"}), ("sleeping", {"wakes_at": 10**12})):
+                await parked(store, id, **facts)
+            await parked(store, "failed", ended="failed")
+            await parked(store, "done", ended="completed")
+            before = {row.session_id: row for row in await store.find(Filter())}
+            assert await store.pause(ALL, everything(mode="abort")) == []
+            found = {row.session_id: row for row in await store.find(Filter())}
+            stopped = ["driven", "ready", "sleeping", "waiting"]
+            assert sorted(row.session_id for row in found.values() if row.under_everything) == stopped
+            statuses = [found[id].status for id in (*stopped, "failed", "done")]
+            assert statuses == [Status.PAUSING, *[Status.PAUSED] * 3, Status.FAILED, Status.COMPLETED]
+            for id in stopped:
+                row = found[id]
+                assert (row.pause_requested, row.pause_mode, row.own_pause) == (True, "abort", False)
+                assert row.ready_at == before[id].ready_at, "what it would be without the pause"
+                assert await requests(store, row) == [("fire drill", True)]
+                assert await store.signals(row.key, 0) == []
+            [(_, flags)] = (await store.flags([driver.key])).values()
+            assert (flags.pause_requested, flags.pause_mode) == (True, "abort")
+            assert await driver.commit() == flags
+            counts = await store.tally(Filter(statuses=(Status.PAUSED, Status.PAUSING)))
+            assert counts == {("brief", Status.PAUSED): 3, ("brief", Status.PAUSING): 1}
+            await store.lift("ben", 6000)
+            assert {row.session_id: row.status for row in await store.find(Filter())} == {
+                row.session_id: row.status for row in before.values()
+            }
+            assert (await store.flags([driver.key]))[driver.key][1].pause_requested is False
+
+    @on_loop
+    async def test_nobody_picks_up_what_it_stops(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            for id in ("timer", "other"):
+                await parked(store, id, wakes_at=now - 1)
+            await parked(store, "later", wakes_at=now + 9)
+            await store.pause(ALL, everything())
+            assert await store.due(now, ["brief"], 9) == []
+            assert await store.take(now, ["brief"], 9) == []
+            assert await store.next_wake(now, ["brief"]) is None
+            with pytest.raises(VerbRefused):
+                await store.claim("timer")
+            for id in ("timer", "later"):
+                await store.unpause(id, "ben", 6000)
+            assert [row.session_id for row in await store.due(now, ["brief"], 9)] == ["timer"]
+            assert await store.next_wake(now, ["brief"]) == now + 9
+            assert [row.session_id for row in await store.take(now, ["brief"], 9)] == ["timer"]
+            await store.lift("ben", 7000)
+            assert [row.session_id for row in await store.take(now, ["brief"], 9)] == ["other"]
+
+    @on_loop
+    async def test_who_parks_under_it_has_a_record_and_is_due_when_it_is_lifted(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            driver = await started(store)
+            await store.pause(ALL, everything(at=5000))
+            flags = await driver.commit(release=True, only_if_paused=True)
+            assert flags is not None
+            [pause] = await store.pauses(driver.key)
+            assert (pause.by, pause.created_at, pause.step, pause.standing) == ("ann", 5000, "second", True)
+            assert [(each.kind, each.after) for each in await store.signals(driver.key, 0)] == [("pause", 1)]
+            assert await store.due(now, ["brief"], 9) == []
+            await store.lift("ben", 6000)
+            row = await stored(store)
+            assert (row.status, row.due) == (Status.READY, True)
+            [closed] = await store.pauses(driver.key, open_only=False)
+            assert (closed.closed_at, closed.closed_by) == (6000, "ben")
+            assert await store.pauses(driver.key) == []
+            await store.claim("s1")
+            assert await store.pauses(driver.key, open_only=False) == [closed]
+            signals = [(each.kind, each.by, each.at) for each in await store.signals(driver.key, 0)]
+            assert signals == [("pause", "ann", 5000), ("resume", "ben", 6000)]
+            await store.pause(ALL, everything("again", "cid", 7000))
+            assert await requests(store, row) == [("again", True)], "the record of the lifted pause stays closed"
 
     @on_loop
     async def test_a_session_created_meanwhile_is_paused_and_not_held(self, place: Place) -> None:
@@ -87,33 +166,40 @@ class StandingTests(Suite):
     async def test_lifting_it_closes_its_own_pauses_and_no_others(self, place: Place) -> None:
         async with place.store() as store:
             both, own = await created(store, "both"), await created(store, "own")
-            await store.pause(Filter(session_id="own"), operator())
+            await store.pause(Filter(session_id="own"), operator(at=4000))
             await store.pause(ALL, everything())
-            await store.pause(Filter(session_id="both"), operator("by itself", "cid"))
-            waits = await store.create(new_session("later", pause=operator("not yet"), claim=False))
+            await store.pause(Filter(session_id="both"), operator("by itself", "cid", 6000))
+            waits = await store.create(new_session("later", pause=operator("not yet", at=6000), claim=False))
             assert waits is not None
-            await created(store, "new", claim=False)
-            assert await requests(store, own) == [("lunch", False)]
+            new = await created(store, "new", claim=False)
+            assert await requests(store, own) == [("lunch", False), ("fire drill", True)]
             assert await requests(store, both) == [("fire drill", True), ("by itself", False)]
-            found = await store.lift("ben", 9000)
-            assert sorted(row.session_id for row in found) == ["both", "new"]
+            assert await requests(store, waits) == [("fire drill", True), ("not yet", False)]
+            await store.lift("ben", 9000)
             assert await requests(store, both) == [("by itself", False)]
             assert await requests(store, waits) == [("not yet", False)]
             asked = [(await stored(store, name)).pause_requested for name in ("both", "own", "later", "new")]
             assert asked == [True, True, True, False]
-            closed = [pause for pause in await store.pauses(both.key, open_only=False) if pause.closed_at is not None]
+            closed = [pause for pause in await store.pauses(new.key, open_only=False) if pause.closed_at is not None]
             assert [(pause.closed_by, pause.closed_at) for pause in closed] == [("ben", 9000)]
-            assert [signal.kind for signal in await store.signals(both.key, 0)] == ["pause", "pause"]
-            assert await store.lift("ben", 9500) == []
+            assert [signal.kind for signal in await store.signals(both.key, 0)] == ["pause"]
+            assert await store.lift("ben", 9500) is False
 
     @on_loop
     async def test_of_two_pauses_the_one_that_aborts_counts(self, place: Place) -> None:
         async with place.store() as store:
             row = await created(store)
             await store.pause(ALL, everything())
-            await store.pause(Filter(session_id="s1"), operator(mode="abort"))
-            assert [pause.mode for pause in await store.pauses(row.key)] == ["abort", "abort"]
+            await store.pause(Filter(session_id="s1"), operator(mode="abort", at=6000))
+            assert [pause.mode for pause in await store.pauses(row.key)] == ["finish", "abort"]
             assert (await stored(store)).pause_mode == "abort"
+            other = await created(store, "other", claim=False)
+            await store.pause(Filter(session_id="other"), operator(at=6500))
+            await store.pause(ALL, everything(mode="abort", at=7000))
+            assert [pause.mode for pause in await store.pauses(other.key)] == ["abort", "finish"]
+            assert (await stored(store, "other")).pause_mode == "abort"
+            await store.lift("ben", 8000)
+            assert (await stored(store, "other")).pause_mode == "finish"
 
     @on_loop
     async def test_a_resumed_session_runs_until_everything_is_paused_again(self, place: Place) -> None:
@@ -122,11 +208,21 @@ class StandingTests(Suite):
             await store.pause(ALL, everything())
             assert not (await store.unpause("s1", "ben", 6000)).pause_requested
             await standing(store)
+            assert await requests(store, row) == []
             await store.pause(ALL, everything(at=7000))
             assert await requests(store, row) == [("fire drill", True)]
+            assert [pause.created_at for pause in await store.pauses(row.key)] == [7000]
 
     @on_loop
-    async def test_after_the_lift_a_session_that_waits_for_nothing_is_due(self, place: Place) -> None:
+    async def test_a_failed_session_that_is_resumed_is_exempt(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, ended="failed")
+            await store.pause(ALL, everything())
+            assert (await store.unpause("s1", "ben", 6000)).status is Status.FAILED
+            assert (await store.claim("s1", paused=True)).status is Status.RUNNING
+
+    @on_loop
+    async def test_after_the_lift_sessions_are_as_they_were(self, place: Place) -> None:
         async with place.store() as store:
             await parked(store, "ready")
             await parked(store, "failed", ended="failed")
@@ -135,22 +231,35 @@ class StandingTests(Suite):
             held = await parked(store, "guarded", open_pauses=(Pause("g", "guard", "no sources yet", None, 10),))
             await started(store, "running")
             await store.pause(ALL, everything())
-            found = {row.session_id: row.status.value for row in await store.lift("ben", 6000)}
-            assert found == {name: name for name in found} | {"guarded": "paused"}
-            assert len(found) == 6
+            await created(store, "new")
+            await store.lift("ben", 6000)
+            found = {row.session_id: row.status.value for row in await store.find(Filter())}
+            assert found == {name: name for name in found} | {"guarded": "paused", "new": "ready"}
+            assert len(found) == 7
             assert await requests(store, held) == [("no sources yet", False)]
-            assert [row.session_id for row in await store.due(2_000_000, ["brief"], 9)] == ["ready"]
+            assert [row.session_id for row in await store.due(2_000_000, ["brief"], 9)] == ["new"]
+            taken = await store.take(2_000_000, ["brief"], 9)
+            assert [row.session_id for row in taken] == ["ready", "new"]
 
     @on_loop
     async def test_frozen_time_is_added_up_and_the_timers_are_computed_again(self, place: Place) -> None:
         async with place.store() as store:
             await parked(store, "s1", wakes_at=10**12)
             await parked(store, "s2", wakes_at=10**12)
+            await parked(store, "s3", wakes_at=10**12)
             await store.pause(ALL, everything(at=5000, freeze=True))
             await store.pause(Filter(session_id="s2"), operator(at=5300))
-            found = {row.session_id: row for row in await store.lift("ben", 5700)}
-            assert (found["s1"].frozen, found["s1"].due) == (700, True)
-            assert (found["s2"].frozen, found["s2"].pause_requested) == (700, True)
+            await store.unpause("s3", "ann", 5200)
+            await store.pause(ALL, everything(at=5600))
+            await store.lift("ben", 5700)
+            found = {row.session_id: row for row in await store.find(Filter())}
+            assert {id: row.frozen for id, row in found.items()} == {"s1": 700, "s2": 700, "s3": 300}
+            assert [row.pause_requested for row in found.values()] == [False, True, False]
+            for id in ("s1", "s2", "s3"):
+                assert (await store.claim(id, paused=True)).frozen == found[id].frozen
+            await store.pause(ALL, everything(at=8000))
+            await store.lift("ben", 9000)
+            assert (await stored(store, "s1")).frozen == 700, "this one did not freeze"
 
     @on_loop
     async def test_timers_that_two_pauses_freeze_are_frozen_once(self, place: Place) -> None:
@@ -158,7 +267,8 @@ class StandingTests(Suite):
             await parked(store, wakes_at=10**12)
             await store.pause(ALL, everything(at=5000, freeze=True))
             await store.pause(Filter(session_id="s1"), operator(at=5300, freeze=True))
-            assert [row.frozen for row in await store.lift("ben", 5500)] == [300]
+            await store.lift("ben", 5500)
+            assert (await stored(store)).frozen == 300
             assert (await store.unpause("s1", "ann", 6400)).frozen == 1400
 
     @on_loop
@@ -172,9 +282,9 @@ class StandingTests(Suite):
             free = await created(store, "free", parent=root.key)
             assert (free.status, free.holder) == (Status.RUNNING, store.number)
             await store.pause(ALL, everything(at=6500))
-            await store.pause(Filter(session_id="root"), operator())
+            await store.pause(Filter(session_id="root"), operator(at=7000))
             late = await created(store, "late", parent=root.key)
-            assert await requests(store, late) == [("lunch", False)], "its parent's own pause applies to it"
+            assert await requests(store, late) == [("fire drill", True), ("lunch", False)], "both apply to it"
 
     @on_loop
     async def test_a_reopened_session_is_paused_too(self, place: Place) -> None:
@@ -206,7 +316,7 @@ class StandingTests(Suite):
             assert (await stored(store, "done")).status is Status.COMPLETED
             await removed(store, "s1")
             assert await store.import_([paused])
-            assert await requests(store, await stored(store)) == [("fire drill", False)], (
+            assert await requests(store, await stored(store)) == [("fire drill", False), ("fire drill", True)], (
                 "an imported pause of everything is an ordinary pause here"
             )
             await store.lift("ben", 9000)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 
 import pytest
+from msgspec.json import encode
 from msgspec.structs import replace
 
-from pausepoint.errors import HoldLost, UnknownSession
+from pausepoint.errors import FileRefused, HoldLost, InvalidSessionId, UnknownSession
+from pausepoint.model.files import FileFacts
+from pausepoint.model.records import first_digest, seal_signal
 from pausepoint.model.sessions import Filter, Whole
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
@@ -63,6 +66,30 @@ class MovingTests(Suite):
             assert (row.holder, row.live, row.seq) == (None, False, 2)
             with pytest.raises(HoldLost):
                 await Driver(store, row).commit()
+
+    @on_loop
+    async def test_names_that_could_lead_out_of_the_store_are_refused(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store)
+            [whole] = await store.whole("s1")
+            await gone(store, "s1")
+            for names in ({"session_id": "../out"}, {"parent_id": "/etc"}):
+                with pytest.raises(InvalidSessionId):
+                    await store.import_([replace(whole, row=replace(whole.row, **names))])
+            facts = FileFacts("../../out", "out.txt", "text/plain", 3, "0" * 64, "txt")
+            signal = seal_signal(first_digest("s1"), 1, 1, "file", None, 5000, encode(facts))
+            with pytest.raises(FileRefused, match="is not derived from its hash"):
+                await store.import_([replace(whole, signals=[signal])])
+            assert await store.find(Filter()) == []
+
+    @on_loop
+    async def test_the_folder_of_an_invalid_id_is_refused(self, place: Place) -> None:
+        async with place.store() as store:
+            if store.folder("any") is None:
+                return
+            for id in ("../out", "/etc", "..", "a/b", ""):
+                with pytest.raises(InvalidSessionId):
+                    store.folder(id)
 
     @on_loop
     async def test_a_tree_moves_as_one(self, place: Place) -> None:

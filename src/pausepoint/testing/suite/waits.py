@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pausepoint.errors import SessionEnded, UnknownSession
-from pausepoint.model.sessions import Filter, Report, Status
+from pausepoint.model.sessions import Filter, Pause, Report, Status, ready_at
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
 
 
@@ -40,6 +40,88 @@ class WaitingTests(Suite):
             assert {row.session_id for row in found} == {"free", "stranger"}
             assert len(await store.due(now, ["brief"], 1)) == 1
             assert [row.session_id for row in await store.due(now, ["other", "none"], 10)] == ["other"]
+
+    @on_loop
+    async def test_ready_sessions_are_taken_once_and_those_that_waited_longest_first(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            await parked(store, "timer", wakes_at=now - 1)
+            await parked(store, "later", wakes_at=now + 1)
+            await parked(store, "interrupted")
+            await created(store, "new", claim=False)
+            await parked(store, "mail", waiting="message")
+            await store.send("mail", None, 7000, b"{}")
+            await parked(store, "waiting", waiting="message")
+            await parked(store, "failed", ended="failed")
+            await parked(store, "done", ended="completed")
+            await parked(store, "guarded", open_pauses=(Pause("g", "guard", "no sources yet", None, 10),))
+            await parked(store, "paused")
+            await store.pause(Filter(session_id="paused"), operator())
+            await started(store, "held")
+            await (await started(store, "other", workflow="other")).commit(release=True)
+            assert await store.take(now, ["none"], 9) == []
+            skip = {(await stored(store, "new")).key: 1}
+            first = await store.take(now, ["brief"], 2, skip)
+            assert [(row.session_id, row.status, row.holder) for row in first] == [
+                ("interrupted", Status.RUNNING, store.number),
+                ("mail", Status.RUNNING, store.number),
+            ]
+            assert [(row.fence, row.crashes, row.waiting, row.wakes_at) for row in first] == [(2, 0, None, None)] * 2
+            rest = await store.take(now, ["brief", "other"], 9)
+            assert [row.session_id for row in rest] == ["new", "other", "timer"]
+            assert await store.take(now, ["brief", "other"], 9) == []
+            assert [row.session_id for row in await store.take(now + 1, ["brief"], 9)] == ["later"]
+            flags = await Driver(store, first[0]).commit(release=True)
+            assert flags is not None
+            assert [row.session_id for row in await store.take(now, ["brief"], 9)] == ["interrupted"]
+
+    @on_loop
+    async def test_when_a_session_is_ready_is_stored_as_it_is_defined(self, place: Place) -> None:
+        async with place.store() as store:
+
+            async def agree(expected: int | None) -> None:
+                row = await stored(store)
+                assert row.ready_at == ready_at(row) == expected
+
+            driver = await started(store)
+            await agree(None)
+            await driver.commit(release=True)
+            await agree(0)
+            await store.pause(Filter(session_id="s1"), operator())
+            await agree(None)
+            await store.unpause("s1", None, 6000)
+            await agree(0)
+            driver = Driver(store, await store.claim("s1"))
+            await driver.commit(release=True, waiting="message")
+            await agree(None)
+            await store.send("s1", None, 7000, b"{}")
+            await agree(0)
+            driver = Driver(store, await store.claim("s1"))
+            await agree(None)
+            await driver.commit(release=True, consume=(3,), wakes_at=77)
+            await agree(77)
+            await store.revise(Driver(store, await stored(store)).next(kind="rewind", release=True))
+            await agree(0)
+            driver = Driver(store, await store.claim("s1"))
+            await store.release(driver.key, driver.fence)
+            await agree(0)
+            assert (await stored(store)).crashes == 0
+            await store.release(driver.key, driver.fence - 1)
+            driver = Driver(store, await store.claim("s1"))
+            await driver.commit(ended="failed", release=True)
+            await agree(None)
+
+    @on_loop
+    async def test_what_is_unpaused_for_another_engine_is_due(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            await parked(store, "ready")
+            await parked(store, "waiting", waiting="message")
+            await parked(store, "failed", ended="failed")
+            for id in ("ready", "waiting", "failed"):
+                await store.pause(Filter(session_id=id), operator())
+                await store.unpause(id, "ben", 6000, wake=True)
+            assert [row.session_id for row in await store.due(now, ["brief"], 9)] == ["ready"]
 
     @on_loop
     async def test_due_sessions_can_be_limited_to_one_tree(self, place: Place) -> None:

@@ -1,0 +1,54 @@
+"""Waits until paused sessions have stopped, and names the processes that still work on them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from pausepoint.engine.base import Service
+from pausepoint.log.replay import EventBody, body_of
+from pausepoint.model.ids import SessionId
+from pausepoint.model.sessions import Filter, SessionRow, Status
+from pausepoint.model.views import Working
+
+FIRST_LOOK, LONGEST_WAIT = 0.005, 0.1
+"""Seconds until the second look at the sessions, and the most seconds between two looks."""
+
+WINDOW = 64
+"""How many records are searched for the holder's confirmation. It is one of the last ones."""
+
+
+async def standstill(
+    engine: Service, query: Filter, since: int, timeout: float | timedelta | None
+) -> tuple[Working, ...]:  # fmt: skip
+    """Wait until no engine works on the matching sessions; return what is still worked on after ``timeout``.
+
+    ``since`` is the time of the pause. A session that stopped begins nothing until it is resumed, because an engine
+    can drive it only after a claim, and a paused session cannot be claimed.
+    """
+    loop = asyncio.get_running_loop()
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    end = None if seconds is None else loop.time() + seconds
+    pause = FIRST_LOOK
+    while True:
+        rows = await engine.store.find(replace(query, statuses=(Status.PAUSING,), unended=True))
+        if not rows:
+            return ()
+        if end is not None and loop.time() >= end:
+            return tuple([await _working(engine, row, since) for row in rows])
+        await asyncio.sleep(pause if end is None else min(pause, max(end - loop.time(), 0)))
+        pause = min(2 * pause, LONGEST_WAIT)
+
+
+async def _working(engine: Service, row: SessionRow, since: int) -> Working:
+    holder = engine.store.describe_holder(row.holder)
+    step = f"{row.step}#{row.visit}" if row.step else ""
+    for record in reversed(await engine.store.records(row.key, max(row.seq - WINDOW, row.key_frame), row.seq)):
+        body = None if record.redacted or record.at < since else body_of(record)
+        if isinstance(body, EventBody) and body.type == "session.pausing":
+            operations = tuple(msgspec.json.decode(body.data)["operations"])
+            return Working(SessionId(row.session_id), holder, step, operations, confirmed=True)
+    return Working(SessionId(row.session_id), holder, step, (), confirmed=False)

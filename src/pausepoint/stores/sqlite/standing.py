@@ -1,0 +1,78 @@
+"""The pause of everything: one row, however many sessions there are. `pausepoint.model.everything` explains it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+from msgspec.structs import astuple, replace
+
+from pausepoint.errors import DamagedRecord
+from pausepoint.model.sessions import Pause
+from pausepoint.stores.sqlite import checksums as sums
+from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite.sql import QUERIES
+
+
+def start(connection: apsw.Connection, pause: Pause) -> None:
+    """Start the pause of everything. If it is already in effect, its author and start time stay.
+
+    A second request is another round, which also stops the sessions that were resumed since the first.
+    """
+    try:
+        known = reads.standing_pause(connection)
+    except DamagedRecord:  # damage must not prevent a pause of everything
+        known = None
+    standing = replace(pause, id=str(uuid.uuid4())) if known is None else known
+    mode = "abort" if "abort" in (standing.mode, pause.mode) else "finish"
+    standing = replace(standing, mode=mode, freeze=standing.freeze or pause.freeze)
+    last: int = connection.execute(QUERIES["last_round"]).get
+    if known is None:
+        connection.execute(QUERIES["end_rounds"], (pause.created_at, None))  # only if its row was damaged or deleted
+        epoch = last + 1
+    else:
+        _, epoch, round, _ = reads.standing(connection)
+        if standing == known and not connection.execute(QUERIES["anybody_exempt"], (round,)).get:
+            return
+    connection.execute(QUERIES["add_round"], (last + 1, epoch, pause.created_at, standing.freeze))
+    told = standing.id, standing.reason, standing.by, standing.created_at, standing.mode, standing.freeze
+    connection.execute(QUERIES["let_stand"], (*told, epoch, last + 1, sums.standing(standing, epoch, last + 1)))
+
+
+def lift(connection: apsw.Connection, by: str | None, at: int) -> bool:
+    """End the pause of everything, and return whether it was in effect. Nothing is written for any session."""
+    found = reads.every(connection, QUERIES["lift"])
+    if found:
+        connection.execute(QUERIES["end_rounds"], (at, by))
+    return bool(found)
+
+
+def note(connection: apsw.Connection, key: int, step: str | None, at: int | None) -> Pause | None:
+    """Write a session's record of the pause of everything, and return it.
+
+    Return None if that pause does not stop the session, or if the session has a record of it.
+    """
+    found = reads.one(connection, QUERIES["stopped_since"], key)
+    if found is None:
+        return None
+    reason, by, mode, freeze, epoch, since = found
+    pause = Pause(
+        str(uuid.uuid4()), "operator", reason, by, since if at is None else at, step or "", mode, bool(freeze),
+        standing=True,
+    )  # fmt: skip
+    *facts, _standing = astuple(pause)
+    connection.execute(QUERIES["open_pause"], (key, *facts, epoch, sums.opened(key, pause)))
+    return pause
+
+
+def settle(connection: apsw.Connection, key: int, signal: Callable[..., Any]) -> None:
+    """Close a session's records of pauses of everything that were lifted, and count the time that they froze."""
+    connection.execute(QUERIES["settle"], (key,))
+    if not connection.changes():
+        return
+    for id, lifted_at, lifted_by in reads.every(connection, QUERIES["lifted_records"], key):
+        closing = lifted_at, lifted_by
+        connection.execute(QUERIES["close_pause"], (*closing, sums.closed(*closing), key, id))
+        signal(connection, key, "resume", lifted_by, lifted_at, b"{}")

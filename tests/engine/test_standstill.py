@@ -1,0 +1,129 @@
+"""`pause(wait=True)` is the promise that nothing begins afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.engine import control
+from tests.support.loop import on_loop
+
+ROUNDS = 20
+"""A campaign does more."""
+
+
+class State(BaseModel):
+    out: str = ""
+
+
+@asynccontextmanager
+async def fleet(
+    tmp_path: Path, *flags: str, processes: int = 4, each: str = "ab"
+) -> AsyncIterator[tuple[Engine, Path]]:
+    """Run processes that drive sessions, beside an engine that drives nothing."""
+    store, file = tmp_path / "fleet.db", tmp_path / "bytes"
+    file.touch()
+    command = [sys.executable, "-m", "tests.support.looper", str(store), str(file)]
+    children = [subprocess.Popen([*command, *[f"{n}{name}" for name in each], *flags]) for n in range(processes)]
+    try:
+        while not store.exists():
+            await asyncio.sleep(0.01)
+        async with Engine(store, drives="none", signals=False) as engine:
+            while len(await engine.sessions()) < len(each) * processes:
+                await asyncio.sleep(0.01)
+            yield engine, file
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+async def begun_after(engine: Engine, file: Path) -> int:
+    """Pause all sessions, and return how many operations began after the pause had returned."""
+    await engine.pause(workflow="looping", wait=True)
+    before = file.stat().st_size
+    await asyncio.sleep(0.004)
+    after = file.stat().st_size
+    for info in await engine.sessions():
+        await engine.resume(info.session_id, here=False)
+    while file.stat().st_size == after:
+        await asyncio.sleep(0.001)
+    return after - before
+
+
+@on_loop
+async def test_nothing_begins_after_a_pause_that_waited(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as (engine, file):
+        assert sum([await begun_after(engine, file) for _ in range(ROUNDS)]) == 0
+
+
+@on_loop
+async def test_a_pause_that_only_pretends_to_wait_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(*_: object) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr(control, "standstill", at_once)
+    async with fleet(tmp_path, "--deaf") as (engine, file):
+        while not await begun_after(engine, file):
+            pass
+
+
+@on_loop
+async def test_a_pause_names_who_still_works_and_with_what(tmp_path: Path) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def fetch() -> str:
+        began.set()
+        await go.wait()
+        return "done"
+
+    @step(writes="out")
+    async def work(ctx: Context) -> str:
+        await ctx.do(fetch)
+        return await ctx.do(fetch, key="again")
+
+    path = tmp_path / "s.db"
+    async with Engine(path, signals=False) as engine, Engine(path, drives="none", signals=False) as other:
+        session = await engine.start(Workflow("w", state=State, steps=[work]), session_id="s")
+        await began.wait()
+        found = await other.pause("s", wait=True, timeout=0.5)
+        assert [info.status for info in found] == [Status.PAUSING]
+        [working] = found.working
+        assert (working.session_id, working.step, working.operations, working.confirmed) == (
+            "s", "work#1", ("fetch",), True,
+        )  # fmt: skip
+        assert working.holder.startswith("process ")
+        go.set()
+        found = await other.pause("s", wait=True)
+        assert ([info.status for info in found], found.working) == ([Status.PAUSED], ())
+        await session.resume()
+        assert (await session.outcome()).state.out == "done"
+
+
+@on_loop
+async def test_a_process_that_does_not_react_is_unconfirmed(tmp_path: Path) -> None:
+    async with fleet(tmp_path, "--blocked", processes=1, each="a") as (engine, file):
+        while not file.stat().st_size:
+            await asyncio.sleep(0.01)
+        found = await engine.pause(workflow="looping", wait=True, timeout=0.5)
+        assert {(each.step, each.confirmed) for each in found.working} == {("turn#1", False)}
+        file.with_name("bytes.go").touch()
+        assert (await engine.pause(workflow="looping", wait=True)).working == ()
+        size = file.stat().st_size
+        await asyncio.sleep(0.05)
+        assert file.stat().st_size == size
+
+
+@on_loop
+async def test_a_timeout_needs_wait() -> None:
+    async with Engine(":memory:") as engine:
+        with pytest.raises(ValueError, match="Pass wait=True with it"):
+            await engine.pause(everything=True, timeout=1)

@@ -1,0 +1,210 @@
+"""Picking up a session withdraws nothing: a pause that arrives between the look and the pick-up stays in effect."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import (
+    AlreadyRunning,
+    CallRefused,
+    DefinitionError,
+    HoldLost,
+    SessionEnded,
+    UnknownSession,
+    VerbRefused,
+)
+from pausepoint.model.views import SessionInfo
+from tests.support.children import outside_sql
+from tests.support.loop import PATIENCE, on_loop
+
+
+class Doc(BaseModel):
+    text: str = ""
+    broken: bool = False
+
+
+runs: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    runs.clear()
+
+
+@step(writes="text")
+async def first(text: str) -> str:
+    runs.append("first")
+    return text + "1"
+
+
+@step(writes="text")
+async def second(text: str, broken: bool, ctx: Context) -> str:
+    runs.append("second")
+    if broken:
+        raise ValueError("no")
+    return text + "2"
+
+
+@step(writes="text")
+async def listen(ctx: Context) -> str:
+    return await ctx.receive(str)
+
+
+brief = Workflow("brief", state=Doc, steps=[first, second])
+chat = Workflow("chat", state=Doc, steps=[listen])
+ALL: list[Workflow[Any]] = [brief, chat]
+
+
+async def ready(path: Path, session_id: str = "one") -> None:
+    """Store a session that no process drives and that nothing holds back."""
+    async with Engine(path, workflows=ALL) as engine:
+        await engine.start(brief, session_id=session_id, paused=True)
+        await engine.store.unpause(session_id, "ann", 1)
+
+
+async def pause_one(engine: Engine) -> object:
+    return await engine.pause("one", by="ann")
+
+
+async def pause_everything(engine: Engine) -> object:
+    return await engine.pause(everything=True, by="ann")
+
+
+@pytest.mark.parametrize("pause", [pause_one, pause_everything])
+@on_loop
+async def test_a_pause_between_the_look_and_the_pick_up_stays_in_effect(
+    tmp_path: Path, pause: Callable[[Engine], Awaitable[object]]
+) -> None:
+    await ready(tmp_path / "store.db")
+    async with Engine(tmp_path / "store.db", workflows=ALL) as worker, Engine(tmp_path / "store.db") as desk:
+        [seen] = await worker.sessions(status="created")
+        await pause(desk)
+        with pytest.raises(VerbRefused, match=r"resume\('one'\)"):
+            await worker.take_up("one", fence=seen.fence)
+        assert (await desk.info("one")).status is Status.PAUSED
+        assert ([pause.by for pause in await desk.pauses("one")], runs) == (["ann"], [])
+
+
+@on_loop
+async def test_what_is_ready_is_driven_and_the_history_says_by_whom(tmp_path: Path) -> None:
+    await ready(tmp_path / "store.db")
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        session = await engine.take_up("one", by="worker 7")
+        assert (await session.outcome()).state.text == "12"
+        resumed = [event async for event in session.events() if event.event_type == "session.resumed"]
+        assert [event.data["by"] for event in resumed] == ["worker 7"]
+        with pytest.raises(SessionEnded):
+            await engine.take_up("one")
+
+
+@on_loop
+async def test_of_two_that_saw_a_session_one_drives_it(tmp_path: Path) -> None:
+    await ready(tmp_path / "store.db")
+    async with Engine(tmp_path / "store.db", workflows=ALL) as one, Engine(tmp_path / "store.db", workflows=ALL) as two:
+        seen = [await engine.info("one") for engine in (one, two)]
+
+        async def take_up(engine: Engine, info: SessionInfo) -> bool:
+            try:
+                await engine.take_up("one", fence=info.fence)
+            except (AlreadyRunning, HoldLost, SessionEnded):
+                return False
+            return True
+
+        took = await asyncio.gather(take_up(one, seen[0]), take_up(two, seen[1]))
+        await (await one.session("one")).outcome()
+        assert (sorted(took), runs) == ([False, True], ["first", "second"])
+        with pytest.raises((HoldLost, SessionEnded)):
+            await two.take_up("one", fence=seen[1].fence)
+
+
+@on_loop
+async def test_a_failed_session_is_left_to_a_person(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        await (await engine.start(brief, session_id="one", broken=True)).outcome()
+        runs.clear()
+        with pytest.raises(VerbRefused, match="has failed"):
+            await engine.take_up("one")
+        assert ((await engine.info("one")).status, runs) == (Status.FAILED, [])
+
+
+@on_loop
+async def test_a_session_that_waits_goes_on_waiting(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        session = await engine.start(chat, session_id="one")
+        await session.outcome()
+        await engine.take_up("one")
+        await engine.idle()
+        assert await session.status() is Status.WAITING
+
+
+@on_loop
+async def test_it_needs_the_workflow_an_engine_that_drives_and_a_session(tmp_path: Path) -> None:
+    await ready(tmp_path / "store.db")
+    async with Engine(tmp_path / "store.db") as engine:
+        with pytest.raises(DefinitionError):
+            await engine.take_up("one")
+        with pytest.raises(UnknownSession):
+            await engine.take_up("nobody")
+    async with Engine(tmp_path / "store.db", workflows=ALL, drives="none") as observer:
+        with pytest.raises(CallRefused, match="cannot take up 'one'"):
+            await observer.take_up("one")
+    assert runs == []
+
+
+@on_loop
+async def test_ready_sessions_are_taken_and_what_cannot_run_here_is_given_back(tmp_path: Path) -> None:
+    for name in ("one", "two", "paused", "damaged"):
+        await ready(tmp_path / "store.db", name)
+    outside_sql(tmp_path / "store.db", "UPDATE log SET payload = x'7b7b' WHERE session = 4")
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine, Engine(tmp_path / "store.db") as desk:
+        await desk.pause("paused", by="ann")
+        assert await engine.take_ready(1, by="worker 7") == ["one"]
+        assert await engine.take_ready() == ["two"]
+        assert await engine.take_ready() == [], "the damaged session is not tried again"
+        for name in ("one", "two"):
+            assert (await (await engine.session(name)).outcome()).state.text == "12"
+        info = await desk.info("damaged")
+        assert (info.status, info.holder) == (Status.CREATED, None)
+        assert (await desk.info("paused")).status is Status.PAUSED
+
+
+@on_loop
+async def test_what_an_observer_resumes_an_open_engine_picks_up(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        await engine.start(brief, session_id="one", paused=True)
+        async with Engine(tmp_path / "store.db", drives="none") as observer:
+            began = time.monotonic()
+            await observer.resume("one", here=False, by="ann")
+            async for info in engine.watch("one"):
+                if info.status is Status.COMPLETED:
+                    break
+            assert (runs, time.monotonic() - began < PATIENCE) == (["first", "second"], True)
+
+
+@on_loop
+async def test_what_is_unpaused_in_the_view_an_open_engine_picks_up(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        await engine.start(brief, session_id="one", paused=True)
+        await engine.start(chat, session_id="two")
+        await engine.idle()
+        await engine.pause("two")
+        outside_sql(tmp_path / "store.db", "UPDATE workflow_states SET pause_requested = 0")
+        async for info in engine.watch("one"):
+            if info.status is Status.COMPLETED:
+                break
+        assert ((await engine.info("two")).status, (await engine.verify()).problems) == (Status.WAITING, [])
+
+
+def test_blocking_code_has_it_too(tmp_path: Path) -> None:
+    asyncio.run(ready(tmp_path / "store.db"))
+    with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        assert engine.take_up("one", fence=engine.info("one").fence).outcome().state.text == "12"
+        assert engine.take_ready() == []

@@ -1,0 +1,263 @@
+"""Cut every verb by cancelling its task after 0, 1, 2, … turns of the loop, and look at what it left behind.
+
+    python -m tests.faults.cuts --seconds 600 --seed 1
+
+A web framework cancels the task of a request that goes away, so every verb must be safe to cut: it takes effect as a
+whole, or not at all, or the engine completes it. Prints the counts and every failure, and exits with 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import PausepointError, UnknownSession
+from pausepoint.model.sessions import Filter
+from tests.faults.lab import fast_folder
+from tests.support.loop import PATIENCE
+
+MOST_TICKS = 5_000
+OVER = (Status.COMPLETED, Status.CANCELLED)
+
+
+class Leaf(BaseModel):
+    n: int
+    out: str = ""
+
+
+class Tree(BaseModel):
+    note: str = ""
+    outs: list[str] = []
+
+
+@step(writes="out")
+async def wonder(n: int, ctx: Context) -> str:
+    return await ctx.ask(f"What about {n}?", str, key="what", expires=None)
+
+
+leaf = Workflow("leaf", state=Leaf, steps=[wonder])
+
+
+@step(writes="outs")
+async def branch(ctx: Context) -> list[str]:
+    return [found.out for found in await asyncio.gather(*(ctx.call(leaf, n=n) for n in (1, 2)))]
+
+
+tree = Workflow("tree", state=Tree, steps=[branch])
+
+
+async def nothing(engine: Engine, id: str) -> None:
+    return None
+
+
+async def waiting(engine: Engine, id: str) -> None:
+    """Start a tree, and let it go as far as its questions."""
+    await engine.start(tree, session_id=id)
+    await settled(engine, id)
+
+
+async def paused(engine: Engine, id: str) -> None:
+    await waiting(engine, id)
+    await engine.pause(id)
+    await settled(engine, id)
+
+
+async def ready(engine: Engine, id: str) -> None:
+    """Store a tree that no engine drives, although nothing stops it."""
+    await engine.start(tree, session_id=id, paused=True)
+    await engine.store.unpause(id, None, engine.clock.now())
+
+
+async def asked(engine: Engine, id: str) -> str:
+    return (await engine.questions(id))[0].id
+
+
+async def answered(engine: Engine, id: str) -> Any:
+    return await engine.answer(await asked(engine, id), "this", by="ann")
+
+
+async def everything(engine: Engine, id: str) -> None:
+    """Pause everything and lift that pause. Whatever is cut, the pause can be lifted afterwards."""
+    await engine.pause(everything=True)
+    await engine.lift_pause()
+
+
+class Verb(NamedTuple):
+    """A verb to cut. ``prepare`` brings its session to where it makes sense."""
+
+    prepare: Callable[[Engine, str], Awaitable[Any]]
+    call: Callable[[Engine, str], Awaitable[Any]]
+
+
+VERBS: dict[str, Verb] = {
+    "start": Verb(nothing, lambda engine, id: engine.start(tree, session_id=id)),
+    "start paused": Verb(nothing, lambda engine, id: engine.start(tree, session_id=id, paused=True)),
+    "pause": Verb(waiting, lambda engine, id: engine.pause(id)),
+    "pause and wait": Verb(waiting, lambda engine, id: engine.pause(id, wait=True)),
+    "pause everything": Verb(waiting, everything),
+    "resume": Verb(paused, lambda engine, id: engine.resume(id)),
+    "resume elsewhere": Verb(paused, lambda engine, id: engine.resume(id, here=False)),
+    "take up": Verb(ready, lambda engine, id: engine.take_up(id)),
+    "take ready": Verb(ready, lambda engine, id: engine.take_ready()),
+    "cancel": Verb(waiting, lambda engine, id: engine.cancel(id, reason="enough")),
+    "cancel paused": Verb(paused, lambda engine, id: engine.cancel(id, reason="enough")),
+    "edit": Verb(waiting, lambda engine, id: engine.edit(id, note="changed")),
+    "rewind": Verb(waiting, lambda engine, id: engine.rewind(id, "branch")),
+    "fork": Verb(waiting, lambda engine, id: engine.fork(id, session_id=f"{id}-fork")),
+    "send": Verb(ready, lambda engine, id: engine.send(id, "hello")),
+    "answer": Verb(waiting, answered),
+    "emit": Verb(paused, lambda engine, id: engine.emit(id, "told", "a fact")),
+    "redact": Verb(paused, lambda engine, id: engine.redact(id, field="note")),
+    "remove": Verb(paused, lambda engine, id: engine.remove(id)),
+    "outcome": Verb(waiting, lambda engine, id: engine.outcome(id)),
+    "verify": Verb(waiting, lambda engine, id: engine.verify(id)),
+}
+
+
+class Cut(NamedTuple):
+    """The result of one trial: whether the verb was cut before its end, and what was wrong afterwards."""
+
+    before_its_end: bool
+    wrong: list[str]
+
+
+async def settled(engine: Engine, id: str) -> None:
+    """Wait until this engine drives nothing of the tree, and nothing of it is about to be driven."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        rows = await engine.store.find(Filter(session_id=id, tree=True))
+        calm = [row for row in rows if not row.live and row.status is not Status.READY and not row.due]
+        stopped = rows and rows[-1].pause_requested
+        if len(calm) == len(rows) or (stopped and not any(row.live for row in rows)):
+            return
+        await engine.idle(*(row.session_id for row in rows))
+        await asyncio.sleep(0.001)
+    raise AssertionError(f"{id} did not settle within {PATIENCE} seconds")
+
+
+async def cut(engine: Engine, name: str, id: str, ticks: int) -> Cut:
+    """Call a verb, cancel its task after so many turns of the loop, and return what is wrong afterwards."""
+    verb = VERBS[name]
+    await verb.prepare(engine, id)
+    task = asyncio.ensure_future(verb.call(engine, id))
+    for _ in range(ticks):
+        if task.done():
+            break
+        await asyncio.sleep(0)
+    is_cut = task.cancel()
+    wrong: list[str] = []
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+    except PausepointError as error:
+        wrong = [f"raised {type(error).__name__}: {error}"]
+    with suppress(UnknownSession):  # a start that was cut at once, or a removal
+        wrong += await after(engine, name, id)
+    if engine.waker.task is None or engine.waker.task.done():
+        wrong.append("the engine no longer picks up sessions")
+    return Cut(is_cut, wrong)
+
+
+async def after(engine: Engine, name: str, id: str) -> list[str]:
+    """Return what is wrong with a tree after a cut. In the end the tree is cancelled."""
+    wrong = await damage(engine, id)
+    if name == "rewind":
+        await engine.resume(id)
+        await settled(engine, id)
+        if (count := len(await engine.questions(id))) != 2:
+            wrong.append(f"{count} open questions instead of 2")
+    await engine.cancel(id)
+    rows = await engine.store.find(Filter(session_id=id, tree=True))
+    await engine.idle(*(row.session_id for row in rows))
+    rows = await engine.store.find(Filter(session_id=id, tree=True))
+    wrong += [f"{row.session_id} is {row.status.value} after a second cancel" for row in rows if row.status not in OVER]
+    if await engine.questions(id):
+        wrong.append("questions of a cancelled tree are still open")
+    return wrong + await damage(engine, id)
+
+
+async def damage(engine: Engine, id: str) -> list[str]:
+    """Verify a tree once nothing drives it."""
+    rows = await engine.store.find(Filter(session_id=id, tree=True))
+    await engine.idle(*(row.session_id for row in rows))
+    found = [await engine.verify(row.session_id) for row in rows]
+    return [str(problem) for report in found for problem in report.problems]
+
+
+async def cuts_of(engine: Engine, name: str, step: Callable[[int], int] = lambda tick: 1) -> tuple[int, list[str]]:
+    """Cut a verb at every tick, or ``step(tick)`` ticks apart, until it completes. Return the cuts and the failures."""
+    wrong: list[str] = []
+    ticks = count = 0
+    while ticks < MOST_TICKS:
+        found = await cut(engine, name, f"{name.replace(' ', '-')}-{ticks}", ticks)
+        wrong += [f"{name} cut at tick {ticks}: {text}" for text in found.wrong]
+        if not found.before_its_end:
+            break
+        count += 1
+        ticks += step(ticks)
+    return count, wrong
+
+
+async def whole_store(path: Path) -> list[str]:
+    """Verify a store after it is opened again."""
+    async with Engine(path, workflows=[tree, leaf], drives="none", signals=False) as engine:
+        return [str(problem) for problem in (await engine.verify()).problems]
+
+
+def opened(path: Path) -> Engine:
+    return Engine(path, workflows=[tree, leaf], drives="asked", signals=False)
+
+
+async def campaign(seconds: float, seed: int) -> tuple[Counter[str], list[str]]:
+    """Cut all verbs, in random order and at every tick, for a given time."""
+    rng, done, wrong, end = random.Random(seed), Counter[str](), list[str](), time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
+        for number in _rounds(end):
+            path = Path(folder) / f"{number}.db"
+            async with opened(path) as engine:
+                for name in rng.sample(sorted(VERBS), len(VERBS)):
+                    count, found = await cuts_of(engine, name, lambda tick: 1 if tick < 40 else rng.randint(1, 20))
+                    done[name] += count
+                    wrong += found
+                    if time.monotonic() > end:
+                        break
+            wrong += await whole_store(path)
+    return done, wrong
+
+
+def _rounds(end: float) -> Iterator[int]:
+    number = 0
+    while time.monotonic() < end:
+        yield number
+        number += 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Cut verbs at every turn of the loop.")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    done, wrong = asyncio.run(campaign(given.seconds, given.seed))
+    for name, count in sorted(done.items()):
+        print(f"{count:6} cuts of {name}")
+    print(f"{done.total():6} cuts, {len(wrong)} failures, seed {given.seed}")
+    for text in wrong:
+        print(text)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""A run is paused, and its pause withdrawn, by a process that does not drive it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pausepoint import Engine, Status
+from pausepoint.errors import VerbRefused
+from pausepoint.orchestrator import FileStateStore, Phase
+from tests.orchestrator.shop import CHAIN, Shop
+from tests.support.loop import on_loop
+
+
+@pytest.mark.parametrize("how", ["here", "elsewhere", "aborted elsewhere"])
+@on_loop
+async def test_a_snapshot_is_the_same_whichever_process_paused_the_run(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "hold.db"
+    store = FileStateStore(tmp_path)
+    async with Engine(path) as engine, Engine(path, drives="none", signals=False) as other:
+        shop = Shop(engine, agents=2, snapshot_store=store)
+        shop.hold("a/second", "x/second")
+        await shop.run.start(CHAIN)
+        outcome = asyncio.ensure_future(shop.run.outcome())
+        await shop.reached("a/second", "x/second")
+        pausing: asyncio.Future[None] | None = None
+        if how == "here":
+            pausing = asyncio.ensure_future(shop.run.pause("lunch", "ann"))
+        elif how == "elsewhere":
+            await other.pause("run", reason="lunch", by="ann")
+        else:
+            await other.pause("run", reason="lunch", by="ann", mode="abort")
+        while not (await engine.info("run")).pause_requested:
+            await asyncio.sleep(0.001)
+        if how != "aborted elsewhere":
+            shop.open()
+        await outcome
+        if pausing is not None:
+            await pausing
+        snapshot = await store.load_snapshot()
+        assert snapshot is not None
+        memories = {state.task["id"]: state.memory for state in snapshot.active_agents if state.task}
+        expected = {"a": {"first": "used a/first"}, "x": {"first": "used x/first"}}
+        assert {id: memories[id] for id in memories if id in expected} == {id: expected[id] for id in memories}
+        assert memories or how != "aborted elsewhere"
+
+
+@on_loop
+async def test_a_run_that_is_still_pausing_is_taken_back_from_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "hold.db"
+    async with Engine(path) as engine, Engine(path, signals=False) as other:
+        shop, elsewhere = Shop(engine, agents=1), Shop(other, agents=1)
+        shop.hold("a/first")
+        await shop.run.start(CHAIN)
+        await shop.reached("a/first")
+        await other.pause("run", by="ann")
+        await elsewhere.run.resume()
+        assert not (await engine.info("run")).pause_requested
+        shop.open()
+        report = await shop.run.outcome()
+        assert (report.status, report.counts) == (Status.COMPLETED, {"done": 5})
+        assert set(shop.calls.values()) == {1}
+        assert not elsewhere.calls
+
+
+@on_loop
+async def test_a_pause_that_is_withdrawn_elsewhere_ends_with_an_error_that_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "hold.db"
+    async with Engine(path) as engine, Engine(path, drives="none", signals=False) as other:
+        shop = Shop(engine, agents=1)
+        shop.hold("a/first")
+        await shop.run.start(CHAIN)
+        await shop.reached("a/first")
+        pausing = asyncio.ensure_future(shop.run.pause())
+        while not (await other.info("run")).pause_requested:
+            await asyncio.sleep(0.001)
+        await other.resume("run", here=False)
+        shop.open()
+        with pytest.raises(VerbRefused, match="was withdrawn while its agents were stopping"):
+            await pausing
+        assert shop.run.phase is Phase.RUNNING
+        assert (await shop.run.outcome()).status is Status.COMPLETED

@@ -1,0 +1,67 @@
+"""A process that drives sessions in a loop of operations and writes a byte to a file as each operation begins.
+
+    python -m tests.support.looper STORE BYTES SESSION… [--deaf | --blocked]
+
+With ``--deaf`` the process notices requests only when it polls: neither before an operation nor with a commit. With
+``--blocked`` an operation blocks the event loop until the file BYTES.go exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+
+from pydantic import BaseModel
+
+from pausepoint import Context, Engine, Workflow, step
+from pausepoint.model.sessions import Flags
+from pausepoint.runtime.drive import Drive
+
+
+class Loop(BaseModel):
+    path: str = ""
+    rounds: int = 1_000_000
+
+
+@step
+async def turn(path: str, rounds: int, ctx: Context) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    async def work(number: int) -> int:
+        os.write(file, b".")
+        while "--blocked" in sys.argv and not os.path.exists(f"{path}.go"):
+            time.sleep(0.01)
+        await asyncio.sleep(0.001)
+        return number
+
+    for number in range(rounds):
+        await ctx.do(work, number)
+
+
+looping = Workflow("looping", state=Loop, steps=[turn])
+
+
+def make_deaf() -> None:
+    """Break the drives: they see requests only when the store is polled."""
+
+    def committed(self: Drive, flags: Flags) -> None:
+        self.changed(self.session_id)
+
+    Drive.may_have_news = lambda self: False  # type: ignore[method-assign]
+    Drive._committed = committed  # type: ignore[method-assign]
+
+
+async def main(store: str, path: str, names: list[str]) -> None:
+    async with Engine(store, workflows=[looping]) as engine:
+        for name in names:
+            await engine.start(looping, session_id=name, path=path)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    if "--deaf" in sys.argv:
+        make_deaf()
+    asyncio.run(main(words[0], words[1], words[2:]))
