@@ -131,7 +131,8 @@ class EngineMachine(EngineModel):
                     told = {S.RUNNING: S.PAUSING, S.PAUSING: S.PAUSING}.get(old, S.PAUSED)
                     assert info.status is (old if old in OVER else told)
 
-        self.does(f"pause {mode}", None if everything else [str(session_id)], pause)
+        what = f"pause everything {mode}" if everything else f"pause {mode}"
+        self.does(what, None if everything else [str(session_id)], pause)
 
     @precondition(lambda self: self.begun)
     @rule(data=st.data(), seconds=st.sampled_from((1, 10)), number=engines)

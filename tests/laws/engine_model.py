@@ -38,7 +38,8 @@ OVER = {S.COMPLETED, S.CANCELLED}
 PARKED = {S.PAUSED, S.FAILED, S.WAITING, S.SLEEPING, *OVER}
 STANDING = (S.CREATED, S.READY, S.FAILED, S.WAITING, S.SLEEPING)
 GOES_ON = {S.RUNNING, *PARKED}
-REOPENED = {status: {S.READY} for status in STANDING} | {status: {S.READY, S.PAUSED} for status in OVER}
+# What had ended or failed is not under a pause of everything, but stands still as soon as it is open again.
+REOPENED = {status: {S.READY} for status in STANDING} | {status: {S.READY, S.PAUSED} for status in (*OVER, S.FAILED)}
 
 LEGAL: dict[str, dict[Status, set[Status]]] = {
     # A pause of everything leaves failed sessions alone.
@@ -46,6 +47,10 @@ LEGAL: dict[str, dict[Status, set[Status]]] = {
     | {S.RUNNING: {S.PAUSING}, S.FAILED: {S.PAUSED, S.FAILED}},
     "pause abort": {status: {S.PAUSED} for status in STANDING}
     | {S.FAILED: {S.PAUSED, S.FAILED}}
+    | {S.RUNNING: {S.PAUSED, S.CANCELLED}, S.PAUSING: {S.PAUSED, S.CANCELLED}},
+    "pause everything finish": {status: {S.PAUSED} for status in STANDING if status is not S.FAILED}
+    | {S.RUNNING: {S.PAUSING}},
+    "pause everything abort": {status: {S.PAUSED} for status in STANDING if status is not S.FAILED}
     | {S.RUNNING: {S.PAUSED, S.CANCELLED}, S.PAUSING: {S.PAUSED, S.CANCELLED}},
     "lift": {S.PAUSED: {S.PAUSED, *GOES_ON}, S.PAUSING: {S.PAUSING, S.RUNNING}},
     "resume": {S.PAUSING: {S.RUNNING}}
