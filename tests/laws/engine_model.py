@@ -48,9 +48,9 @@ LEGAL: dict[str, dict[Status, set[Status]]] = {
     "pause abort": {status: {S.PAUSED} for status in STANDING}
     | {S.FAILED: {S.PAUSED, S.FAILED}}
     | {S.RUNNING: {S.PAUSED, S.CANCELLED}, S.PAUSING: {S.PAUSED, S.CANCELLED}},
-    "pause everything finish": {status: {S.PAUSED} for status in STANDING if status is not S.FAILED}
+    "pause everything finish": {status: {S.PAUSED} for status in STANDING} | {S.FAILED: {S.FAILED}}
     | {S.RUNNING: {S.PAUSING}},
-    "pause everything abort": {status: {S.PAUSED} for status in STANDING if status is not S.FAILED}
+    "pause everything abort": {status: {S.PAUSED} for status in STANDING} | {S.FAILED: {S.FAILED}}
     | {S.RUNNING: {S.PAUSED, S.CANCELLED}, S.PAUSING: {S.PAUSED, S.CANCELLED}},
     "lift": {S.PAUSED: {S.PAUSED, *GOES_ON}, S.PAUSING: {S.PAUSING, S.RUNNING}},
     "resume": {S.PAUSING: {S.RUNNING}}

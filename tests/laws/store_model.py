@@ -421,6 +421,9 @@ class StoreModel(EverythingModel):
         self.signal(session_id, "resume", by, now, {} if budget is None else {"budget_usd": budget})
         budget = row.budget_usd if budget is None else budget
         self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", budget_usd=budget, frozen=frozen)
+        row = self.rows[session_id]
+        if asked and row.wakes_at == 0 and row.waiting is None:
+            self.rows[session_id] = replace(row, wakes_at=None)
         if wake:
             self.woken(session_id)
 

@@ -277,9 +277,10 @@ class Store(Protocol):
         """Withdraw the operator's pauses of a session and its descendants, and record who did.
 
         The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget_usd`` sets a new budget for the
-        session. With ``wake``, the sessions become due if they need an engine to drive them. A session whose step an
-        engine keeps becomes due in any case, so that another engine can drive it if the keeper dies. Damaged
-        descendants stay unchanged, because they cannot resume anyway.
+        session. With ``wake``, the sessions become due if they need an engine to drive them. Without it, those that
+        wait for nothing are not due, because the caller drives them. A session whose step an engine keeps becomes due
+        in any case, so that another engine can drive it if the keeper dies. Damaged descendants stay unchanged,
+        because they cannot resume anyway.
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:

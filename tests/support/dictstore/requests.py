@@ -143,6 +143,8 @@ class Requests(Base):
             self._signal(kept, "resume", by, at, msgspec.json.encode(budget))
             frozen += kept.row.frozen
             self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen, **budget)
+            if asked and kept.row.wakes_at == 0 and kept.row.waiting is None:
+                self._set(kept, wakes_at=None)
             if (wake or kept.row.kept_by) and needs_driving(self._seen(kept)):
                 self._set(kept, wakes_at=0)
         self._tell()

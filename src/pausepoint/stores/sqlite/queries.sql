@@ -178,6 +178,10 @@ FROM sessions JOIN standing_pause WHERE key = ? AND {stopped} AND NOT EXISTS (
 -- What parks under the pause of everything is due once that is lifted.
 UPDATE sessions SET wakes_at = 0 WHERE key = ? AND wakes_at IS NULL AND waiting IS NULL AND ended IS NULL
 
+-- name: not_due
+-- What waits for nothing is no longer due; who resumes it drives it.
+UPDATE sessions SET wakes_at = NULL WHERE key = ? AND wakes_at = 0 AND waiting IS NULL
+
 -- name: last_round
 SELECT ifnull(max(round), 0) FROM pause_rounds
 

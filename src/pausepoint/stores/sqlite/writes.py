@@ -437,6 +437,8 @@ class Writes:
             connection.execute(QUERIES["freeze"], (max(at - since, 0), row.key))
         connection.execute(QUERIES["withdraw_pauses"], (at, by, sums.closed(at, by), row.key))
         connection.execute(QUERIES["withdraw_request"], (row.key,))
+        # Otherwise another engine might pick it up before the one that resumes it.
+        connection.execute(QUERIES["not_due"], (row.key,))
 
     def cancel(self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int) -> Found:
         row = self._known(connection, session_id)

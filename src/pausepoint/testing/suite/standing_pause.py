@@ -214,6 +214,18 @@ class StandingTests(Suite):
             assert [pause.created_at for pause in await store.pauses(row.key)] == [7000]
 
     @on_loop
+    async def test_what_is_resumed_by_itself_is_left_to_who_resumes_it(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            await store.pause(ALL, everything())
+            for id in ("mine", "handed over"):
+                await created(store, id)
+            await store.unpause("mine", "ben", 6000)
+            await store.unpause("handed over", "ben", 6000, wake=True)
+            assert [row.session_id for row in await store.due(now, ["brief"], 9)] == ["handed over"]
+            assert (await stored(store, "mine")).ready_at == 0
+
+    @on_loop
     async def test_a_failed_session_that_is_resumed_is_exempt(self, place: Place) -> None:
         async with place.store() as store:
             await parked(store, ended="failed")
