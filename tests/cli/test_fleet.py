@@ -46,7 +46,7 @@ def again(done: int) -> Literal["work"] | None:
 
 job = Workflow("job", state=Doc, steps=[work], routes=[again])
 """
-SESSIONS, WORKERS = 60, 4
+SESSIONS, WORKERS = 120, 4
 
 
 class Doc(BaseModel):
@@ -92,9 +92,10 @@ def folder(tmp_path: Path) -> Path:
 def test_after_a_pause_of_everything_a_fleet_begins_nothing(folder: Path) -> None:
     with ExitStack() as stack:
         workers = [
-            stack.enter_context(Process("worker", "--concurrency", "8", "--jsonl", cwd=folder)) for _ in range(WORKERS)
+            stack.enter_context(Process("worker", "--concurrency", "100", "--jsonl", cwd=folder))
+            for _ in range(WORKERS)
         ]
-        until_begun(folder, 30)
+        until_begun(folder, 5)  # the workers are still picking up sessions
         paused = run("pause", "--all", "--wait", "--by", "ann", cwd=folder)
         at_rest = begun(folder)
         time.sleep(3 * LOOK_EVERY)  # every worker looks for work again
