@@ -297,7 +297,7 @@ def test_commands_that_look_name_the_question_and_the_command_that_answers(folde
     assert json.loads(here(folder, "show", "tone", "--json").stdout)["questions"][0]["id"] == ids["tone"]
     listed = here(folder, "ls")
     assert "asks: Which tone for 鯨?" in listed.stdout
-    assert "2 sessions wait for an answer:  pausepoint inbox" in listed.stderr
+    assert "2 questions wait for an answer:  pausepoint inbox" in listed.stderr
     assert "asks: Where to?" in here(folder, "status").stdout
     assert "pausepoint inbox" in here(folder, "resume").stderr
 

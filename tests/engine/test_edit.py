@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, model_validator
 from pausepoint import Append, Engine, Status, Workflow, guard, route, step
 from pausepoint.errors import HoldLost, StateRefused
 from pausepoint.model.sessions import Commit
+from pausepoint.stores.base import Found
 from tests.engine.essay import COLLECTING, Collection, Desk, Middle, Plan, again, close, collect, events
 from tests.support.loop import on_loop
 
@@ -235,13 +236,13 @@ async def test_a_session_that_moves_while_it_is_looked_at_is_looked_at_again(
         session = await Desk().done(engine)
         revise, seen = engine.store.revise, list[int]()
 
-        async def contested(commit: Commit) -> None:
+        async def contested(commit: Commit) -> Found:
             seen.append(commit.base_seq)
             if len(seen) == 1:
                 monkeypatch.setattr(engine.store, "revise", revise)
                 await session.edit(topic="ink", by="somebody else")
                 monkeypatch.setattr(engine.store, "revise", contested)
-            await revise(commit)
+            return await revise(commit)
 
         monkeypatch.setattr(engine.store, "revise", contested)
         if verb == "edit":

@@ -41,7 +41,7 @@ book = Workflow("book", state=Book, steps=[first, second, third])
 
 
 @on_loop
-async def test_a_diff_tells_a_list_that_did_not_only_grow_as_a_whole(tmp_path: Path) -> None:
+async def test_a_diff_of_a_list_shows_what_was_added_the_whole_or_the_changed_items(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", workflows=[book]) as engine:
         session = await engine.start(book)
         await session.outcome()
@@ -51,7 +51,7 @@ async def test_a_diff_tells_a_list_that_did_not_only_grow_as_a_whole(tmp_path: P
         old = (await session.checkpoints())[-1].seq
         await session.rewind("third")
         await session.edit(pages=[one, two, "four"])
-        assert list(await session.diff(old)) == [Difference("pages", "changed", [one, two, three], [one, two, "four"])]
+        assert list(await session.diff(old)) == [Difference("pages.2", "changed", three, "four")]
 
 
 @on_loop

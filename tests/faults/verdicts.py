@@ -163,7 +163,7 @@ def paused(lab: Lab, reference: Reference, point: str, mode: PauseMode, twin: st
     wrong += _stands_still(lab, session, lab.runs(session).since(before), reference.in_last_step(point))
     wrong += _goes_on(lab, session, reference)
     if mode == "finish":
-        wrong += _none_twice(_operations(lab.runs(session)))
+        wrong += _none_twice(_operations(lab.runs(session), COMPOSITE))
     return [f"{point}: {text}" for text in wrong]
 
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from pausepoint.clock import to_datetime
 
 if TYPE_CHECKING:
@@ -254,6 +252,8 @@ def shown(
     stored: StoredState | None, error: str, artifacts: Sequence[ArtifactState] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return the result of ``show``: a session with its state at record ``seq``, or why that cannot be read."""
+    from msgspec.structs import asdict  # here, because the help of commands does not need it
+
     return session(info) | {
         "pauses": [pause(each) for each in pauses],
         "questions": list(questions),
@@ -261,7 +261,7 @@ def shown(
         "seq": None if stored is None else stored.seq,
         "state": None if stored is None else stored.values,
         "state_error": error or None,
-        "artifacts": [msgspec.structs.asdict(each) for each in artifacts],
+        "artifacts": [asdict(each) for each in artifacts],
     }
 
 

@@ -222,6 +222,12 @@ async def publishing(author: Author, folder: str) -> None:
     await author.export("paper")
 
 
+async def publishing_below(author: Author, made: str, folder: str) -> None:
+    """Publish where a person, or a process that was killed at once, has just created a folder without syncing it."""
+    (author.places.artifacts / made).mkdir()
+    await publishing(author, folder)
+
+
 async def retention(author: Author) -> None:
     """Upload, share files with a fork, redact, import, remove, and clean up."""
     engine = author.engine
@@ -326,6 +332,8 @@ class Hand:
 SCENARIOS: dict[str, Callable[[Author], Coroutine[Any, Any, None]]] = {
     "publishing": lambda author: publishing(author, "paper"),
     "publishing into a new folder": lambda author: publishing(author, "new/deep/paper"),
+    "publishing into an unsynced folder": lambda author: publishing_below(author, "made", "made"),
+    "publishing below an unsynced folder": lambda author: publishing_below(author, "made", "made/deep/paper"),
     "publishing into a numbered folder": lambda author: publishing(
         author, f"out/{VersionFolders(author.places.artifacts / 'out', 'paper').make().name}"
     ),

@@ -72,10 +72,12 @@ def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[Sessio
     left = [info for info in left if info not in named]
     if left:
         many = counted(len(left), "session is ready, but its code is", "sessions are ready, but their code is")
-        worker = shlex.join([*PAUSEPOINT.words, "worker", "--target", "TARGET", *cli.store_words()])
+        target = ["--target", "TARGET", *cli.store_words()]
+        worker = shlex.join([*PAUSEPOINT.words, "worker", *target])
+        resume = shlex.join([*PAUSEPOINT.words, "resume", left[0].session_id, *target])
         cli.out.note(f"{many} not loaded. A process that has the code runs {'it' if len(left) == 1 else 'them'}.")
         cli.out.note(f"Run all of them:  {worker}")
-        cli.out.note(f"Run one of them:  {cli.resume(left[0])}")
+        cli.out.note(f"Run one of them:  {resume}")
 
 
 async def _note_paused(cli: Cli, engine: Engine) -> None:
