@@ -3,60 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
-from pausepoint.engine import control
+from pausepoint.engine import stopping
+from tests.faults.standstill import begun_after, fleet
 from tests.support.loop import on_loop
 
 ROUNDS = 20
-"""A campaign does more."""
+"""`tests.faults.standstill` does more."""
 
 
 class State(BaseModel):
     out: str = ""
-
-
-@asynccontextmanager
-async def fleet(
-    tmp_path: Path, *flags: str, processes: int = 4, each: str = "ab"
-) -> AsyncIterator[tuple[Engine, Path]]:
-    """Run processes that drive sessions, beside an engine that drives nothing."""
-    store, file = tmp_path / "fleet.db", tmp_path / "bytes"
-    file.touch()
-    command = [sys.executable, "-m", "tests.support.looper", str(store), str(file)]
-    children = [subprocess.Popen([*command, *[f"{n}{name}" for name in each], *flags]) for n in range(processes)]
-    try:
-        while not store.exists():
-            await asyncio.sleep(0.01)
-        async with Engine(store, drives="none", signals=False) as engine:
-            while len(await engine.sessions()) < len(each) * processes:
-                await asyncio.sleep(0.01)
-            yield engine, file
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-
-
-async def begun_after(engine: Engine, file: Path) -> int:
-    """Pause all sessions, and return how many operations began after the pause had returned."""
-    await engine.pause(workflow="looping", wait=True)
-    before = file.stat().st_size
-    await asyncio.sleep(0.004)
-    after = file.stat().st_size
-    for info in await engine.sessions():
-        await engine.resume(info.session_id, here=False)
-    while file.stat().st_size == after:
-        await asyncio.sleep(0.001)
-    return after - before
 
 
 @on_loop
@@ -70,7 +32,7 @@ async def test_a_pause_that_only_pretends_to_wait_is_caught(tmp_path: Path, monk
     async def at_once(*_: object) -> tuple[()]:
         return ()
 
-    monkeypatch.setattr(control, "standstill", at_once)
+    monkeypatch.setattr(stopping, "standstill", at_once)
     async with fleet(tmp_path, "--deaf") as (engine, file):
         while not await begun_after(engine, file):
             pass

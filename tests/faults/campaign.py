@@ -1,135 +1,110 @@
-"""Run random trials of this folder for a given time: ``python -m tests.faults.campaign --seconds 600``.
+"""Run all instruments of this folder for a given time, and report what they tried and found.
 
-Prints each failure when it is found, and totals at the end. The same seed draws the same trials.
+    python -m tests.faults.campaign --seconds 7200 --seed 1
+
+Every instrument is a process of its own and gets its share of the time; two run at once. Faults are printed when they
+are found. The report at the end is also written to build/campaign.json. The exit code is 1 if there was a fault, or if
+an instrument tried nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
-import shutil
+import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from pausepoint.model.sessions import PauseMode
-from tests.faults import journeys
-from tests.faults.contests import flips, races
-from tests.faults.jobs import SLOW
-from tests.faults.lab import Lab, Reference, fast_folder, undisturbed
-from tests.faults.verdicts import ended_politely, killed, killed_at_times, paused, zombie
-from tests.support.forkserver import ForkServer
-from tests.support.points import Action
-
-TRIALS_PER_DATABASE = 300
+from tests.faults.tally import FAULTS
+from tests.support.forkserver import ROOT
 
 
-class Campaign:
-    """Draws trials. Each trial returns the amount of work done and a list of failures."""
+class Instrument(NamedTuple):
+    """A module with a command line, and its share of the time in parts of the whole."""
 
-    def __init__(self, lab: Lab, draw: random.Random) -> None:
-        self.lab = lab
-        self.draw = draw
-        self.reference: Reference = undisturbed(lab)
-        self.journey = journeys.undisturbed(lab)
-        self.kinds: dict[str, tuple[int, Callable[[], tuple[int, list[str]]]]] = {
-            "kills at two points": (8, self.kill),
-            "kills at two moments": (8, self.kill_at_times),
-            "kills on a journey": (8, self.kill_on_the_way),
-            "SIGTERM or Ctrl+C": (4, self.end),
-            "pauses": (4, self.pause),
-            "zombies": (4, self.zombie),
-            "races": (2, self.race),
-            "flips": (1, self.flip),
+    module: str
+    share: int
+
+
+INSTRUMENTS = {
+    "processes": Instrument("tests.faults.processes", 5),
+    "kill points": Instrument("tests.faults.vfs_campaign", 4),
+    "write-ahead log": Instrument("tests.faults.wal_campaign", 2),
+    "power loss": Instrument("tests.faults.libc.campaign", 4),
+    "programs": Instrument("tests.faults.random_programs", 4),
+    "concurrency": Instrument("tests.faults.concurrency", 3),
+    "standstill": Instrument("tests.faults.standstill", 2),
+    "cut verbs": Instrument("tests.faults.cuts", 2),
+    "hostile names": Instrument("tests.faults.hostile", 2),
+    "artifact disk": Instrument("tests.faults.folder_disk", 1),
+}
+AT_ONCE = 2
+
+Report = dict[str, Any]
+
+
+def play(name: str, seconds: float, seed: int, instruments: Mapping[str, Instrument]) -> Report:
+    """Run one instrument, and return its counts. They are empty if it ended without a report."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "report.json"
+        command = [sys.executable, "-m", instruments[name].module, "--seconds", f"{seconds:.2f}", "--seed", f"{seed}"]
+        with subprocess.Popen(
+            [*command, "--report", str(file)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if "WRONG" in line or (not file.exists() and "Error" in line):
+                    print(f"{name}: {line.rstrip()}", flush=True)
+        found: Report = json.loads(file.read_text()) if file.exists() else {"seed": seed, "seconds": 0, "done": {}}
+    found["command"] = " ".join(["python", *command[1:]])
+    found["code"] = process.returncode
+    print(f"{name}: {'sound' if not process.returncode else 'NOT SOUND'}, {found['seconds']:.0f} s", flush=True)
+    return found
+
+
+def table(reports: Mapping[str, Report]) -> list[str]:
+    """Return the lines of the report: what each instrument tried, and how many faults of each kind it found."""
+    lines = [f"{'instrument':<16} {'tried':<45} {'count':>11}"]
+    for name, report in reports.items():
+        lines += [f"{name:<16} {what:<45} {count:>11,}" for what, count in sorted(report["done"].items())]
+    faults = sum((Counter(report.get("faults", {})) for report in reports.values()), Counter[str]())
+    return [*lines, "", ", ".join(f"{fault}: {faults[fault]}" for fault in FAULTS)]
+
+
+def run(
+    seconds: float, seed: int, names: Sequence[str], instruments: Mapping[str, Instrument] = INSTRUMENTS
+) -> dict[str, Report]:
+    """Run the named instruments, each for its share of the time."""
+    whole = sum(instruments[name].share for name in names) / min(AT_ONCE, len(names))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        started = {
+            name: pool.submit(play, name, seconds * instruments[name].share / whole, seed, instruments)
+            for name in sorted(names, key=lambda name: -instruments[name].share)
         }
-
-    def trial(self) -> tuple[str, int, list[str]]:
-        names = list(self.kinds)
-        (name,) = self.draw.choices(names, [self.kinds[name][0] for name in names])
-        return name, *self.kinds[name][1]()
-
-    def point(self, *beginnings: str) -> str:
-        return self.draw.choice(self.reference.some(*beginnings or ("",)))
-
-    def kill(self) -> tuple[int, list[str]]:
-        return 1, killed(self.lab, self.reference, self.point(), also=self.point())
-
-    def kill_at_times(self) -> tuple[int, list[str]]:
-        delays = [self.draw.uniform(0.02, 0.8) * self.reference.took for _ in range(2)]
-        return 1, killed_at_times(self.lab, self.reference, delays)
-
-    def kill_on_the_way(self) -> tuple[int, list[str]]:
-        points = self.draw.choices(self.journey.points, k=2)
-        return 1, journeys.killed_on_the_way(self.lab, self.journey, *points)
-
-    def end(self) -> tuple[int, list[str]]:
-        actions: tuple[Action, ...] = ("term", "int")
-        action = self.draw.choice(actions)
-        return 1, ended_politely(self.lab, self.reference, self.point("after c", "before commit", "step", "op"), action)
-
-    def pause(self) -> tuple[int, list[str]]:
-        modes: tuple[PauseMode, ...] = ("finish", "abort")
-        point = self.point("after c", "before commit", "step", "op")
-        return 1, paused(self.lab, self.reference, point, self.draw.choice(modes))
-
-    def zombie(self) -> tuple[int, list[str]]:
-        point, overtake = self.point("step", "op", "before commit"), self.draw.choice(("ended", "claimed"))
-        return 1, zombie(self.lab, self.reference, point, overtake, self.draw.choice((0.005, SLOW)))
-
-    def race(self) -> tuple[int, list[str]]:
-        return 10, races(self.lab, self.draw.randint(2, 8), 10, self.draw.choice(("start", "resume")))
-
-    def flip(self) -> tuple[int, list[str]]:
-        wrong, _ = flips(self.lab, 16, 20)
-        return 320, wrong
+        return {name: started[name].result() for name in names}
 
 
-@contextmanager
-def fresh_lab(server: ForkServer) -> Iterator[Lab]:
-    """Open a lab with its own database."""
-    folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
-    try:
-        with Lab(server, folder) as lab:
-            yield lab
-    finally:
-        shutil.rmtree(folder)
-
-
-def run(seconds: float, seed: int) -> int:
-    """Run trials and return the number that failed."""
-    draw, done, failures = random.Random(seed), Counter[str](), 0
-    started = time.monotonic()
-    with ForkServer("tests.faults.jobs") as server:
-        while time.monotonic() - started < seconds:
-            with fresh_lab(server) as lab:
-                campaign = Campaign(lab, draw)
-                for _ in range(TRIALS_PER_DATABASE):
-                    name, count, wrong = campaign.trial()
-                    done[name] += count
-                    failures += bool(wrong)
-                    for text in wrong:
-                        print(f"WRONG, seed {seed}: {name}: {text}", flush=True)
-                    if time.monotonic() - started >= seconds:
-                        break
-    took = time.monotonic() - started
-    for name, count in sorted(done.items()):
-        print(f"{name:<22} {count:>9,}")
-    print(f"{failures} trials went wrong; {took:.0f} s, seed {seed}")
-    return failures
-
-
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.campaign", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600, help="how long all of it takes (default: 600)")
     parser.add_argument("--seed", type=int, default=None, help="which trials to draw (default: others each time)")
-    options = parser.parse_args(arguments)
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    return 1 if run(options.seconds, seed) else 0
+    parser.add_argument("--only", action="append", choices=INSTRUMENTS, help="run this instrument (repeatable)")
+    given = parser.parse_args(arguments)
+    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    print(f"Seed {seed}, {given.seconds:.0f} seconds", flush=True)
+    reports = run(given.seconds, seed, given.only or list(INSTRUMENTS))
+    print("\n".join(table(reports)))
+    file = ROOT / "build" / "campaign.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(reports, indent=2))
+    return 1 if any(report["code"] for report in reports.values()) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

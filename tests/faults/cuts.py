@@ -8,14 +8,12 @@ whole, or not at all, or the engine completes it. Prints the counts and every fa
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import random
+import itertools
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +24,7 @@ from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.errors import PausepointError, UnknownSession
 from pausepoint.model.sessions import Filter
 from tests.faults.lab import fast_folder
+from tests.faults.tally import Tally, main
 from tests.support.loop import PATIENCE
 
 MOST_TICKS = 5_000
@@ -221,43 +220,27 @@ def opened(path: Path) -> Engine:
     return Engine(path, workflows=[tree, leaf], drives="asked", signals=False)
 
 
-async def campaign(seconds: float, seed: int) -> tuple[Counter[str], list[str]]:
-    """Cut all verbs, in random order and at every tick, for a given time."""
-    rng, done, wrong, end = random.Random(seed), Counter[str](), list[str](), time.monotonic() + seconds
+async def cut_all(tally: Tally) -> None:
+    """Cut all verbs, in random order and at every tick, until the time is up."""
     with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
-        for number in _rounds(end):
+        for number in itertools.takewhile(lambda _: tally.has_time(), itertools.count()):
             path = Path(folder) / f"{number}.db"
             async with opened(path) as engine:
-                for name in rng.sample(sorted(VERBS), len(VERBS)):
-                    count, found = await cuts_of(engine, name, lambda tick: 1 if tick < 40 else rng.randint(1, 20))
-                    done[name] += count
-                    wrong += found
-                    if time.monotonic() > end:
+                for name in tally.draw.sample(sorted(VERBS), len(VERBS)):
+                    stride = lambda tick: 1 if tick < 40 else tally.draw.randint(1, 20)  # noqa: E731
+                    count, wrong = await cuts_of(engine, name, stride)
+                    tally.done[f"cuts of {name}"] += count
+                    for text in wrong:
+                        tally.fail(text)
+                    if not tally.has_time():
                         break
-            wrong += await whole_store(path)
-    return done, wrong
+            for text in await whole_store(path):
+                tally.fail(text)
 
 
-def _rounds(end: float) -> Iterator[int]:
-    number = 0
-    while time.monotonic() < end:
-        yield number
-        number += 1
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Cut verbs at every turn of the loop.")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args(arguments)
-    done, wrong = asyncio.run(campaign(given.seconds, given.seed))
-    for name, count in sorted(done.items()):
-        print(f"{count:6} cuts of {name}")
-    print(f"{done.total():6} cuts, {len(wrong)} failures, seed {given.seed}")
-    for text in wrong:
-        print(text)
-    return 1 if wrong else 0
+def run(tally: Tally) -> None:
+    asyncio.run(cut_all(tally))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run, __doc__))

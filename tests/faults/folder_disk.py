@@ -24,6 +24,7 @@ from pausepoint import Artifact, Context, Engine, Outcome, Session, Workflow, st
 from pausepoint.artifacts import detect
 from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import FolderRefused
+from tests.faults.tally import Tally, main
 
 READS = ("open", "read", "stat", "fstat", "listdir")
 CASES = [(errno.ENOSPC, False), (errno.ENOSPC, True), (errno.EIO, False), (errno.EIO, True)]
@@ -166,33 +167,34 @@ def verdict(seen: Seen) -> list[str]:
     return wrong if seen.fired else [*wrong, "the fault did not fire"]
 
 
-def sweep(path: Path, code: int, lasting: bool, first: int = 1, stride: int = 1) -> dict[int, list[str]]:
-    """Run the session once for each file call that fails, and return what went wrong."""
+Sweep = tuple[int, dict[int, list[str]]]
+
+
+def sweep(path: Path, code: int, lasting: bool, first: int = 1, stride: int = 1) -> Sweep:
+    """Run the session once for each file call that fails. Return how often, and what went wrong."""
     whole = Disk(code=code)
     asyncio.run(live(path / "whole", whole))
     wrong: dict[int, list[str]] = {}
-    for at in range(first, whole.healed_at + 1, stride):
+    calls = range(first, whole.healed_at + 1, stride)
+    for at in calls:
         try:
             found = verdict(asyncio.run(live(path / str(at), Disk(at, code, lasting))))
         except AssertionError as error:
             found = [str(error)]
         if found:
             wrong[at] = found
-    return wrong
+    return len(calls), wrong
 
 
-def main() -> int:
-    """Let every file call fail in every way, and return the number of runs that went wrong."""
-    failures = 0
+def run(tally: Tally) -> None:
+    """Let every file call fail in every way. This ends by itself; the time limit does not apply."""
     for code, lasting in CASES:
         with tempfile.TemporaryDirectory() as folder:
-            wrong = sweep(Path(folder), code, lasting)
-        failures += len(wrong)
+            tried, wrong = sweep(Path(folder), code, lasting)
+        tally.done["calls that failed"] += tried
         for at, found in wrong.items():
-            print(f"WRONG, {errno.errorcode[code]} {'from' if lasting else 'at'} call {at}: {'; '.join(found)}")
-    print(f"{failures} runs went wrong")
-    return failures
+            tally.fail(f"{errno.errorcode[code]} {'from' if lasting else 'at'} call {at}: {'; '.join(found)}")
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main() else 0)
+    sys.exit(main(run, __doc__))

@@ -10,7 +10,6 @@ error must be a `PausepointError`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -18,7 +17,6 @@ import random
 import shutil
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +33,7 @@ from pausepoint.clock import LATEST, to_datetime
 from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import PausepointError
 from pausepoint.stores.sqlite import SqliteStore
+from tests.faults.tally import Tally, main
 
 SECRET = "the private key of the victim"
 PATIENCE = 60.0
@@ -377,24 +376,15 @@ class Trials:
             return f"{name}, {way} = {text[:60]!r}", self.in_folder(name, way, text, box)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=None)
-    given = parser.parse_args()
-    seed = random.randrange(2**32) if given.seed is None else given.seed
-    trials, counts, end = Trials(random.Random(seed)), Counter[str](), time.monotonic() + given.seconds
-    while time.monotonic() < end:
+def run(tally: Tally) -> None:
+    """Run trials until the time is up."""
+    trials = Trials(tally.draw)
+    while tally.has_time():
         what, report = trials.one()
-        counts["trials"] += 1
-        counts["refused" if report.refused else "accepted"] += 1
-        counts["failed"] += bool(report.failures)
+        tally.done["refused" if report.refused else "accepted"] += 1
         for failure in report.failures:
-            print(f"FAILED  {what}: {failure}", flush=True)
-    print(f"seed {seed}, {len(trials.in_lines)} texts in the export, {len(trials.in_notes)} in the notes")
-    print(", ".join(f"{name}: {count}" for name, count in counts.items()))
-    return bool(counts["failed"])
+            tally.fail(f"{what}: {failure}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run, __doc__))

@@ -24,6 +24,7 @@ from pausepoint.stores.sqlite import writes
 from tests.faults import cuts
 from tests.faults.cuts import VERBS, cuts_of, leaf, opened, settled, tree, waiting, whole_store
 from tests.faults.lab import fast_folder
+from tests.faults.tally import main
 from tests.support.loop import on_loop
 from tests.support.mortal import MortalStore, crash
 
@@ -59,8 +60,8 @@ async def test_any_verb_that_is_cut_leaves_a_sound_store(folder: Path, monkeypat
 
 
 def test_the_campaign_reports_its_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cuts.main(["--seconds", "0.5", "--seed", "3"]) == 0
-    assert "0 failures, seed 3" in capsys.readouterr().out
+    assert main(cuts.run, None, ["--seconds", "0.5", "--seed", "3"]) == 0
+    assert "0 faults; " in capsys.readouterr().out
 
 
 async def cancel_in_pieces(engine: Control, session_id: str, *, reason: str = "", by: str | None = None) -> Status:

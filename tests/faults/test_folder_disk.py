@@ -28,7 +28,7 @@ STRIDES = {errno.ENOSPC: 7, errno.EIO: 29}
 def test_a_full_or_failing_disk_pauses_and_costs_no_result_and_no_attempt(
     tmp_path: Path, number: int, case: tuple[int, bool]
 ) -> None:
-    assert sweep(tmp_path, *case, first=1 + number, stride=STRIDES[case[0]]) == {}
+    assert sweep(tmp_path, *case, first=1 + number, stride=STRIDES[case[0]])[1] == {}
 
 
 def _raw(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_broken_twins_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     broken(monkeypatch)
     wrong: object = "not even the undisturbed run is right"
     with suppress(AssertionError, OSError):
-        wrong = sweep(tmp_path, errno.ENOSPC, True, first=2, stride=12)
+        _, wrong = sweep(tmp_path, errno.ENOSPC, True, first=2, stride=12)
     assert wrong
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.faults import wal_campaign
 from tests.faults.crash_states import STYLES
+from tests.faults.tally import main
 from tests.faults.wal_states import (
     WRONG_RULES,
     Files,
@@ -124,10 +125,10 @@ def test_a_commit_mark_counts_only_where_the_header_of_the_frame_is_in_one_secto
 def test_the_campaign_counts_what_it_did(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wal_campaign, "MOMENTS", 2)
     monkeypatch.setattr(wal_campaign, "FLIPS", 30)
-    assert wal_campaign.main(["--seconds", "0.01", "--seed", "5"]) == 0
+    assert main(wal_campaign.run, None, ["--seconds", "0.01", "--seed", "5"]) == 0
     told = capsys.readouterr().out
     assert "power-loss states" in told
-    assert "0 failures in 1 rounds" in told
+    assert "0 faults; " in told
 
 
 def test_the_campaign_reports_a_false_alarm(
@@ -136,5 +137,5 @@ def test_the_campaign_reports_a_false_alarm(
     monkeypatch.setattr(wal_campaign, "MOMENTS", 2)
     monkeypatch.setattr(wal_campaign, "FLIPS", 3)
     monkeypatch.setattr(wal_campaign, "verdict", lambda files, padded: "damage")
-    assert wal_campaign.main(["--seconds", "0.01", "--seed", "5"]) == 1
-    assert "WRONG, seed 5: false alarms" in capsys.readouterr().out
+    assert main(wal_campaign.run, None, ["--seconds", "0.01", "--seed", "5"]) == 1
+    assert "WRONG (false alarm), seed 5: " in capsys.readouterr().out

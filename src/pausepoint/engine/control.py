@@ -8,22 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
-from uuid import uuid4
 
 import msgspec
 
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.artifacts import Artifacts, trail_for
+from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import check_owner, check_texts, tags_of
+from pausepoint.engine.children import Children
+from pausepoint.engine.creation import encoded_input, given_input, new_session
 from pausepoint.engine.events import append_event
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
-from pausepoint.engine.standstill import standstill
+from pausepoint.engine.stopping import PAGE, Stopping, operator_pause
 from pausepoint.engine.time_travel import merged_changes
 from pausepoint.engine.transfer import Transfer
 from pausepoint.errors import (
@@ -35,25 +35,18 @@ from pausepoint.errors import (
     InputConflict,
     PausepointError,
     SessionEnded,
-    StateRefused,
     UnknownSession,
     VerbRefused,
 )
-from pausepoint.log.replay import CheckpointBody, KeyBody, to_payload
-from pausepoint.log.state import Blobs, Slot, stored
-from pausepoint.log.telemetry import Watch, log_line, log_pause_request
-from pausepoint.log.trail import Trail
-from pausepoint.model.endings import is_over
+from pausepoint.log.telemetry import Watch, log_line
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
-from pausepoint.model.records import Record, first_digest, seal
-from pausepoint.model.sessions import Filter, NewSession, Pause, PauseMode, SessionRow, Status
-from pausepoint.model.views import Listing, SessionInfo, Working
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import Filter, NewSession, SessionRow, Status
+from pausepoint.model.views import Listing, SessionInfo
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.driver import Run
 from pausepoint.runtime.files import Files
-from pausepoint.runtime.hold import report_ended
 from pausepoint.runtime.visit import to_micro_usd
-from pausepoint.stores.base import Found
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -64,11 +57,7 @@ KEEPER_PATIENCE = 2.0
 """How many seconds a resume waits for the engine that keeps the step, before it drives the session itself."""
 
 
-PAGE = 100
-"""The number of sessions that a pause of everything, or its lift, returns."""
-
-
-class Control(Artifacts, Retention, Transfer, Questions):
+class Control(Artifacts, Retention, Transfer, Questions, Stopping):
     """All verbs over one open store."""
 
     drive_class = Drive  # the testing package replaces this class
@@ -127,9 +116,9 @@ class Control(Artifacts, Retention, Transfer, Questions):
         self._check_open()
         self.register(workflow)
         check_texts(owner=owner, reason=reason, by=by)
-        given = _given(state, fields)
+        given = given_input(state, fields)
         known = None if session_id is None else check_session_id(session_id)
-        pause = self._operator_pause(reason, by, "finish") if paused else None
+        pause = operator_pause(self.clock.now(), reason, by) if paused else None
         while True:
             new = self._new_session(workflow, given, known or new_session_id(), at_step, by, folder)
             new = msgspec.structs.replace(
@@ -160,64 +149,10 @@ class Control(Artifacts, Retention, Transfer, Questions):
             return Session(self, SessionId(row.session_id), run)
 
     def _new_session(
-        self,
-        workflow: Workflow[Any],
-        given: BaseModel | dict[str, Any],
-        session_id: SessionId,
-        at_step: str | None,
-        by: str | None,
-        folder: str | Path | None = None,
-    ) -> NewSession:
-        blobs: Blobs = []
-        trail = trail_for(workflow, session_id, folder)
-        values, digest = self._input(workflow, given, at_step)
-        slots: dict[str, Slot] = {name: stored(data, blobs) for name, data in values.items()}
-        records, step = self._first_records(workflow, session_id, slots, at_step, by, trail)
-        return NewSession(
-            session_id, workflow.name, workflow.version, None, (), digest, records[0].at, step, 1, None,
-            records, tuple(blobs),
-        )  # fmt: skip
-
-    def _input(
-        self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], at_step: str | None
-    ) -> tuple[dict[str, bytes], bytes]:
-        """Return the encoded fields that a session starts with, and a digest of the given input."""
-        if not isinstance(given, dict | workflow.model):
-            raise StateRefused(
-                f"Workflow {workflow.name!r} takes a {workflow.model.__name__}, not a {type(given).__name__}. Pass a"
-                f" {workflow.model.__name__}, or its fields as keywords.",
-                field=type(given).__name__,
-            )
-        values = workflow.shape.start(given)
-        named = given.keys() if isinstance(given, dict) else _named(given)
-        encoded: dict[str, bytes] = {}
-        digest = sha256(f"{workflow.name}|{at_step}".encode())
-        for name, place in workflow.shape.fields.items():
-            data = encoded[name] = place.typed.encode(values[name], name, self.limits)
-            if name in named:
-                digest.update(b"|%b=%b" % (name.encode(), sha256(data).digest()))
-        return encoded, digest.digest()
-
-    def _first_records(
-        self, workflow: Workflow[Any], session_id: str, slots: dict[str, Slot], at_step: str | None, by: str | None,
-        trail: Trail | None,
-    ) -> tuple[tuple[Record, ...], str]:  # fmt: skip
-        """Return a key frame and a skipped visit for every step before ``at_step``, and the first step to run."""
-        now = self.clock.now()
-        target = workflow.first if at_step is None else workflow.step(at_step).name
-        body = KeyBody(
-            slots, workflow.first, created=True, by=by, version=workflow.version, outline=workflow.outline, trail=trail
-        )
-        records = [seal(first_digest(session_id), 1, 0, "key", workflow.first, 1, now, to_payload(body))]
-        for step in workflow.steps:
-            if step.name == target:
-                break
-            skip = CheckpointBody(
-                workflow.following(step.name), skipped=f"started at {target}", version=workflow.version
-            )
-            last = records[-1]
-            records.append(seal(last.digest, last.seq + 1, last.seq, "checkpoint", step.name, 1, now, to_payload(skip)))
-        return tuple(records), target
+        self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], session_id: SessionId,
+        at_step: str | None = None, by: str | None = None, folder: str | Path | None = None,
+    ) -> NewSession:  # fmt: skip
+        return new_session(workflow, given, session_id, self.limits, self.clock.now(), at_step, by, folder)
 
     async def _resume_existing(self, workflow: Workflow[S], new: NewSession, by: str | None) -> Session[S]:
         row = await self._row(new.session_id)
@@ -255,7 +190,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         self._check_open()
         check_texts(owner=owner, reason=reason, by=by)
         known = None if session_id is None else check_session_id(session_id)
-        pause = self._operator_pause(reason, by, "finish") if paused else None
+        pause = operator_pause(self.clock.now(), reason, by) if paused else None
         given = merged_changes(changes, named)
         while True:
             row = await self._row(source)
@@ -298,7 +233,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
     ) -> list[SessionInfo]:
         """Return the sessions that were started with the same input, newest first, whatever their status."""
         self._check_open()
-        _, digest = self._input(workflow, _given(state, fields), at_step)
+        _, digest = encoded_input(workflow, given_input(state, fields), at_step, self.limits)
         rows = await self.store.find(Filter(workflow=workflow.name, input_digest=digest, level="root"))
         return [self._info(row) for row in rows]
 
@@ -607,7 +542,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         accept_code: bool = False,
     ) -> Run:  # fmt: skip
         drive = self.drive_class(
-            self.store, workflow, row, self.clock, self.limits, _Children(self, row), self.driver.changed
+            self.store, workflow, row, self.clock, self.limits, Children(self, row), self.driver.changed
         )
         drive.picked_up, drive.resumed, drive.resumed_by, drive.wake = picked_up, resumed, by, wake
         drive.accept_code, drive.until = accept_code, self.driver.untils.get(row.session_id)
@@ -616,93 +551,6 @@ class Control(Artifacts, Retention, Transfer, Questions):
         drive.hold = self.hold if workflow.hold is None else workflow.hold
         drive.load(records)
         return self.driver.begin(drive)
-
-    # stopping
-
-    async def pause(
-        self, session_id: str | None = None, *, workflow: str | None = None, tag: str | None = None,
-        owner: str | None = None, everything: bool = False, reason: str = "", by: str | None = None,
-        mode: PauseMode = "finish", freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
-    ) -> Listing[SessionInfo]:  # fmt: skip
-        """Pause one session with its children, all sessions that match, or everything. Return the sessions.
-
-        Sessions stop at their next safe point. Sessions that have ended are returned with their status. Of everything,
-        the first `PAGE` sessions are returned, those that are still driven first.
-
-        - ``workflow``, ``tag``, ``owner``: pause all sessions that match. ``everything=True`` pauses all sessions until
-          `lift_pause`; sessions that any process starts meanwhile are stored paused. Failed sessions do not run anyway
-          and stay failed, unless one is named by its id.
-        - ``reason``, ``by``: recorded with the pause.
-        - ``mode``: ``"finish"`` lets a running step stop at a safe point; ``"abort"`` cancels the step, and a resume
-          runs it again.
-        - ``freeze``: stop the sessions' timers too, so that they are due later by the length of the pause.
-        - ``wait``: return when every one of them has stopped. From then on nothing begins until a resume. With
-          ``timeout``, in seconds or as a timedelta, return after that time; ``working`` of the result then names the
-          sessions that are still worked on, by which process and with what. Without ``wait``, an operation that a
-          process admitted just before the pause was stored may still begin.
-
-        Damaged sessions are paused too and are listed in ``damaged`` of the result. If the session you named is
-        damaged, its `DamagedRecord` is raised after the pause is stored.
-        """
-        self._check_open()
-        check_texts(reason=reason, by=by)
-        if mode not in ("finish", "abort"):
-            raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}.")
-        if timeout is not None and not wait:
-            raise ValueError("timeout limits the wait for a pause. Pass wait=True with it.")
-        named = [part for part in (session_id, workflow, tag, owner) if part is not None]
-        if everything == bool(named):
-            raise ValueError("Pass a session id, workflow=, tag= or owner= to pause, or pass everything=True alone.")
-        if session_id is not None:
-            with suppress(DamagedRecord):  # a damaged session can be paused too
-                await self._row(session_id)
-        query = Filter(
-            session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None,
-            tree=session_id is not None, failed=None if session_id is not None else False,
-        )  # fmt: skip
-        pause = msgspec.structs.replace(self._operator_pause(reason, by, mode, freeze), standing=everything)
-        found = await self.store.pause(query, pause)
-        if everything:
-            found = await self._first_under_pause()
-        log_pause_request(found, by, reason)
-        found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
-        self.driver.on_change()
-        await self.driver.refresh()  # the drives of this process see the pause from now on
-        working: tuple[Working, ...] = ()
-        if wait:
-            working = await standstill(self, query, pause.created_at, timeout)
-            found = Found([await self._row(row.session_id) for row in found], found.damaged)
-        for damage in found.damaged:
-            log_line(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
-            if damage.fields["session_id"] == session_id:
-                raise damage
-        return Listing(map(self._info, found), found.damaged, working)
-
-    async def _first_under_pause(self) -> Found:
-        """Return the first sessions that a pause of everything stops: those that are still driven, then the newest."""
-        driven = await self.store.find(Filter(statuses=(Status.PAUSING,), limit=PAGE))
-        some = await self.store.find(Filter(unended=True, failed=False, limit=PAGE))
-        rows = {row.key: row for row in (*driven, *some)}
-        return Found(list(rows.values())[:PAGE], some.damaged or driven.damaged)
-
-    async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
-        """Cancel a session and its children, and return its status. What it has done stays readable.
-
-        Sessions that no process drives end immediately, all in one transaction; a running one at its next safe point.
-        A session that has completed or was cancelled is not changed, but what is still open below it ends too.
-        """
-        self._check_open()
-        check_texts(reason=reason, by=by)
-        row = await self._row(session_id)
-        tree = await self.store.cancel(row.session_id, by, reason, self.clock.now())
-        self.driver.on_change()
-        for damage in tree.damaged:
-            log_line(logging.ERROR, f"was asked to end but is damaged: {damage}", damage.fields["session_id"])
-        report_ended(tree[1:] if is_over(row) else tree)
-        return (await self._row(session_id)).status
-
-    def _operator_pause(self, reason: str, by: str | None, mode: PauseMode, freeze: bool = False) -> Pause:
-        return Pause(str(uuid4()), "operator", reason, by, self.clock.now(), mode=mode, freeze=freeze)
 
     async def _drive_if_due(self, row: SessionRow) -> None:
         """Drive a session that became due in this engine, if its workflow is registered here."""
@@ -720,21 +568,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         """Start the session that a message is for, unless it exists or another caller starts it first."""
         if await self.store.get(check_session_id(session_id)) is None:
             self.register(workflow)
-            new = self._new_session(workflow, fields, check_session_id(session_id), None, by)
+            new = self._new_session(workflow, fields, check_session_id(session_id), by=by)
             await self._create(workflow, msgspec.structs.replace(new, keep_for=self._kept_for(None)))
-
-
-def _named(given: BaseModel) -> set[str]:
-    """Return the fields that the caller set, including defaults changed in place. Factory values do not count."""
-    plain = {name: field for name, field in type(given).model_fields.items() if field.default_factory is None}
-    changed = {name for name, field in plain.items() if getattr(given, name, field.default) != field.default}
-    return given.model_fields_set | changed
-
-
-def _given(state: BaseModel | None, fields: dict[str, Any]) -> BaseModel | dict[str, Any]:
-    if state is not None and fields:
-        raise TypeError("Pass the input either as a state or as keyword fields, not both.")
-    return fields if state is None else state
 
 
 def _ended_for_good(row: SessionRow) -> VerbRefused:
@@ -753,37 +588,3 @@ def _only_resumed(row: SessionRow) -> VerbRefused:
         f"Session {row.session_id!r} {what}. Continue it with engine.resume({row.session_id!r}).",
         session_id=row.session_id, status=row.status.value,
     )  # fmt: skip
-
-
-class _Children:
-    """The children of one session, for its visits."""
-
-    def __init__(self, control: Control, parent: SessionRow) -> None:
-        self.control = control
-        self.parent = parent
-
-    async def child(self, child_id: str) -> SessionRow | None:
-        row = await self.control.store.get(child_id)
-        if row is not None and self.control.driver.is_stranded(row):
-            return msgspec.structs.replace(row, live=False)  # this engine holds it without driving it
-        return row
-
-    async def child_state(self, workflow: Workflow[Any], row: SessionRow) -> Any:
-        return await self.control._state(workflow, row)
-
-    async def begin_child(self, workflow: Workflow[Any], child_id: SessionId, given: Any) -> None:
-        self.control.register(workflow)
-        parent = self.parent
-        new = self.control._new_session(workflow, given, check_session_id(child_id), None, None)
-        new = msgspec.structs.replace(
-            new, owner=parent.owner, tags=parent.tags, parent=parent.key, keep_for=parent.keep_for
-        )
-        await self.control._create(workflow, new)
-
-    async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
-        if row.kept_by is not None:
-            return  # its keeper continues it
-        self.control.register(workflow)
-        records = await self.control.store.records(row.key, row.key_frame)
-        with suppress(AlreadyRunning, SessionEnded, VerbRefused):
-            await self.control._take_over(workflow, row, records, resumed=True)

@@ -1,0 +1,91 @@
+"""The first records of a new session: its input, and a skipped visit for every step before the one it starts at."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pausepoint.codec.walk import Limits
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.artifacts import trail_for
+from pausepoint.errors import StateRefused
+from pausepoint.log.replay import CheckpointBody, KeyBody, to_payload
+from pausepoint.log.state import Blobs, Slot, stored
+from pausepoint.log.trail import Trail
+from pausepoint.model.ids import SessionId
+from pausepoint.model.records import Record, first_digest, seal
+from pausepoint.model.sessions import NewSession
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+def new_session(
+    workflow: Workflow[Any], given: BaseModel | dict[str, Any], session_id: SessionId, limits: Limits, now: int,
+    at_step: str | None = None, by: str | None = None, folder: str | Path | None = None,
+) -> NewSession:  # fmt: skip
+    """Return a session that can be stored, without owner, tags, budget and pause."""
+    blobs: Blobs = []
+    trail = trail_for(workflow, session_id, folder)
+    values, digest = encoded_input(workflow, given, at_step, limits)
+    slots: dict[str, Slot] = {name: stored(data, blobs) for name, data in values.items()}
+    records, step = _first_records(workflow, session_id, slots, at_step, by, trail, now)
+    return NewSession(
+        session_id, workflow.name, workflow.version, None, (), digest, records[0].at, step, 1, None,
+        records, tuple(blobs),
+    )  # fmt: skip
+
+
+def encoded_input(
+    workflow: Workflow[Any], given: BaseModel | dict[str, Any], at_step: str | None, limits: Limits
+) -> tuple[dict[str, bytes], bytes]:
+    """Return the encoded fields that a session starts with, and a digest of the given input."""
+    if not isinstance(given, dict | workflow.model):
+        raise StateRefused(
+            f"Workflow {workflow.name!r} takes a {workflow.model.__name__}, not a {type(given).__name__}. Pass a"
+            f" {workflow.model.__name__}, or its fields as keywords.",
+            field=type(given).__name__,
+        )
+    values = workflow.shape.start(given)
+    named = given.keys() if isinstance(given, dict) else _named(given)
+    encoded: dict[str, bytes] = {}
+    digest = sha256(f"{workflow.name}|{at_step}".encode())
+    for name, place in workflow.shape.fields.items():
+        data = encoded[name] = place.typed.encode(values[name], name, limits)
+        if name in named:
+            digest.update(b"|%b=%b" % (name.encode(), sha256(data).digest()))
+    return encoded, digest.digest()
+
+
+def given_input(state: BaseModel | None, fields: dict[str, Any]) -> BaseModel | dict[str, Any]:
+    """Return the input of a session, which is given as a state or as fields."""
+    if state is not None and fields:
+        raise TypeError("Pass the input either as a state or as keyword fields, not both.")
+    return fields if state is None else state
+
+
+def _named(given: BaseModel) -> set[str]:
+    """Return the fields that the caller set, including defaults changed in place. Factory values do not count."""
+    plain = {name: field for name, field in type(given).model_fields.items() if field.default_factory is None}
+    changed = {name for name, field in plain.items() if getattr(given, name, field.default) != field.default}
+    return given.model_fields_set | changed
+
+
+def _first_records(
+    workflow: Workflow[Any], session_id: str, slots: dict[str, Slot], at_step: str | None, by: str | None,
+    trail: Trail | None, now: int,
+) -> tuple[tuple[Record, ...], str]:  # fmt: skip
+    """Return a key frame and a skipped visit for every step before ``at_step``, and the first step to run."""
+    target = workflow.first if at_step is None else workflow.step(at_step).name
+    body = KeyBody(
+        slots, workflow.first, created=True, by=by, version=workflow.version, outline=workflow.outline, trail=trail
+    )
+    records = [seal(first_digest(session_id), 1, 0, "key", workflow.first, 1, now, to_payload(body))]
+    for step in workflow.steps:
+        if step.name == target:
+            break
+        skip = CheckpointBody(workflow.following(step.name), skipped=f"started at {target}", version=workflow.version)
+        last = records[-1]
+        records.append(seal(last.digest, last.seq + 1, last.seq, "checkpoint", step.name, 1, now, to_payload(skip)))
+    return tuple(records), target

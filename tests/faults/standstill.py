@@ -1,0 +1,70 @@
+"""Four processes on one store, paused again and again: nothing begins after `pause(wait=True)` has returned.
+
+python -m tests.faults.standstill --seconds 600
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pausepoint import Engine
+from tests.faults.lab import fast_folder
+from tests.faults.tally import Tally, main
+
+
+@asynccontextmanager
+async def fleet(
+    tmp_path: Path, *flags: str, processes: int = 4, each: str = "ab"
+) -> AsyncIterator[tuple[Engine, Path]]:
+    """Run processes that drive sessions, beside an engine that drives nothing."""
+    store, file = tmp_path / "fleet.db", tmp_path / "bytes"
+    file.touch()
+    command = [sys.executable, "-m", "tests.support.looper", str(store), str(file)]
+    children = [subprocess.Popen([*command, *[f"{n}{name}" for name in each], *flags]) for n in range(processes)]
+    try:
+        while not store.exists():
+            await asyncio.sleep(0.01)
+        async with Engine(store, drives="none", signals=False) as engine:
+            while len(await engine.sessions()) < len(each) * processes:
+                await asyncio.sleep(0.01)
+            yield engine, file
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+async def begun_after(engine: Engine, file: Path) -> int:
+    """Pause all sessions, and return how many operations began after the pause had returned."""
+    await engine.pause(workflow="looping", wait=True)
+    before = file.stat().st_size
+    await asyncio.sleep(0.004)
+    after = file.stat().st_size
+    for info in await engine.sessions():
+        await engine.resume(info.session_id, here=False)
+    while file.stat().st_size == after:
+        await asyncio.sleep(0.001)
+    return after - before
+
+
+async def pause_again_and_again(tally: Tally) -> None:
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
+        async with fleet(Path(folder)) as (engine, file):
+            while tally.has_time():
+                tally.done["pauses of four processes"] += 1
+                if count := await begun_after(engine, file):
+                    tally.fail(f"{count} operations began after round {tally.done.total()}")
+
+
+def run(tally: Tally) -> None:
+    asyncio.run(pause_again_and_again(tally))
+
+
+if __name__ == "__main__":
+    sys.exit(main(run, __doc__))

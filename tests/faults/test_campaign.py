@@ -1,0 +1,56 @@
+"""`make campaign`: every instrument runs, reports what it tried, and the report is honest about faults."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests.faults import campaign
+from tests.faults.campaign import INSTRUMENTS, Instrument, table
+from tests.faults.tally import Tally, main
+
+
+def test_every_instrument_can_be_run() -> None:
+    for name, instrument in INSTRUMENTS.items():
+        assert callable(importlib.import_module(instrument.module).run), name
+
+
+def test_the_shares_of_the_time_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = dict[str, float]()
+
+    def play(name: str, seconds: float, seed: int, instruments: object) -> campaign.Report:
+        given[name] = seconds
+        return {"done": {"trials": 1}, "code": 0}
+
+    monkeypatch.setattr(campaign, "play", play)
+    assert list(campaign.run(100, 1, list(INSTRUMENTS))) == list(INSTRUMENTS)
+    assert sum(given.values()) == pytest.approx(100 * campaign.AT_ONCE)
+
+
+def test_a_real_instrument_reports_its_counts() -> None:
+    found = campaign.run(0.1, 4, ["cut verbs"])
+    report = found["cut verbs"]
+    assert (report["code"], report["faults"], report["seed"]) == (0, {}, 4)
+    assert any(what.startswith("cuts of ") and count for what, count in report["done"].items())
+    assert report["command"].startswith("python -m tests.faults.cuts --seconds ")
+    assert table(found)[-1] == "lost: 0, doubled: 0, undetected: 0, false alarm: 0, other: 0"
+
+
+def test_an_instrument_that_does_not_run_is_not_sound() -> None:
+    report = campaign.play("gone", 1, 1, {"gone": Instrument("tests.faults.no_such_module", 1)})
+    assert report["code"] != 0
+
+
+def test_faults_and_empty_runs_give_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def faulty(tally: Tally) -> None:
+        tally.done["trials"] += 1
+        tally.fail("one operation ran twice", "doubled")
+
+    file = tmp_path / "report.json"
+    assert main(faulty, None, ["--seed", "3", "--report", str(file)]) == 1
+    assert "WRONG (doubled), seed 3: one operation ran twice" in capsys.readouterr().out
+    assert '"faults": {"doubled": 1}' in file.read_text()
+    assert main(lambda tally: None, None, []) == 1
+    assert "Nothing was tried." in capsys.readouterr().err
