@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import pytest
 
-from pausepoint.errors import DamagedRecord, HoldLost, StoreReadOnly, StoreUnavailable
+from pausepoint.errors import DamagedRecord, HoldLost, StoreReadOnly, StoreUnavailable, VerbRefused
 from pausepoint.model.sessions import Filter, Flags
 from pausepoint.stores.sqlite import SqliteStore, schema, writer
 from tests.stores.kit import (
@@ -455,3 +455,22 @@ async def test_what_was_submitted_is_answered_even_if_closing_is_cut_short(tmp_p
     assert found == []
     with pytest.raises(asyncio.CancelledError):
         await closing
+
+
+@pytest.mark.parametrize("others", [0, 3])
+@on_loop
+async def test_a_refusal_leaves_nothing_behind_even_after_it_wrote(path: Path, others: int) -> None:
+    def writes_then_refuses(connection: apsw.Connection) -> None:
+        connection.execute("UPDATE sessions SET owner = 'nobody'")
+        raise VerbRefused("too late", session_id="s1", status="ready")
+
+    async with opened(path) as store:
+        await started(store)
+        refused = asyncio.ensure_future(store._writer.do(writes_then_refuses))
+        sent = [asyncio.ensure_future(store.send("s1", "ann", n, b"{}")) for n in range(others)]
+        with pytest.raises(VerbRefused, match="too late"):
+            await refused
+        await asyncio.gather(*sent)
+        row = await stored(store)
+        assert row.owner is None
+        assert len(await store.signals(row.key, 0)) == others

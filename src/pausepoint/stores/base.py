@@ -110,7 +110,8 @@ class Store(Protocol):
 
         Return None, and store nothing, if the id is taken. While everything is paused, a session without a parent is
         paused too, and not held. A session with a parent copies the parent's operator pause. Raises `DamagedRecord` if
-        one of the large values in ``new.names`` is missing.
+        one of the large values in ``new.names`` is missing, and `UnknownSession` if the parent does not exist or is
+        being removed.
         """
 
     async def get(self, session_id: str) -> SessionRow | None:
@@ -284,7 +285,9 @@ class Store(Protocol):
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
-        """End a session and its unended descendants, in one transaction. Return them, the session itself first.
+        """End a session and its unended descendants, in one transaction.
+
+        Return them as they are afterwards, the session itself first.
 
         Each of them gets the request, as a signal. Those that no live engine drives end at once, with the commit that
         `pausepoint.model.endings.cancelled` returns: parents before children, so that no report goes to a session that

@@ -160,10 +160,14 @@ class Base:
         """End a session that was cancelled, unless an engine drives it."""
         row = self._seen(kept)
         if can_end(row):
+            self._settle_lifted(kept)
             self._set(kept, fence=row.fence + 1, kept_by=None)
             self._move(kept, cancelled(row, at))
 
     def _move(self, kept: Kept, commit: Commit) -> None:
+        raise NotImplementedError
+
+    def _settle_lifted(self, kept: Kept) -> None:
         raise NotImplementedError
 
     def _keep(self, kept: Kept, blobs: Sequence[tuple[bytes, bytes]]) -> None:

@@ -39,6 +39,8 @@ class Sessions(Questions):
 
     async def create(self, new: NewSession) -> SessionRow | None:
         self._check()
+        if new.parent is not None:
+            self._by(new.parent)
         if self._find_id(new.session_id) is not None:
             return None
         if missing := [name for name in new.names if name not in self.data.large]:

@@ -249,9 +249,12 @@ class Transactions:
 def _do(work: Work, connection: apsw.Connection) -> None:
     assert work.verb is not None
     work.answer = work.error = None
+    before = connection.total_changes()
     try:
         work.answer = work.verb(connection)
-    except PausepointError as exc:  # a refusal, which has written nothing
+    except PausepointError as exc:
+        if connection.total_changes() != before:
+            raise  # roll back, because a refusal must leave nothing behind
         work.error = exc
 
 

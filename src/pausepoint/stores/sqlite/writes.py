@@ -292,6 +292,7 @@ class Writes:
 
     def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
         self._check_names(connection, new)
+        above = None if new.parent is None else reads.get_by_key(connection, new.parent, self.present)
         pause = new.pause or self._pause_above(connection, new.parent)
         if new.parent is None and reads.standing_pause(connection) is not None:
             new = replace(new, claim=False)  # it is paused, so no engine needs to drive it
@@ -327,7 +328,7 @@ class Writes:
         elif row.under_everything and new.parent is None:
             self._note_standing(connection, key, row.step, at=new.created_at)
             row = self._again(connection, row)
-        if new.parent is not None and reads.get_by_key(connection, new.parent, self.present).cancel_requested:
+        if above is not None and above.cancel_requested:
             row = self._request_cancel(connection, row, None, "its parent was cancelled", new.created_at)
         return row
 
@@ -442,9 +443,9 @@ class Writes:
 
     def cancel(self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int) -> Found:
         row = self._known(connection, session_id)
-        top = self._request_cancel(connection, row, by, reason, at)
+        self._request_cancel(connection, row, by, reason, at)
         below = self._cancel_below(connection, row, by, reason, at)
-        return Found([top, *below], below.damaged)
+        return Found([self._again(connection, row), *below], below.damaged)
 
     def _cancel_below(
         self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
@@ -458,7 +459,7 @@ class Writes:
                 _try(connection, "request_cancel", key)
             elif key != row.key:
                 rows.append(self._request_cancel(connection, self._again(connection, facts), by, reason, at))
-        return Found(rows, damaged)
+        return Found([self._again(connection, each) for each in rows], damaged)  # with the reports of their children
 
     def _request_cancel(
         self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int

@@ -90,6 +90,20 @@ class EndTests(Suite):
             assert [removal.key for removal in await store.removing()] == [child.key, root.key]
 
     @on_loop
+    async def test_a_session_that_is_being_removed_gets_no_children(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root")
+            await store.remove("root", None, "", 9000)
+            with pytest.raises(UnknownSession):
+                await store.create(new_session("late", parent=root.key))
+            assert await store.get("late") is None
+            assert await store.find(Filter()) == []
+            await stripped(store, root.key, 100)
+            with pytest.raises(UnknownSession):
+                await store.create(new_session("late", parent=root.key))
+            assert await store.get("late") is None
+
+    @on_loop
     async def test_a_session_unchanged_for_as_long_as_it_is_kept_has_expired(self, place: Place) -> None:
         async with place.store() as store:
             for id, keep_for in (("a", 100), ("b", 500), ("c", None), ("d", 100)):

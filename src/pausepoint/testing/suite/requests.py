@@ -260,6 +260,17 @@ class OutsideTests(Suite):
             assert flags.cancel_requested
 
     @on_loop
+    async def test_cancel_returns_the_sessions_as_they_are_afterwards(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await started(store, "root")
+            middle = await started(store, "middle", parent=root.key)
+            for id, above in (("child", root), ("grandchild", middle)):
+                await (await started(store, id, parent=above.key)).commit(release=True)
+            rows = await store.cancel("root", "ann", "", 9500)  # the ended ones report to their parents
+            assert [(row.session_id, row.mail) for row in rows[:2]] == [("root", True), ("middle", True)]
+            assert [await stored(store, row.session_id) for row in rows] == list(rows)
+
+    @on_loop
     async def test_a_cancel_that_is_cut_off_ends_the_whole_tree_or_nothing(self, place: Place) -> None:
         async with place.store() as store:
             for ticks in range(8):

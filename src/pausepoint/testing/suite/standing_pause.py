@@ -151,6 +151,19 @@ class StandingTests(Suite):
             assert await requests(store, row) == [("again", True)], "the record of the lifted pause stays closed"
 
     @on_loop
+    async def test_a_cancel_after_the_lift_closes_the_record_as_the_lift_did(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.pause(ALL, everything(at=5000))
+            await driver.commit(release=True, only_if_paused=True)
+            await store.lift("ben", 6000)
+            await store.cancel("s1", "cid", "", 7000)
+            [closed] = await store.pauses(driver.key, open_only=False)
+            assert (closed.closed_at, closed.closed_by) == (6000, "ben")
+            signals = [(each.kind, each.by, each.at) for each in await store.signals(driver.key, 0)]
+            assert sorted(signals) == [("cancel", "cid", 7000), ("pause", "ann", 5000), ("resume", "ben", 6000)]
+
+    @on_loop
     async def test_a_session_created_meanwhile_is_paused_and_not_held(self, place: Place) -> None:
         async with place.store() as store:
             await store.pause(ALL, everything(freeze=True))
