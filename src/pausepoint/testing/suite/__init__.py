@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from pausepoint.testing.suite.base import Suite
 from pausepoint.testing.suite.commits import CommitTests
+from pausepoint.testing.suite.concurrency import ConcurrencySuite
 from pausepoint.testing.suite.files import FileTests
 from pausepoint.testing.suite.integrity import ProofTests
 from pausepoint.testing.suite.opening import LifeTests, SharingTests
@@ -26,7 +27,7 @@ from pausepoint.testing.suite.standing_pause import SharedStandingTests, Standin
 from pausepoint.testing.suite.transfer import MovingTests
 from pausepoint.testing.suite.waits import WaitingTests
 
-__all__ = ["SharedStoreSuite", "StoreSuite", "Suite"]
+__all__ = ["ConcurrencySuite", "SharedStoreSuite", "StoreSuite", "Suite"]
 
 
 class StoreSuite(
