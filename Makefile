@@ -65,7 +65,7 @@ bench: $(DEV) ## measure costs on this machine, relative to plain SQLite
 bench-check: $(DEV) ## count instructions per step; fail above the published figures + 3 % (needs valgrind)
 	@$(PY) -m benchmarks.instructions --check
 
-campaign: $(DEV) ## kill, stop and pause processes (ARGS="--seconds 600")
+campaign: $(DEV) ## run all fault instruments (ARGS="--seconds 7200")
 	@$(PY) -m tests.faults.campaign $(ARGS)
 
 tasks: $(DEV) ## run 1,700 tasks and kill agents (ARGS="--kills 1000")
