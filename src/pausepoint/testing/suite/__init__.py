@@ -8,7 +8,8 @@
 
 pytest collects it like any other test class. The tests cover every verb of `pausepoint.stores.base.Store`,
 including the calls that it must refuse. Use `StoreSuite` for a store whose data is lost when it closes, such as a
-store in memory. Use `SharedStoreSuite` for a store that keeps its data and that several engines can open.
+store in memory. Use `SharedStoreSuite` for a store that keeps its data and that several engines can open, and
+`ConcurrencySuite` to test such a store with two engines that use it at the same time.
 """
 
 from __future__ import annotations
