@@ -1,63 +1,42 @@
-"""Run many interleavings of each pair of verbs: ``python -m tests.faults.concurrency --rounds 200 --seed 1``.
+"""Interleave every pair of verbs of two engines on one SQLite store; the dictionary store is the reference.
 
-Two engines use one SQLite store at the same time; the dictionary store is the reference. Prints each interleaving that
-no serial order explains, and at the end one line of JSON with totals. The same seed draws the same schedules, but the
-system decides what two calls at the same moment do, so a failure may need several runs to appear again.
+    python -m tests.faults.concurrency --seconds 1200 --seed 1
+
+A fault is a result that no serial order of the calls explains. The same seed draws the same schedules, but the system
+decides what two calls at the same moment do, so a fault may need several runs to appear again.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import random
 import shutil
 import sys
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite.concurrency import PAIRS, Arena, Trial
 from pausepoint.testing.suite.verbs import VERBS
 from tests.faults.lab import fast_folder
+from tests.faults.tally import Tally, main
 from tests.support.dictstore import Data, DictStore
 from tests.support.lockpoints import at_each_statement
 
 ROUNDS_PER_STORE = 5
 
 
-@dataclass
-class Report:
-    """What a campaign has done, and what it found."""
-
-    seed: int
-    done: Counter[str] = field(default_factory=Counter)
-    pairs: set[tuple[str, str]] = field(default_factory=set)
-    wrong: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def add(self, trial: Trial) -> None:
-        """Count an interleaving, and print what is wrong with it."""
-        self.pairs.add(trial.case.verbs)
-        self.done["interleavings"] += 1
-        self.done["calls"] += trial.calls
-        self.done["with calls at the same time"] += trial.overlapped
-        self.done["stops at lock points"] += trial.switches
-        self.done["serial orders tried"] += trial.orders
-        if trial.wrong:
-            self.wrong.append(trial.wrong)
-            print(f"WRONG: {trial.wrong}", flush=True)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the totals."""
-        took = round(self.seconds, 1)
-        return {"pairs": len(self.pairs), **self.done, "wrong": len(self.wrong), "seconds": took, "seed": self.seed}
+def add(tally: Tally, trial: Trial) -> None:
+    """Count an interleaving, and what is wrong with it."""
+    tally.done["interleavings"] += 1
+    tally.done["calls"] += trial.calls
+    tally.done["interleavings with calls at the same time"] += trial.overlapped
+    tally.done["stops at lock points"] += trial.switches
+    tally.done["serial orders tried"] += trial.orders
+    if trial.wrong:
+        tally.fail(trial.wrong)
 
 
 @contextmanager
@@ -74,39 +53,27 @@ def arena() -> Iterator[Arena]:
         shutil.rmtree(folder)
 
 
-def run(rounds: int, seed: int, seconds: float | None = None) -> Report:
-    """Run this many interleavings of each pair, or as many as fit into the given time."""
-    report, started = Report(seed), time.monotonic()
-    for pair, ns, opened in _batches(rounds):
+def run(tally: Tally) -> None:
+    """Run a few interleavings of each pair in turn, until the time is up."""
+    pairs = set[tuple[str, str]]()
+    for pair, ns, opened in _batches():
         for n in ns:
-            report.add(opened.trial(pair, n, seed))
-        report.seconds = time.monotonic() - started
-        if seconds is not None and report.seconds >= seconds:
+            add(tally, opened.trial(pair, n, tally.seed))
+        pairs.add(pair)
+        tally.done["pairs of verbs"] = len(pairs)
+        if not tally.has_time():
             break
-    return report
 
 
-def _batches(rounds: int) -> Iterator[tuple[tuple[str, str], range, Arena]]:
+def _batches() -> Iterator[tuple[tuple[str, str], range, Arena]]:
     """Yield pairs with a few rounds each. A store is used for all pairs of one verb, because large ones are slow."""
-    for first in range(0, rounds, ROUNDS_PER_STORE):
+    for first in count(0, ROUNDS_PER_STORE):
         for verb in VERBS:
             with arena() as opened:
                 for pair in PAIRS:
                     if pair[0] == verb:
-                        yield pair, range(first, min(first + ROUNDS_PER_STORE, rounds)), opened
-
-
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.concurrency", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200, help="how many interleavings of each pair (default: 200)")
-    parser.add_argument("--seconds", type=float, default=None, help="stop after this time (default: after all rounds)")
-    parser.add_argument("--seed", type=int, default=None, help="which schedules to draw (default: others each time)")
-    options = parser.parse_args(arguments)
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    report = run(options.rounds, seed, options.seconds)
-    print(json.dumps(report.facts()))
-    return 1 if report.wrong else 0
+                        yield pair, range(first, first + ROUNDS_PER_STORE), opened
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(run, __doc__))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import campaign
+from tests.faults import campaign, concurrency
 from tests.faults.campaign import INSTRUMENTS, Instrument, table
 from tests.faults.tally import Tally, main
 
@@ -36,6 +36,15 @@ def test_a_real_instrument_reports_its_counts() -> None:
     assert any(what.startswith("cuts of ") and count for what, count in report["done"].items())
     assert report["command"].startswith("python -m tests.faults.cuts --seconds ")
     assert table(found)[-1] == "lost: 0, doubled: 0, undetected: 0, false alarm: 0, other: 0"
+
+
+def test_short_interleavings_find_nothing_and_count_what_overlapped() -> None:
+    tally = Tally(seed=7, seconds=1)
+    concurrency.run(tally)
+    assert not tally.faults
+    assert tally.done["interleavings"] >= 5 * tally.done["pairs of verbs"] > 0
+    assert tally.done["calls"] > tally.done["interleavings with calls at the same time"] > 0
+    assert tally.done["stops at lock points"] > 0
 
 
 def test_an_instrument_that_does_not_run_is_not_sound() -> None:
