@@ -131,11 +131,16 @@ def wrapped(text: str, width: int, indent: int = 0) -> str:
     It is paused. Resume it:
     `pausepoint resume abc --store x.db`,
     or cancel it.
+    >>> print(wrapped("Resume:  /opt/venv/bin/python -m shop resume abc", 30))
+    Resume:
+    /opt/venv/bin/python -m shop resume abc
     """
     import textwrap
 
     command = re.compile(rf"{re.escape(' '.join(host().words))}(?: [^\s;,`]+)+")
-    lines = command.sub(lambda found: found[0].replace(" ", "\0"), text).splitlines() or [""]
+    text = command.sub(lambda found: found[0].replace(" ", "\0"), text)
+    text = re.sub(r"(:  +)(\S.*)", lambda found: found[1] + found[2].replace(" ", "\0"), text)  # after its label
+    lines = text.splitlines() or [""]
     wrapper = textwrap.TextWrapper(
         width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from pausepoint.cli.context import Cli, exit_code_of, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, TERMINATED, Refused
 from pausepoint.cli.fields import start_arguments
 from pausepoint.cli.prompts import Later, ask, at_terminal
-from pausepoint.cli.text import RUN, clock, counted
+from pausepoint.cli.text import RUN, clock, counted, short_holder
 from pausepoint.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -121,10 +123,10 @@ class DrivenSession:
         return HOLD if self.out.terminal and not self.out.as_json else timedelta(0)
 
     async def _outcome(self, engine: Engine, session: Session[Any]) -> Outcome[Any]:
-        """Wait for the outcome, and again if the session is resumed in place after a pause."""
+        """Wait for the outcome. At a terminal, wait again if the session is resumed in place after a pause."""
         while True:
             outcome = await session.outcome()
-            if not await _resumed_in_place(engine, session):
+            if not self._hold or not await _resumed_in_place(engine, session):
                 return outcome
 
     def _ask(self, outcome: Outcome[Any]) -> int:
@@ -313,6 +315,9 @@ class DrivenSession:
         info = self.view.info
         if self.session_id is None:
             self.out.note(f"{why} before anything was stored.")
+        elif self.out.for_people and info is not None and _runs_elsewhere(info):
+            self.out.note(f"{why}. Session {self.session_id} continues in {short_holder(info.holder or '')}.")
+            self.out.note(f"Watch:  {self.cli.command('watch', self.session_id)}")
         elif self.out.for_people:
             ended = info is not None and info.status.value == "completed"
             at = f" at {info.step}#{info.visit}" if info is not None and info.step else ""
@@ -326,11 +331,17 @@ class DrivenSession:
         return code
 
 
+def _runs_elsewhere(info: SessionInfo) -> bool:
+    """Return whether another process drives the session, and this command only watched it."""
+    return info.holder is not None and not info.holder.startswith(f"process {os.getpid()} ")
+
+
 async def _resumed_in_place(engine: Engine, session: Session[Any]) -> bool:
     """Wait while the step of a paused session stays in memory. Return whether the session was resumed."""
     kept = False
-    async for info in engine.watch(session.id):
-        if info.kept_by is None:
-            return kept and info.holder is not None
-        kept = True
+    async with aclosing(engine.watch(session.id)) as news:
+        async for info in news:
+            if info.kept_by is None:
+                return kept and info.holder is not None
+            kept = True
     return False

@@ -326,7 +326,9 @@ def render(view: View, info: SessionInfo, ending: str, height: int) -> Table:
     elif info.status.value == "pausing":
         whole.add_row(Text("Pausing at the next safe point", style="yellow"))
     elif info.status.value == "paused" and info.kept_by is not None:
-        whole.add_row(Text("Paused; a resume from any terminal continues it here, Ctrl+C exits", style="yellow"))
+        whole.add_row(
+            Text("Paused; a resume from any terminal continues the step in place, Ctrl+C exits", style="yellow")
+        )
     return whole
 
 

@@ -214,6 +214,11 @@ def status_note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequ
     return ""
 
 
+def short_holder(holder: str) -> str:
+    """Return the process that holds a session, without the time when it opened the store."""
+    return holder.partition(",")[0]
+
+
 def failure_phrase(info: SessionInfo) -> str:
     """Return the error of a failed session as one line."""
     return one_line(f"{info.failure.type}: {info.failure.message}") if info.failure is not None else ""

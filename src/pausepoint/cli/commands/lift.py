@@ -66,7 +66,8 @@ def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[Sessio
     print_sessions(cli, found)
     for damage in found.damaged:
         cli.out.line(f"{damage.fields['session_id']}  is damaged and cannot continue: {damage}")
-    left = [info for info in found if info.status.value == "ready" and info.workflow not in engine.workflows]
+    ready = [info for info in found if info.status.value == "ready" and info.kept_by is None]
+    left = [info for info in ready if info.workflow not in engine.workflows]
     for info in (named := [info for info in left if program_of(info.tags) is not None]):
         cli.out.note(f"Resume:  {cli.resume(info)}")
     left = [info for info in left if info not in named]

@@ -19,6 +19,7 @@ from pausepoint.cli.text import (
     open_questions,
     pause_note,
     position,
+    short_holder,
     shortened,
     standing_pause_line,
     status_note,
@@ -366,7 +367,7 @@ def _pause_details(entry: StatusEntry) -> str:
 
 def _finishing_details(entry: StatusEntry) -> str:
     """Return what is still finishing, and where. It gets its own line, which is never cut."""
-    holder = (entry.info.holder or "no process").partition(",")[0]
+    holder = short_holder(entry.info.holder or "no process")
     return ": ".join(filter(None, (f"running in {holder}", _busy(entry.agents))))
 
 

@@ -238,16 +238,16 @@ def print_sessions(cli: Cli, infos: Sequence[SessionInfo], finishing: str = "") 
 
 def short_status(info: SessionInfo, finishing: str = "") -> str:
     """Return a session's position, and what it is still doing."""
-    from pausepoint.cli.text import one_line, position, position_phrase
+    from pausepoint.cli.text import one_line, position, position_phrase, short_holder
 
     if info.holder is not None:
         done = f", {info.progress[0]} of {info.progress[1]}" if info.progress else ""
-        holder = info.holder.partition(",")[0]
-        return f"{finishing} {position(info)}{done} ({holder})".lstrip()
+        return f"{finishing} {position(info)}{done} ({short_holder(info.holder)})".lstrip()
     if info.status.value in ENDED:
         return f"ended{position_phrase(info)}"
     failed = f", which failed: {info.failure.type}: {info.failure.message:.60}" if info.failure is not None else ""
-    return one_line(f"{position_phrase(info)}{failed}") if info.step else ""
+    kept = f", kept in {short_holder(info.kept_by)}" if info.kept_by is not None else ""
+    return one_line(f"{position_phrase(info)}{kept}{failed}") if info.step else ""
 
 
 # cancel

@@ -21,6 +21,7 @@ from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, OneOf, Usd, by_opti
 from pausepoint.cli.project import find_project
 from pausepoint.cli.prompts import confirmed
 from pausepoint.cli.sessions import RESUMABLE, candidates, find_session, list_candidates, status_and_age
+from pausepoint.cli.text import short_holder
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -278,7 +279,8 @@ async def _chosen(
 async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, by: str | None) -> int:
     """Withdraw the pause of a session whose step is still in the memory of a process, which continues it."""
     await engine.resume(info.session_id, by=by, here=False)
-    cli.out.line(f"The pause of {info.session_id} is withdrawn. It continues in {info.kept_by or info.holder}.")
+    holder = short_holder(info.kept_by or info.holder or "its process")
+    cli.out.line(f"The pause of {info.session_id} is withdrawn. It continues in {holder}.")
     if not cli.out.for_people:
         from pausepoint.engine import documents
 

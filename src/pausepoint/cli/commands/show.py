@@ -175,6 +175,7 @@ async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, objec
         "created": f"{clock(info.created_at)} ({ago(info.created_at)})",
         "updated": f"{clock(info.updated_at)} ({ago(info.updated_at)})",
         "running in": info.holder,
+        "step kept by": info.kept_by,
         "spent": f"{spent}{budget}{tokens}".lstrip(", "),
         "parent": info.parent_id,
         "forked from": await _origin(engine, info),
