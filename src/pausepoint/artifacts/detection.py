@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from pausepoint.artifacts.folder import ArtifactFolder
-from pausepoint.artifacts.publisher import EDITED, DoneNote, Edited, EditNote, SessionNote, session_note, unfit_work
+from pausepoint.artifacts.notes import EDITED, DoneNote, Edited, EditNote, SessionNote, session_note, unfit_work
 from pausepoint.artifacts.status import ArtifactState, Examination, examine, look
 from pausepoint.definition.artifacts import OWN, BoundArtifact, Unfit, entry_of, named
 from pausepoint.definition.workflow import BoundStep, Check, Workflow

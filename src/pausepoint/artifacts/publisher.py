@@ -19,82 +19,39 @@ from typing import Any, Protocol
 import msgspec
 
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of, kept_as, mark
+from pausepoint.artifacts.notes import (
+    EDITED,
+    FORMAT,
+    DoneNote,
+    Edited,
+    EditNote,
+    LastPublished,
+    Noted,
+    SessionNote,
+    check_free,
+    last_published,
+    noted_work,
+    pretty,
+    put_back,
+    unpublished,
+)
 from pausepoint.codec.values import Limits
-from pausepoint.definition.artifacts import OWN, BoundArtifact, clash, unfit_file
+from pausepoint.definition.artifacts import OWN, BoundArtifact, clash
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import BoundStep, Workflow
-from pausepoint.errors import FolderMisfit, FolderRefused, FolderUnavailable, StateRefused, StepError
+from pausepoint.errors import FolderRefused, FolderUnavailable, StateRefused, StepError
 from pausepoint.log.access import StateAccess
 from pausepoint.log.ledger import Ledger
 from pausepoint.log.replay import CheckpointBody, EditBody, Effect, Line, body_of
-from pausepoint.log.state import Act, Blob, Blobs, Change, Inline, State
+from pausepoint.log.state import Blob, Blobs, Change, Inline, State
 from pausepoint.log.telemetry import log_line
 from pausepoint.log.timeline import Timeline
 from pausepoint.log.trail import Published, PublishedFile, Reused, Trail, Work
 from pausepoint.log.versions import migrate_line
-from pausepoint.model.files import is_hash
-from pausepoint.model.ids import is_session_id, shortened
 from pausepoint.model.pauses import Paused
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
-
-FORMAT = 1
-"""The format of the notes in a folder. A newer format is refused."""
-
-
-class SessionNote(msgspec.Struct, frozen=True):
-    """``.pausepoint/session.json``: the session that owns the folder, and its first state, field by field.
-
-    If the session was migrated, ``input`` is the state after record ``through`` instead. ``first`` is the step where
-    the session began. A fork may begin at a later step, or after that step has ended (``held_by_guard``).
-    """
-
-    format: int
-    session_id: str
-    workflow: str
-    version: int
-    outline: tuple[str, ...]
-    input: dict[str, msgspec.Raw]
-    through: int = 0
-    first: str = ""
-    held_by_guard: bool = False
-
-    @property
-    def begins_at(self) -> str:
-        """The first step that has a completion record."""
-        return self.first or self.outline[0]
-
-
-EDITED = "edited.json"
-
-Noted = tuple[str, Act, msgspec.Raw]
-"""A write that no file shows: path, act, value."""
-
-Edited = tuple[str, int, msgspec.Raw]
-"""An edit of the state: path, version, value."""
-
-
-class DoneNote(msgspec.Struct, frozen=True):
-    """``.pausepoint/done/<step>.json``: the completion record of a step.
-
-    ``values`` are the writes of the step that none of its files shows. ``next`` is the step after it. ``edited`` are
-    the edits of the state that were in effect when the step began.
-    """
-
-    format: int
-    work: Work
-    values: tuple[Noted, ...] = ()
-    next: str | None = None
-    edited: tuple[Edited, ...] = ()
-
-
-class EditNote(msgspec.Struct, frozen=True):
-    """``.pausepoint/edited.json``: the edits of the state since the last step ended. ``seq`` is the last edit."""
-
-    format: int
-    seq: int
-    edited: tuple[Edited, ...] = ()
 
 
 class LoadedSession(Protocol):
@@ -154,7 +111,7 @@ class Publisher:
         await in_thread(self.folder.clear, [mark(file.path, file.sha256) for file, _ in files.values()])
         await in_thread(self._retire, [*self.trail.works])
         for work in self.trail.works.values():
-            if _noted(notes.get(f"done/{work.step}.json")) != work:
+            if noted_work(notes.get(f"done/{work.step}.json")) != work:
                 await self._note_again(work)
         await self._note_edits(notes.get(EDITED))
         for name in notes:
@@ -181,7 +138,7 @@ class Publisher:
 
         def decide(found: bytes | None) -> bytes:
             check_free(found, self.folder.path, *ours)  # another session may have claimed it since
-            return _pretty(now)
+            return pretty(now)
 
         await in_thread(self.folder.claim, decide)
 
@@ -398,7 +355,7 @@ class Publisher:
             values += await self._values(state, mine)
         note = DoneNote(FORMAT, work, tuple(values), _next_of(work, body), tuple(edited))
         spelled_out = {**msgspec.structs.asdict(note), "work": msgspec.structs.asdict(work)}
-        await in_thread(self.folder.note, f"done/{work.step}.json", _pretty(spelled_out))
+        await in_thread(self.folder.note, f"done/{work.step}.json", pretty(spelled_out))
 
     async def _note_edits(self, found: bytes | None) -> None:
         """Write the edits of the state since the last step ended. The next completion record includes them."""
@@ -406,7 +363,7 @@ class Publisher:
         last = max(open_edits.values(), default=0)
         if last > max((work.seq for work in self.trail.works.values()), default=0):
             edited = await self._edits(self.held.line.state, open_edits)
-            await in_thread(self.folder.note, EDITED, _pretty(EditNote(FORMAT, last, edited)))
+            await in_thread(self.folder.note, EDITED, pretty(EditNote(FORMAT, last, edited)))
         elif found is not None:
             await in_thread(self.folder.forget, EDITED)
 
@@ -557,101 +514,8 @@ def disk_trouble(error: FolderRefused) -> Paused:
     )
 
 
-def check_free(found: bytes | None, folder: Path, session_id: str, before: str = "") -> SessionNote | None:
-    """Return the session note of a folder, if there is one. Raises `FolderRefused` if another session owns it."""
-    note = session_note(found, str(folder)) if found else None
-    if note is not None and note.session_id not in (session_id, before):
-        raise FolderRefused(
-            f"Folder {folder} belongs to session {note.session_id!r}. Choose another folder for this session.",
-            session_id=session_id, path=str(folder),
-        )  # fmt: skip
-    return note
-
-
-def session_note(data: bytes, folder: str) -> SessionNote:
-    """Decode the session note of a folder.
-
-    Raises `FolderRefused` if it is damaged, and `FolderMisfit` if a newer Pausepoint wrote it.
-    """
-    try:
-        note = msgspec.json.decode(data, type=SessionNote)
-    except msgspec.MsgspecError as exc:
-        raise FolderRefused(
-            f"File {folder}/{OWN}/session.json is damaged ({exc}). Delete it. A resume of the session writes it"
-            " again; without the session, the folder is judged by its files alone.",
-            path=folder,
-        ) from exc
-    if note.format > FORMAT:
-        raise FolderMisfit(
-            f"Folder {folder} was written by a newer Pausepoint (format {note.format}). Upgrade Pausepoint.",
-            path=folder,
-        )
-    if not is_session_id(note.session_id) or not note.outline:
-        wrong = "it lists no step" if is_session_id(note.session_id) else f"{shortened(note.session_id)} is not an id"
-        raise FolderRefused(
-            f"File {folder}/{OWN}/session.json cannot be used: {wrong}. Delete it. Without it, the folder is judged by"
-            " its files alone.",
-            path=folder,
-        )
-    return note
-
-
-def unfit_work(work: Work, step: str) -> str:
-    """Return why a completion record cannot be used for a step; empty if it can. Anyone may have written it."""
-    if work.step != step:
-        return f"it is the record of step {shortened(work.step)}"
-    for file in work.files:
-        if problem := unfit_file(file.path):
-            return f"it names the file {shortened(file.path)}, but {problem}"
-        if not is_hash(file.sha256):
-            return f"the hash of {file.path} is not 64 hexadecimal digits"
-    return ""
-
-
-LastPublished = Mapping[str, tuple[str, int]]
-"""What was last published at each path: the hash of the content, and the number of the record that has it."""
-
-
-def last_published(notes: Mapping[str, bytes]) -> LastPublished:
-    """Return what was last published at each path, according to the completion records in the folder."""
-    found: dict[str, tuple[str, int]] = {}
-    works = [_noted(data) for name, data in notes.items() if name.startswith("done/")]
-    for work in sorted((each for each in works if each is not None), key=lambda each: each.seq):
-        found.update((file.path, (file.sha256, max(work.seq, file.at))) for file in work.files)
-    return found
-
-
-def unpublished(file: PublishedFile, work: Work, last: LastPublished) -> bool:
-    """Return whether a file was recorded, but never published, because the disk refused it."""
-    return work.unstaged and file.at not in work.edit_seqs and last.get(file.path, ("", 0))[0] != file.sha256
-
-
-def put_back(
-    trail: Trail, folder: ArtifactFolder, file: PublishedFile, work: Work, digest: str, last: LastPublished
-) -> bool:
-    """Return whether a person put a file back to an older version that this session has recorded for its path.
-
-    Otherwise the folder is not up to date with the log, after a crash or a rewind: it has what was last published, or
-    content whose publication was interrupted before its completion record.
-    """
-    if file.path not in last:
-        return False
-    published, at = last[file.path]
-    if digest == published:
-        adopted = file.at in work.edit_seqs and file.at > at  # and put back afterwards, or the folder is a backup
-        return adopted and folder.kept_edit(file.sha256) is not None
-    return digest != trail.known[file.path][-1] or folder.kept_edit(digest) is not None
-
-
 def _recorded(file: PublishedFile, data: bytes) -> PublishedFile:
     return msgspec.structs.replace(file, sha256=digest_of(data), size=len(data))
-
-
-def _noted(data: bytes | None) -> Work | None:
-    try:
-        return msgspec.json.decode(data, type=DoneNote).work if data else None
-    except msgspec.MsgspecError:
-        return None  # it is written again
 
 
 def _next_of(work: Work, body: CheckpointBody) -> str | None:
@@ -663,10 +527,6 @@ def _next_of(work: Work, body: CheckpointBody) -> str | None:
 def _is_shown(path: str, fields: Sequence[str]) -> bool:
     """Return whether files that show these fields contain everything at a path."""
     return any(path == field or path.startswith(f"{field}.") for field in fields)
-
-
-def _pretty(note: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(note), indent=2) + b"\n"
 
 
 async def _bytes(store: Store, value: Inline | Blob) -> bytes:

@@ -16,7 +16,8 @@ import msgspec
 
 from pausepoint.artifacts.detection import Detection, Judged, Recorded
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of
-from pausepoint.artifacts.publisher import DoneNote, Edited, code_of
+from pausepoint.artifacts.notes import DoneNote, Edited
+from pausepoint.artifacts.publisher import code_of
 from pausepoint.artifacts.status import artifact_named
 from pausepoint.codec.values import Limits, encode
 from pausepoint.definition.artifacts import BoundArtifact, Unfit, entry_of, named

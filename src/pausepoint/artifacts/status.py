@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of, kept_as, mark
-from pausepoint.artifacts.publisher import LastPublished, last_published, put_back, unpublished
+from pausepoint.artifacts.notes import LastPublished, last_published, put_back, unpublished
 from pausepoint.definition.artifacts import OWN, BoundArtifact, Unfit
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import FolderRefused, FolderUnavailable

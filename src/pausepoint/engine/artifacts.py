@@ -15,7 +15,8 @@ import msgspec
 
 from pausepoint.artifacts.detection import by_files, recorded
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of
-from pausepoint.artifacts.publisher import Past, Publisher, check_free, code_of, gone, is_gone
+from pausepoint.artifacts.notes import check_free
+from pausepoint.artifacts.publisher import Past, Publisher, code_of, gone, is_gone
 from pausepoint.artifacts.rebuild import by_judgement, by_record
 from pausepoint.artifacts.status import (
     ArtifactState,

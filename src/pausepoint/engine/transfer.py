@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pausepoint.artifacts.folder import ArtifactFolder
-from pausepoint.artifacts.publisher import check_free
+from pausepoint.artifacts.notes import check_free
 from pausepoint.definition.artifacts import OWN
 from pausepoint.engine.queries import Queries
 from pausepoint.model.ids import check_session_id
