@@ -310,9 +310,11 @@ def test_values_are_cut_with_their_size() -> None:
 
 def test_json_escapes_what_a_terminal_would_obey_and_still_means_the_same(tmp_path: Path) -> None:
     name = "Zo\u00eb \x9b31m\x7f \u202egnirts\u2066 \u2028 \ufeff"
-    letters(tmp_path, ada=name)
-    for words in (("show", "ada", "--json"), ("events", "ada", "--jsonl"), ("state", "ada", "--json")):
+    within(letters(tmp_path, ada=name), lambda engine: engine.pause("ada", reason=name))
+    field = ("show", "ada", "--field", "name", "--json")
+    for words in (("show", "ada", "--json"), ("events", "ada", "--jsonl"), field):
         done = run(*words, cwd=tmp_path)
+        assert (done.code, "Zo\u00eb" in done.stdout) == (0, True), words
         assert not re.search("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\ufeff]", done.stdout), words
     found = run("show", "ada", "--json", cwd=tmp_path).stdout
     assert name in json.dumps(json.loads(found), ensure_ascii=False)

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -116,8 +117,7 @@ def test_a_background_process_stays_with_a_sleeping_session_until_a_signal(folde
     assert not re.search(r"Traceback|never retrieved", log.read_text())
 
 
-def until(fact: object) -> None:
-    assert callable(fact)
+def until(fact: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not fact():
         assert time.monotonic() < end, "it never happened"

@@ -13,7 +13,7 @@ from tests.cli.kit import run
 
 HEAD = """
 from pydantic import BaseModel
-from pausepoint import Context, Workflow, guard, migrate, step
+from pausepoint import Context, Workflow, step
 
 class Memo(BaseModel):
     topic: str
@@ -21,7 +21,6 @@ class Memo(BaseModel):
     draft: str = ""
     signed: bool = False
     checked: str = ""
-    {fields}
 
 @step(writes="notes")
 async def collect(topic: str) -> str:
@@ -46,7 +45,7 @@ async def check(topic: str) -> str:
 memo = Workflow("memo", state=Memo, steps=[{steps}], version={version})
 """
 
-FIRST = HEAD.format(fields="", steps="collect, write, sign", version=1)
+FIRST = HEAD.format(steps="collect, write, sign", version=1)
 
 CHANGED = {
     "the session's step is gone": ("collect, write, approve", 1),
@@ -102,7 +101,7 @@ def helps(project: Path, command: str) -> bool:
 def test_every_way_out_after_a_change_of_the_code_helps(tmp_path: Path, case: str) -> None:
     steps, version = CHANGED[case]
     named = version == 1
-    project = folder_of(tmp_path / "p", HEAD.format(fields="", steps=steps, version=version), named=named)
+    project = folder_of(tmp_path / "p", HEAD.format(steps=steps, version=version), named=named)
     target = () if named else ("--target", "memo.py")
     said = said_about(project, *target)
     for where, text in said.items():
@@ -121,7 +120,7 @@ def test_every_way_out_after_a_change_of_the_code_helps(tmp_path: Path, case: st
 
 
 def test_with_the_former_code_back_the_commands_say_what_a_resume_does(tmp_path: Path) -> None:
-    project = folder_of(tmp_path / "p", HEAD.format(fields="", steps="collect, write, approve", version=1), named=True)
+    project = folder_of(tmp_path / "p", HEAD.format(steps="collect, write, approve", version=1), named=True)
     said = said_about(project)
     assert "no longer has" in said["plan"]
     assert "no longer has" in said["show"]
@@ -137,7 +136,7 @@ def test_with_the_former_code_back_the_commands_say_what_a_resume_does(tmp_path:
 
 
 def test_a_lost_step_cannot_be_accepted_and_no_command_says_so(tmp_path: Path) -> None:
-    code = HEAD.format(fields="", steps="collect, write, approve", version=2)
+    code = HEAD.format(steps="collect, write, approve", version=2)
     project = folder_of(tmp_path / "p", code, named=True)
     for where, text in said_about(project).items():
         assert "--code accept" not in text, (where, text)

@@ -256,10 +256,13 @@ async def _next_stop(engine: Control, live: list[SessionInfo]) -> None:
     if ours:
         waits.append(asyncio.ensure_future(engine.idle(*ours)))
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
+        await asyncio.wait(waits)
+    for wait in done:
+        wait.result()  # raises what went wrong
 
 
 async def _next_change(engine: Control, session_id: str) -> None:
