@@ -267,11 +267,15 @@ def test_to_find_a_session_of_the_same_input_no_other_is_read(desk: Desk) -> Non
     assert (code, "Hint" in err) == (3, False)  # it is damaged, and so it is none that could go on
 
 
+def at_terminal(desk: Desk) -> Process:
+    return Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True)
+
+
 @pytest.mark.covers("S4.78")
 @pytest.mark.parametrize(("answer", "runs"), [("\n", ["write", "review"]), ("n\n", ["plan", "look_up otters 0"])])
 def test_on_a_terminal_it_is_offered(desk: Desk, answer: str, runs: list[str]) -> None:
     desk.failed("write")
-    with Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True) as process:
+    with at_terminal(desk) as process:
         process.until("Resume it? [Y/n]")
         process.type(answer)
         assert process.wait().code == 0
@@ -280,7 +284,7 @@ def test_on_a_terminal_it_is_offered(desk: Desk, answer: str, runs: list[str]) -
 
 def test_a_wrong_key_at_the_offer_is_asked_again_and_the_end_of_the_input_leaves(desk: Desk) -> None:
     desk.failed("write")
-    with Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True) as process:
+    with at_terminal(desk) as process:
         process.until("Resume it? [Y/n]")
         process.type("q\n")
         process.until("Type y or n.")
@@ -338,7 +342,7 @@ def test_no_color_means_none(desk: Desk) -> None:
 
 def test_ctrl_c_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
     desk.hold("write")
-    with Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True) as process:
+    with at_terminal(desk) as process:
         process.until("2 of 4 steps")
         process.type("\x03")
         process.until("Ctrl+C again aborts it")
