@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import textwrap
 from pathlib import Path
 
@@ -173,6 +175,17 @@ def test_accepted_edits_that_a_step_would_replace_are_listed_and_need_a_decision
     assert project("artifacts", "adopt", "fern").stdout.startswith("Adopted: memo.md")
 
 
+def test_the_command_that_writes_missing_files_again_works_as_it_is_printed(project: Project) -> None:
+    project.file("memo.md").write_text("Memo: by hand, and long enough.")
+    assert project("resume", "fern", "--by", "ada").code == 0
+    project.file("1-research.json").unlink()
+    refused = project("resume", "fern")
+    assert (refused.code, "would replace 1 accepted edit: memo.md" in refused.stderr) == (6, True)
+    [way] = re.findall(r"write the missing files again: `pausepoint ([^`]+)`", refused.stderr)
+    assert project(*shlex.split(way)).stdout == "Restored: 1-research.json\n"
+    assert (project("resume", "fern").code, project.calls()) == (0, [])
+
+
 @pytest.mark.covers("S4.86")
 def test_show_and_plan_name_a_text_that_is_too_short(project: Project) -> None:
     project.file("memo.md").write_text("x")
@@ -262,8 +275,8 @@ def test_an_import_asks_for_a_folder_and_the_named_way_out_works(tmp_path: Path)
     assert refused.code == 2
     assert "needs a folder on this machine" in refused.stderr
     assert "Pass --folder" in refused.stderr
-    assert "pausepoint artifacts restore" in refused.stderr
+    [way] = re.findall(r"`pausepoint ([^`]+)`", refused.stderr)
     assert project("import", "fern.jsonl", "--folder", "mine", *other).code == 0
-    assert project("artifacts", "restore", "fern", *other).code == 0
+    assert project(*shlex.split(way)).code == 0
     assert (project.path / "mine" / "memo.md").read_text() == "Memo: Fern grows ferns."
     assert project("artifacts", "verify", "fern", *other).code == 0

@@ -38,6 +38,13 @@ def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tm
     assert within(there / STORE, go_on) == ("thanks", True)
 
 
+def test_a_folder_for_a_session_without_artifacts_is_refused_with_the_option_to_leave_out(tmp_path: Path) -> None:
+    letters(tmp_path, ada="Ada")
+    assert run("export", "ada", "ada.jsonl", cwd=tmp_path).code == 0
+    refused = run("import", "ada.jsonl", "--folder", "out", "--store", "sqlite:///other.db", cwd=tmp_path)
+    assert (refused.code, "Nothing was imported. Leave out --folder." in refused.stderr) == (5, True)
+
+
 def test_a_file_that_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> None:
     letters(tmp_path, ada="Ada")
     (tmp_path / "kept.jsonl").write_text("mine")

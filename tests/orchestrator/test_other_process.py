@@ -93,9 +93,11 @@ async def test_a_pause_that_is_withdrawn_elsewhere_ends_with_an_error_that_says_
 async def test_an_error_while_agents_stop_is_raised_and_not_taken_for_a_change(
     runs_here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_: Any) -> AsyncGenerator[SessionInfo, None]:
+    async def read() -> SessionInfo:
         raise OSError("the store cannot be read")
-        yield
+
+    async def broken(*_: Any) -> AsyncGenerator[SessionInfo, None]:
+        yield await read()
 
     async with Engine(":memory:") as engine:
         shop = Shop(engine, agents=1)

@@ -108,10 +108,13 @@ class Cli:
         )
 
     def command(self, verb: str, session_id: str, workflow: str | None = None) -> str:
-        """Return the exact command for a session, with the store and the workflow's target where they are needed."""
+        """Return the exact command for a session, with the store and the workflow's target where they are needed.
+
+        ``verb`` may consist of two words, such as ``artifacts restore``.
+        """
         brought = bool(self.host.workflows) and (workflow is None or workflow in self.host.workflows_by_name)
         own = brought or self.host.drives
-        words = [*(self.host if own else PAUSEPOINT).words, verb, session_id]
+        words = [*(self.host if own else PAUSEPOINT).words, *verb.split(), session_id]
         if not own and workflow is not None and (self.targets or workflow not in self.project.targets):
             known = self.known() if self.targets else {}
             words += ["--target", known[workflow][0]] if workflow in known else []  # the command says what to name

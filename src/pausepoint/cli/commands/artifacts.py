@@ -158,7 +158,8 @@ def _replacing(cli: Cli, plan: Plan) -> Refused:
     """Return the refusal for a resume that would replace accepted edits although no file was edited since."""
     paths = [each.path for each in plan.replaces if each.accepted and not each.decided]
     missing = any(each.state == "missing" for each in plan.artifacts)
-    back = f", or write the missing files again: {cli.command('artifacts restore', plan.session_id)}" if missing else ""
+    restore = cli.command("artifacts restore", plan.session_id)
+    back = f", or write the missing files again: `{restore}`" if missing else ""
     return Refused(
         f"Session {plan.session_id!r} would replace {counted(len(paths), 'accepted edit')}: {', '.join(paths)}. Nothing"
         f" was changed. Let its steps run with --edits accept{back}.",

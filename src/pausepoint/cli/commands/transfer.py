@@ -84,11 +84,12 @@ async def _import(cli: Cli, file: Path, session_id: str | None, folder: Path | N
             info = await engine.import_session(file, session_id=session_id, folder=folder)
         except FolderRefused as error:
             if error.path:
-                raise
+                raise Refused(str(error).replace("folder=", "--folder"), CONFLICT) from error
+            restore = cli.command("artifacts restore", error.session_id)
             raise Refused(
                 f"Session {error.session_id!r} publishes artifacts and needs a folder on this machine; the folder of"
                 f" its sender is not used. Nothing was imported. Pass --folder. If you have the artifact files, copy"
-                f" them there first; otherwise write them again after the import with `{NAME} artifacts restore`.",
+                f" them there first; otherwise write them again after the import with `{restore}`.",
                 USAGE,
             ) from error
         except InputConflict as error:
