@@ -186,6 +186,18 @@ def test_the_command_that_writes_missing_files_again_works_as_it_is_printed(proj
     assert (project("resume", "fern").code, project.calls()) == (0, [])
 
 
+@pytest.mark.parametrize("words", ["show fern", "plan fern", "resume fern", "artifacts ls fern"])
+def test_a_folder_that_is_gone_is_named_with_a_command_that_helps(project: Project, words: str) -> None:
+    project.file("").rename(project.path / "away")
+    store = ("--store", ".pausepoint/pausepoint.db")
+    done = run(*words.split(), *store, cwd=project.path)
+    said = done.stdout + done.stderr
+    assert ("is missing or empty" in said, "restore()" in said) == (True, False)
+    [way] = re.findall(r"write its files again with `pausepoint ([^`]+)`", said)
+    assert project(*shlex.split(way)).stdout == "Restored: 1-research.json, header.md, memo.md\n"
+    assert shlex.split(way)[-2:] == [*store]
+
+
 @pytest.mark.covers("S4.86")
 def test_show_and_plan_name_a_text_that_is_too_short(project: Project) -> None:
     project.file("memo.md").write_text("x")

@@ -13,12 +13,13 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NoReturn
 
 import click
 
-from pausepoint.cli.host import PAUSEPOINT, TARGET, started_by
-from pausepoint.errors import PausepointError, StoreDamaged, did_you_mean
+from pausepoint.cli.host import PAUSEPOINT, TARGET, host, started_by
+from pausepoint.errors import FolderRefused, PausepointError, StoreDamaged, did_you_mean
 from pausepoint.name import NAME
 
 DONE, FAILED, USAGE, PERSON, NOT_FOUND, CONFLICT, DECISION = 0, 1, 2, 3, 4, 5, 6
@@ -33,6 +34,14 @@ _CODES = {
     "AnswerRefused": USAGE, "AnswerConflict": CONFLICT, "QuestionChanged": CONFLICT, "QuestionClosed": CONFLICT,
     "WrongSession": CONFLICT, "UnknownFile": NOT_FOUND, "UndecidedEdits": DECISION, "FolderRefused": CONFLICT,
 }  # fmt: skip
+
+
+_FOLDER_CALLS = {
+    r"\brestore\(\)": "artifacts restore {}",
+    r"\bresume\(edits='(\w+)'\)": "resume {} --edits {}",
+    r"\bresume\(rerun=\['(\w+)'\]\)": "resume {} --rerun {}",
+}
+"""Calls in messages about a folder, and the words of the commands that do the same."""
 
 
 class Unknown(click.UsageError):
@@ -98,7 +107,17 @@ def error_message(error: BaseException) -> str:
     if isinstance(error, StoreDamaged):
         command = shlex.join([*PAUSEPOINT.words, "doctor", "--loss", "accept", "--store", error.path])
         message = message.replace(f"pausepoint.engine.accept_loss({error.path!r})", f"`{command}`")
+    if isinstance(error, FolderRefused) and error.session_id and host() is PAUSEPOINT:
+        for call, words in _FOLDER_CALLS.items():
+            message = re.sub(call, partial(_command, words, error.session_id), message)
     return message
+
+
+def _command(words: str, session_id: str, found: re.Match[str]) -> str:
+    """Return the command that does what a call does, in the store that this process was called with."""
+    at = sys.argv.index("--store") if "--store" in sys.argv else len(sys.argv)
+    named = words.format(session_id, *found.groups()).split()
+    return f"`{shlex.join([*PAUSEPOINT.words, *named, *sys.argv[at : at + 2]])}`"
 
 
 def wants_json() -> bool:

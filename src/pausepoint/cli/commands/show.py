@@ -8,7 +8,7 @@ import click
 
 from pausepoint.cli.console import ago, facts, money, span, to_json
 from pausepoint.cli.context import Cli, not_found, run_async
-from pausepoint.cli.exits import DONE, FAILED
+from pausepoint.cli.exits import DONE, FAILED, error_message
 from pausepoint.cli.options import SESSIONS, STEPS, common
 from pausepoint.cli.plans import VERDICTS, paragraph, print_plan, why_of
 from pausepoint.cli.sessions import find_session, session_and_checkpoint
@@ -92,7 +92,7 @@ async def _artifacts(engine: Engine, info: SessionInfo) -> tuple[list[ArtifactSt
     try:
         return await engine.artifacts(info.session_id), ""
     except FolderRefused as error:
-        return [], str(error)
+        return [], error_message(error)
     except (DamagedRecord, Redacted):
         return [], ""  # reported with the state
 
