@@ -26,7 +26,6 @@ from tests.support.status import settled
 
 pytestmark = pytest.mark.no_always_replay("counts the runs of the step's body")
 
-
 PAUSE = "UPDATE workflow_states SET pause_requested = {} WHERE session_id = 's'"
 
 
@@ -320,8 +319,7 @@ async def test_the_end_of_a_step_that_ends_while_it_is_held_waits_for_the_resume
         await settled(session, Status.PAUSED)
         leave.set()
         await left.wait()
-        for _ in range(100):  # turns of the loop, in which the step ends
-            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)  # the step ends meanwhile
         assert await session.status() is Status.PAUSED
         await session.resume()
         outcome = await session.outcome()
@@ -458,7 +456,8 @@ async def test_held_sessions_leave_room_for_others(monkeypatch: pytest.MonkeyPat
 
     async with Engine(":memory:") as engine:
         for number, box in enumerate(boxes):
-            session = await engine.start(box.workflow if number == 0 else _twin(box, number), session_id=f"s{number}")
+            workflow = Workflow(f"agent{number}", state=Files, steps=[box._agent()])
+            session = await engine.start(workflow, session_id=f"s{number}")
             await box.reached.wait()
             await session.pause()
             box.go.set()
@@ -466,10 +465,6 @@ async def test_held_sessions_leave_room_for_others(monkeypatch: pytest.MonkeyPat
             assert await kept(session)
         napper = await engine.start(Workflow("nap", state=Files, steps=[nap]))
         assert (await napper.outcome()).status is Status.COMPLETED
-
-
-def _twin(box: Sandbox, number: int) -> Workflow[Files]:
-    return Workflow(f"agent{number}", state=Files, steps=[box._agent()])
 
 
 # in two processes
