@@ -289,7 +289,7 @@ def _nothing(query: str) -> list[None] | dict[str, None]:
         ("holders", "sessions_held"),
         ("charge_ancestors", "USING INTEGER PRIMARY KEY"),
         ("pauses", "pauses_session"),
-        ("operator_pauses", "pauses_open"),
+        ("own_pauses", "pauses_open"),
         ("release_all", "sessions_held"),
     ],
 )
@@ -335,6 +335,15 @@ def test_ready_sessions_are_read_in_the_order_of_their_index() -> None:
     text = f"{sql.QUERIES['facts']} {sql.QUERIES['ready']}"
     plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
     assert "SEARCH sessions USING INDEX sessions_ready (workflow=? AND ready_at>? AND ready_at<?)" in plan, plan
+    assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
+
+
+def test_due_sessions_are_found_without_reading_those_that_sleep() -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    text = f"{sql.QUERIES['facts']} WHERE {reads._DUE} ORDER BY wakes_at"
+    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
+    assert "SEARCH sessions USING INDEX sessions_waking (wakes_at>? AND wakes_at<?)" in plan, plan
     assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
 
 

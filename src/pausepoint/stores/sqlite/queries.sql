@@ -137,7 +137,7 @@ UPDATE sessions SET ready_at = iif(holder IS NULL, {ready}, NULL) WHERE key = ?
 -- name: ready
 -- Ready sessions of one workflow, those that have waited longest first. Callers put the facts before it.
 INDEXED BY sessions_ready WHERE workflow = :workflow AND ready_at <= :now AND ready_at IS NOT NULL
-ORDER BY ready_at, key LIMIT :limit
+ORDER BY ready_at, key
 
 -- name: everything
 -- The pause of everything as one number: the round times two, plus one if it aborts. No row if it is not in effect.
@@ -179,7 +179,7 @@ FROM sessions JOIN standing_pause WHERE key = ? AND {stopped} AND NOT EXISTS (
 UPDATE sessions SET wakes_at = 0 WHERE key = ? AND wakes_at IS NULL AND waiting IS NULL AND ended IS NULL
 
 -- name: not_due
--- What waits for nothing is no longer due; who resumes it drives it.
+-- A session that waits for nothing is no longer due: the engine that resumes it drives it.
 UPDATE sessions SET wakes_at = NULL WHERE key = ? AND wakes_at = 0 AND waiting IS NULL
 
 -- name: last_round
@@ -286,9 +286,6 @@ UPDATE sessions SET given_sum = ? WHERE key = ?
 
 -- name: withdraw_cancel
 UPDATE sessions SET cancel_requested = 0 WHERE key = ?
-
--- name: operator_pauses
-SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND standing = 0
 
 -- name: own_pauses
 -- Operator pauses of the session itself, which are not part of the pause of everything.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 import apsw
@@ -115,10 +116,12 @@ _SORTS: dict[Sort, tuple[str, str]] = {
     "spent": ("spent_usd DESC, key DESC", "spent_usd, key"),
     "id": ("session_id", "session_id DESC"),
 }
-_DUE = """(wakes_at <= :now OR wakes_at = 0) AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
-    AND (ended IS NULL OR ended = 'failed') AND workflow IN (SELECT value FROM json_each(:workflows))"""
+# The first condition is a range of the index; 0 is due even if the clock is before 1970.
+_DUE = """wakes_at <= max(:now, 0) AND (wakes_at <= :now OR wakes_at = 0) AND wakes_at IS NOT NULL
+    AND pause_requested = 0 AND removing = 0 AND (ended IS NULL OR ended = 'failed')
+    AND workflow IN (SELECT value FROM json_each(:workflows))"""
 _EXEMPT = "INDEXED BY sessions_exempt WHERE exempt = :round AND exempt > 0 AND "
-"""While everything is paused, only the few sessions that were resumed since can go on."""
+"""While everything is paused, only the few sessions that were resumed since can run."""
 _TREE = """key IN (
     WITH RECURSIVE down (key) AS (
         SELECT key FROM sessions WHERE session_id = :session_id
@@ -252,19 +255,37 @@ def _row_or_damage(stored: Sequence[Any], present: Present) -> SessionRow | Dama
 def due(
     connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int, tree: str | None
 ) -> Rows:
-    bindings = _waking(now, workflows, tree) | {"limit": limit}
+    bindings = _waking(now, workflows, tree)
     among = f" AND {_TREE}" if tree is not None else ""
-    where = _going_on(connection, bindings)
-    rows = []
-    query = f"{_FACTS} {where}{_DUE}{among} ORDER BY wakes_at LIMIT :limit"
-    for stored in connection.execute(query, bindings).fetchall():
-        with suppress(DamagedRecord):  # a damaged session cannot be driven, but must not stop the others
-            rows.append(_row(stored, present))
-    return [row for row in rows if not row.live and row.kept_by is None and not row.open_pauses]
+    query = f"{_FACTS} {_unstopped(connection, bindings)}{_DUE}{among} ORDER BY wakes_at"
+    return _free(connection, query, bindings, _asked_once(present), limit)
 
 
-def _going_on(connection: apsw.Connection, bindings: dict[str, Any]) -> str:
-    """Return the beginning of a query for sessions that can go on, and add its binding."""
+def _free(
+    connection: apsw.Connection, query: str, bindings: dict[str, Any], present: Present, limit: int,
+    skip: Mapping[int, int] = MappingProxyType({}),
+) -> Rows:  # fmt: skip
+    """Return the first ``limit`` sessions of a query that an engine can pick up.
+
+    The others are passed over here, not cut off by a LIMIT: they must not keep an engine from those behind them. They
+    are damaged, held, kept in memory by another engine, paused by the engine itself, or in ``skip``.
+    """
+    rows: Rows = []
+    cursor = connection.execute(query, bindings)
+    try:
+        while len(rows) < limit and (stored := cursor.fetchone()) is not None:
+            with suppress(DamagedRecord):
+                row = _row(stored, present)
+                stuck = row.live or row.kept_by is not None or row.open_pauses
+                if not stuck and skip.get(row.key) != row.seq:
+                    rows.append(row)
+    finally:
+        cursor.close()  # an open cursor would keep its snapshot of the database
+    return rows
+
+
+def _unstopped(connection: apsw.Connection, bindings: dict[str, Any]) -> str:
+    """Return the beginning of a query for sessions that the pause of everything does not stop, and add its binding."""
     number = everything(connection)
     if number is None:
         return "WHERE "
@@ -278,18 +299,19 @@ def everything(connection: apsw.Connection) -> int | None:
     return number
 
 
-def ready(connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int) -> Rows:
-    """Return sessions that can be taken. Only as many rows are read as are returned."""
-    rows = []
+def ready(
+    connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int,
+    skip: Mapping[int, int],
+) -> Rows:  # fmt: skip
+    """Return sessions that can be taken. ``skip`` is as in `Store.take`."""
+    rows, present = [], _asked_once(present)
     for workflow in dict.fromkeys(workflows):
-        bindings = {"workflow": workflow, "now": now, "limit": limit}
-        where = _going_on(connection, bindings)
+        bindings = {"workflow": workflow, "now": now}
+        where = _unstopped(connection, bindings)
         query = QUERIES["ready"]
         if where is _EXEMPT:
             query = query.replace("INDEXED BY sessions_ready WHERE ", where)
-        for stored in connection.execute(f"{_FACTS} {query}", bindings).fetchall():
-            with suppress(DamagedRecord):  # a damaged session cannot be driven, but must not stop the others
-                rows.append(_row(stored, present))
+        rows += _free(connection, f"{_FACTS} {query}", bindings, present, limit, skip)
     return sorted(rows, key=lambda row: (row.ready_at or 0, row.key))[:limit]
 
 
@@ -301,7 +323,7 @@ def dead_holders(connection: apsw.Connection, present: Present) -> list[int]:
 def next_wake(connection: apsw.Connection, now: int, workflows: Sequence[str], tree: str | None) -> int | None:
     among = f" AND {_TREE}" if tree is not None else ""
     bindings = _waking(now, workflows, tree)
-    query = QUERIES["next_wake"].replace("WHERE ", _going_on(connection, bindings), 1)
+    query = QUERIES["next_wake"].replace("WHERE ", _unstopped(connection, bindings), 1)
     found: int | None = connection.execute(query + among, bindings).get
     return found
 

@@ -342,8 +342,8 @@ class SqliteStore:
         skipped = {} if skip is None else dict(skip)
         with self._reading() as connection:  # an idle worker looks often and must not write
             present = self._writes.present
-            found = reads.ready(connection, present, now, workflows, len(skipped) + 1)
-            if all(skipped.get(row.key) == row.seq for row in found) and not reads.dead_holders(connection, present):
+            found = reads.ready(connection, present, now, workflows, 1, skipped)
+            if not found and not reads.dead_holders(connection, present):
                 return []
         rows = await self._do(lambda connection: self._writes.take(connection, now, workflows, limit, skipped))
         self._held.update(row.key for row in rows)

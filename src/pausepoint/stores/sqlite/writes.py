@@ -26,7 +26,7 @@ from pausepoint.errors import (
     UnknownSession,
     VerbRefused,
 )
-from pausepoint.model.endings import can_end, cancelled
+from pausepoint.model.endings import can_end, cancelled, is_over
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.questions import about
 from pausepoint.model.records import SignalRecord, first_digest, seal_signal
@@ -178,7 +178,7 @@ class Writes:
         if commit.spend_usd or commit.spend_tokens:
             connection.execute(QUERIES["charge_ancestors"], (commit.key, commit.spend_usd, commit.spend_tokens))
         report = commit.report
-        if report is None or _over(reads.get_by_key(connection, parent, self.present)):
+        if report is None or is_over(reads.get_by_key(connection, parent, self.present)):
             return
         n = self._signal(connection, parent, "child", None, commit.updated_at, report.payload)
         if report.ends:
@@ -221,8 +221,7 @@ class Writes:
     ) -> list[SessionRow]:
         for holder in reads.dead_holders(connection, self.present):
             connection.execute(QUERIES["reap"], (holder,))
-        rows = reads.ready(connection, self.present, now, workflows, limit + len(skip))
-        rows = [row for row in rows if row.kept_by is None and skip.get(row.key) != row.seq][:limit]
+        rows = reads.ready(connection, self.present, now, workflows, limit, skip)
         for row in rows:
             self._take(connection, row, crashed=False)
         return [self._again(connection, row) for row in rows]
@@ -277,7 +276,7 @@ class Writes:
             connection.execute(QUERIES["withdraw_cancel"], (row.key,))
             self._seal_given(connection, row.key)
         self._take(connection, row, crashed=False)
-        reopened = _over(row) and commit.ended is None  # ending the session closed its pauses
+        reopened = is_over(row) and commit.ended is None  # ending the session closed its pauses
         if reopened:
             connection.execute(QUERIES["follow"], (row.key,))
         self.move(connection.cursor(), replace(commit, fence=row.fence + 1))
@@ -376,7 +375,7 @@ class Writes:
                 damaged.append(facts)
                 self._stop(connection, key, pause)
             else:
-                rows.append(facts if _over(facts) else self._request_pause(connection, facts, pause))
+                rows.append(facts if is_over(facts) else self._request_pause(connection, facts, pause))
         return Found(rows, damaged)
 
     def lift(self, connection: apsw.Connection, by: str | None, at: int) -> bool:
@@ -391,7 +390,7 @@ class Writes:
     def _stop(self, connection: apsw.Connection, key: int, pause: Pause) -> None:
         """Pause a session whose facts cannot be read. It gets no signal, because the facts hold the signals' chain."""
         stopped = _try(connection, "stop", pause.mode, key)
-        if stopped and not connection.execute(QUERIES["operator_pauses"], (key,)).get:
+        if stopped and not connection.execute(QUERIES["own_pauses"], (key,)).get:
             connection.execute(QUERIES["open_pause"], _opening(key, replace(pause, id=str(uuid.uuid4()))))
 
     def _request_pause(self, connection: apsw.Connection, row: SessionRow, pause: Pause) -> SessionRow:
@@ -464,7 +463,7 @@ class Writes:
     def _request_cancel(
         self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
     ) -> SessionRow:
-        if not _over(row) and not row.cancel_requested:
+        if not is_over(row) and not row.cancel_requested:
             connection.execute(QUERIES["request_cancel"], (row.key,))
             self._seal_given(connection, row.key)
             self._signal(connection, row.key, "cancel", by, at, _json({"reason": reason}))
@@ -499,7 +498,7 @@ class Writes:
 
     def send(self, connection: apsw.Connection, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         row = self._known(connection, session_id)
-        if _over(row):
+        if is_over(row):
             raise SessionEnded(
                 f"Session {session_id!r} is {row.ended} and accepts no more messages. Start another session.",
                 session_id=session_id,
@@ -626,10 +625,6 @@ def _request_of(pause: Pause) -> dict[str, object]:
     """Return the content of the signal that a pause is requested."""
     data: dict[str, object] = {"reason": pause.reason, "mode": pause.mode}
     return data | {"freeze": True} if pause.freeze else data
-
-
-def _over(row: SessionRow) -> bool:
-    return row.ended in ("completed", "cancelled")
 
 
 def _opening(key: int, pause: Pause) -> tuple[object, ...]:

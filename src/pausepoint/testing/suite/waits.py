@@ -42,6 +42,23 @@ class WaitingTests(Suite):
             assert [row.session_id for row in await store.due(now, ["other", "none"], 10)] == ["other"]
 
     @on_loop
+    async def test_sessions_that_cannot_be_picked_up_take_no_place_of_those_that_can(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            await store.pause(Filter(), operator(standing=True))
+            for id in ("kept", "guarded"):
+                await created(store, id)
+                driver = Driver(store, await store.claim(id, paused=True))
+                if id == "kept":
+                    await driver.commit(release=True, only_if_paused=True, kept=True)
+                else:
+                    await driver.commit(release=True, open_pauses=(Pause("g", "guard", "no sources yet", None, 10),))
+            await created(store, "free")
+            await store.lift("ben", 6000)
+            assert [row.session_id for row in await store.due(now, ["brief"], 1)] == ["free"]
+            assert [row.session_id for row in await store.take(now, ["brief"], 1)] == ["free"]
+
+    @on_loop
     async def test_ready_sessions_are_taken_once_and_those_that_waited_longest_first(self, place: Place) -> None:
         async with place.store() as store:
             now = place.clock.now()
