@@ -243,6 +243,24 @@ async def test_a_hold_is_given_back_even_if_an_older_one_was_refused_later(path:
     assert not await still_held(path, "newer", "older")
 
 
+@pytest.mark.parametrize("kind", ["full", "io"])
+@on_loop
+async def test_a_step_that_exits_on_a_failing_disk_no_longer_counts_as_kept_afterwards(path: Path, kind: str) -> None:
+    disk = FillingDisk(kind)
+    async with opened(path, vfs="filling", ballast=0) as store:
+        driver = await started(store)
+        await store.pause(Filter(session_id="s1"), operator())
+        await driver.commit(release=True, only_if_paused=True, kept=True)
+        await store.unpause("s1", "ben", 6000)
+        disk.healed = False
+        await store.unkeep(driver.key, driver.fence)
+        assert (await stored(store)).kept_by == store.number
+        disk.healed = True
+        await until(lambda: store.trouble is None)
+        assert [row.session_id for row in await store.due(6000, ["brief"], 1)] == ["s1"]
+    disk.vfs.unregister()
+
+
 @on_loop
 async def test_a_store_that_gives_back_without_the_fence_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sound = QUERIES["give_back"]

@@ -115,7 +115,9 @@ class Drive(Keeping):
             return
         if self.ledger.parking:
             return  # this drive is releasing the hold, and another drive may hold the session already
-        if fence != self.row.fence:
+        if fence < self.row.fence:
+            return  # read before this engine claimed the session again
+        if fence > self.row.fence:
             self.ledger.breaks(_overtaken(self.session_id))
             self._interrupt("abort")
             return
@@ -236,8 +238,9 @@ class Drive(Keeping):
             if not isinstance(error, Exception):
                 raise
         finally:
-            if self.confirming is not None:
-                self.confirming.cancel()
+            for task in (self.confirming, self.keeping):
+                if task is not None:
+                    task.cancel()
             self.quiet.set()
             self.changed(self.session_id)
 
@@ -394,8 +397,6 @@ class Drive(Keeping):
             self.in_step = False
             why, _ = await self._take_back_interrupt()
             if why is None and _being_cancelled(self.task):
-                if self.keeping is not None:
-                    self.keeping.cancel()
                 raise
             if not await self.step_may_end():
                 raise Exited from None
@@ -442,7 +443,9 @@ class Drive(Keeping):
                 " the step."
             )
         demand, self.demand = self.demand, None
-        return Exited() if demand is None or why == "abort" else demand
+        if demand is None or why == "abort" or self.ledger.parked:  # parked: the step was kept in memory
+            return Exited()
+        return demand
 
     async def _unanswered(self, error: Exception) -> bool:
         """Pause the session if the only errors are unanswered questions; a resume asks them again."""

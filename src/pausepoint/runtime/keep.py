@@ -11,6 +11,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded, StoreError, UnknownSession, VerbRefused
 from pausepoint.model.sessions import Flags
 from pausepoint.name import NAME
@@ -86,6 +88,8 @@ class Keeping(Holding):
             continues = await self._parked_until_resumed()
         except (StoreError, HoldLost) as error:
             self.ledger.breaks(error)
+            with suppress(StoreError):
+                await self.store.unkeep(self.row.key, self.fence)
         finally:
             self.kept_for += asyncio.get_running_loop().time() - began
             self.keeping = None
@@ -98,14 +102,11 @@ class Keeping(Holding):
         return continues
 
     async def _parked_until_resumed(self) -> bool:
-        while await self._park_paused(kept=True):
-            self.quiet.set()
-            self._parked_in_place()
-            if not await self._resumed_in_place():
-                return False
-            if not self.flags.pause_requested:
-                break  # otherwise another pause came before the claim: park again
-        return True
+        if not await self._park_paused(kept=True):
+            return True  # the pause was withdrawn first
+        self.quiet.set()
+        self._parked_in_place()
+        return await self._resumed_in_place()
 
     def _parked_in_place(self) -> None:
         """Notify those who wait for the session to stop."""
@@ -135,7 +136,8 @@ class Keeping(Holding):
             fence, flags = self.seen
             if fence != self.fence:
                 return False
-            self.flags = flags
+            # The step stays paused until the claim: an operation that began before would not be protected by the hold.
+            self.flags = replace(flags, pause_requested=True)
             gives_up = self.gives_up or self.stop_reason or flags.cancel_requested or flags.pause_mode == "abort"
             if not gives_up and not flags.pause_requested and await self._claim_again():
                 return True

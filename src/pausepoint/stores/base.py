@@ -193,7 +193,10 @@ class Store(Protocol):
         """
 
     async def unkeep(self, key: int, fence: int) -> None:
-        """Record that this engine no longer has the step in memory that it kept under this fence."""
+        """Record that this engine no longer has the step in memory that it kept under this fence.
+
+        If the disk is full or failing, the store records it as soon as it can be written again.
+        """
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         """Return the fence of these sessions and the requests from outside, by key."""

@@ -314,7 +314,10 @@ class SqliteStore:
         return await self._do(lambda connection: self._writes.revise(connection, commit), urgent=parks(commit))
 
     async def unkeep(self, key: int, fence: int) -> None:
-        await self._do(lambda connection: self._writes.unkeep(connection, key, fence), urgent=True)
+        try:
+            await self._do(lambda connection: self._writes.unkeep(connection, key, fence), urgent=True)
+        except StoreReadOnly:
+            self._writer.lose(key, fence)
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         with self._reading() as connection:

@@ -311,7 +311,7 @@ class Writer:
         self._on_trouble = on_trouble
         self._in_trouble = False  # the last state that was reported on the loop
         self._next_look: asyncio.TimerHandle | None = None
-        self.lost: dict[int, int] = {}  # key and fence of sessions whose commit was refused, so they are not driven
+        self.lost: dict[int, int] = {}  # key and fence of sessions that are no longer driven or kept; not written yet
         self.inline = Transactions(place, writes, trouble, self._tune_inline)
         self.threaded = Transactions(place, writes, trouble, self._tune_threaded)
         self._pending: list[Work] = []
@@ -427,7 +427,7 @@ class Writer:
             self._heed_trouble()
             if parks(commit):
                 raise _Elsewhere from None
-            self._lose(commit)
+            self.lose(commit.key, commit.fence)
             raise
         end = time.perf_counter()
         self._note_cost(end - start)
@@ -465,11 +465,14 @@ class Writer:
                 work.error = exc
         for work in batch:
             if work.error is not None and work.commit is not None and isinstance(work.error, StoreReadOnly):
-                self._lose(work.commit)
+                self.lose(work.commit.key, work.commit.fence)
 
-    def _lose(self, commit: Commit) -> None:
-        """Remember a hold whose commit was refused. An older hold on the same session must not hide a newer one."""
-        self.lost[commit.key] = max(commit.fence, self.lost.get(commit.key, 0))
+    def lose(self, key: int, fence: int) -> None:
+        """Remember a hold to give back after the trouble. An older hold on the same session must not hide a newer one.
+
+        The session may also be kept in memory under this fence: then the engine no longer keeps it.
+        """
+        self.lost[key] = max(fence, self.lost.get(key, 0))
 
     def _run_permitted(self, batch: Iterable[Work]) -> None:
         freeing = Work(verb=self._give_back, urgent=True)
@@ -514,9 +517,10 @@ class Writer:
         return True
 
     def _give_back(self, connection: apsw.Connection) -> bool:
-        """Release the sessions whose commit was refused. This is the first write after the trouble."""
-        number = self._writes.number
-        connection.executemany(QUERIES["give_back"], [(key, fence, number) for key, fence in self.lost.items()])
+        """Release the sessions in ``lost``. This is the first write after the trouble."""
+        bindings = [(key, fence, self._writes.number) for key, fence in self.lost.items()]
+        for query in ("give_back", "unkeep"):
+            connection.executemany(QUERIES[query], bindings)
         return True
 
     def _tune_threaded(self, connection: apsw.Connection) -> None:
