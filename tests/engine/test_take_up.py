@@ -177,6 +177,26 @@ async def test_ready_sessions_are_taken_and_what_cannot_run_here_is_given_back(t
 
 
 @on_loop
+async def test_a_session_that_is_being_taken_does_not_look_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready(tmp_path / "store.db")
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        take, waiting = engine.store.take, list[asyncio.Task[Any]]()
+
+        async def slow_take(*args: Any) -> Any:
+            rows = await take(*args)
+            waiting.append(asyncio.create_task((await engine.session("one")).outcome()))
+            with pytest.raises(AlreadyRunning):
+                await engine.resume("one")
+            return rows
+
+        monkeypatch.setattr(engine.store, "take", slow_take)
+        assert await engine.take_ready() == ["one"]
+        assert ((await waiting[0]).state.text, runs) == ("12", ["first", "second"])
+
+
+@on_loop
 async def test_what_an_observer_resumes_an_open_engine_picks_up(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
         await engine.start(brief, session_id="one", paused=True)

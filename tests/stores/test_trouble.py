@@ -262,6 +262,20 @@ async def test_a_step_that_exits_on_a_failing_disk_no_longer_counts_as_kept_afte
 
 
 @on_loop
+async def test_a_hold_that_cannot_be_released_on_a_failing_disk_is_released_afterwards(path: Path) -> None:
+    disk = FillingDisk("io")
+    async with opened(path, vfs="filling", ballast=0) as store:
+        driver = await started(store)
+        disk.healed = False
+        await store.release(driver.key, driver.fence)
+        assert (await stored(store)).live
+        disk.healed = True
+        await until(lambda: store.trouble is None)
+        assert (await stored(store)).holder is None
+    disk.vfs.unregister()
+
+
+@on_loop
 async def test_a_store_that_gives_back_without_the_fence_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sound = QUERIES["give_back"]
     monkeypatch.setitem(QUERIES, "give_back", sound.replace("fence = ?", "? IS NOT NULL"))

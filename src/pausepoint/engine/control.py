@@ -408,21 +408,26 @@ class Control(Artifacts, Retention, Transfer, Questions, Stopping):
             raise
 
     async def _take_ready(self, limit: int, by: str | None) -> list[SessionId]:
-        rows = await self.store.take(self.clock.now(), list(self.workflows), limit, self.waker.refused)
-        found: list[SessionId] = []
-        for row in rows:
-            with self.driver.claiming(row.session_id):
-                try:
-                    workflow = self._workflow_of(row)
-                    records = await self.store.records(row.key, row.key_frame)
-                except PausepointError as error:
-                    self.waker.refuse(row, error)
-                    await self.store.release(row.key, row.fence)
-                    continue
-                self._begin(workflow, row, records, picked_up=True, resumed=True, by=by)
-                found.append(SessionId(row.session_id))
-                self.waker.ask(row.session_id)
-        return found
+        self.driver.taking += 1
+        try:
+            rows = await self.store.take(self.clock.now(), list(self.workflows), limit, self.waker.refused)
+            return [SessionId(row.session_id) for row in rows if await self._drive_taken(row, by)]
+        finally:
+            self.driver.taking -= 1
+
+    async def _drive_taken(self, row: SessionRow, by: str | None) -> bool:
+        """Drive a session that was taken. Return False, and give it back, if it cannot run here."""
+        with self.driver.claiming(row.session_id):
+            try:
+                workflow = self._workflow_of(row)
+                records = await self.store.records(row.key, row.key_frame)
+            except PausepointError as error:
+                self.waker.refuse(row, error)
+                await self.store.release(row.key, row.fence)
+                return False
+            self._begin(workflow, row, records, picked_up=True, resumed=True, by=by)
+            self.waker.ask(row.session_id)
+        return True
 
     async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
         """Lift the pause of everything and return the first `PAGE` sessions that it alone had paused, newest first.

@@ -66,6 +66,7 @@ class LocalDriver:
         self.store = store
         self.runs: dict[str, Run] = {}
         self.claims: dict[str, asyncio.Event] = {}  # sessions that are being claimed and are not driven yet
+        self.taking = 0  # calls that take sessions of which only the store knows the ids yet
         self.untils: dict[str, str] = {}  # the step after which a session must pause, even if it parks earlier
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without releasing the hold
         self.listeners: dict[str, set[asyncio.Event]] = {}
@@ -110,7 +111,7 @@ class LocalDriver:
 
     def is_stranded(self, row: SessionRow) -> bool:
         """Return whether this engine holds the session without driving it, because the store failed to release it."""
-        ours = row.holder is not None and row.holder == self.store.number
+        ours = row.holder is not None and row.holder == self.store.number and not self.taking
         return ours and row.session_id not in self.runs and row.session_id not in self.claims
 
     @contextmanager

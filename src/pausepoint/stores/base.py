@@ -234,7 +234,10 @@ class Store(Protocol):
         """
 
     async def release(self, key: int, fence: int) -> None:
-        """Give up the hold of a session without a record, and count no crash. Do nothing if the hold was lost."""
+        """Give up the hold of a session without a record, and count no crash. Do nothing if the hold was lost.
+
+        If the disk is full or failing, the session is free as soon as the store can be written again.
+        """
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         """Return when the next session of these workflows wakes after ``now``; None if there is none.

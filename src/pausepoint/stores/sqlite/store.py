@@ -353,7 +353,10 @@ class SqliteStore:
         return rows
 
     async def release(self, key: int, fence: int) -> None:
-        await self._do(lambda connection: self._writes.release(connection, key, fence), urgent=True)
+        try:
+            await self._do(lambda connection: self._writes.release(connection, key, fence), urgent=True)
+        except StoreReadOnly:
+            self._writer.lose(key, fence)
         self._held.discard(key)
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
