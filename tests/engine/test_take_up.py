@@ -17,11 +17,13 @@ from pausepoint.errors import (
     CallRefused,
     DefinitionError,
     HoldLost,
+    Redacted,
     SessionEnded,
     UnknownSession,
     VerbRefused,
 )
 from pausepoint.model.views import SessionInfo
+from pausepoint.runtime.drive import Drive
 from tests.support.children import outside_sql
 from tests.support.loop import PATIENCE, on_loop
 
@@ -174,6 +176,26 @@ async def test_ready_sessions_are_taken_and_what_cannot_run_here_is_given_back(t
         info = await desk.info("damaged")
         assert (info.status, info.holder) == (Status.CREATED, None)
         assert (await desk.info("paused")).status is Status.PAUSED
+
+
+@on_loop
+async def test_a_session_whose_log_cannot_be_read_here_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        await ready(tmp_path / "store.db", name)
+
+    class Picky(Drive):
+        def load(self, records: Any) -> None:
+            if self.session_id == "one":
+                raise Redacted("Record 1 was redacted.", seq=1)
+            super().load(records)
+
+    async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
+        monkeypatch.setattr(engine, "drive_class", Picky)
+        assert await engine.take_ready() == ["two"]
+        assert (await (await engine.session("two")).outcome()).state.text == "12"
+        assert (await engine.info("one")).holder is None
 
 
 @on_loop

@@ -190,3 +190,51 @@ async def test_a_held_step_that_demands_a_pause_exits_quietly(caplog: pytest.Log
         outcome = await session.outcome()
         assert [pause.kind for pause in outcome.pauses] == ["mismatch"]
     assert "no longer held" not in caplog.text
+
+
+@pytest.mark.parametrize("paused_again", [False, True])
+@on_loop
+async def test_a_resume_whose_keeper_gave_up_withdraws_no_later_pause(
+    monkeypatch: pytest.MonkeyPatch, paused_again: bool
+) -> None:
+    step = Branches()
+    async with Engine(":memory:") as engine:
+        session = await step.held(engine)
+
+        async def gives_up(*_: Any) -> bool:
+            if paused_again:
+                await session.pause(by="bob")
+            await engine.driver.let_go("s")
+            return False
+
+        monkeypatch.setattr(engine, "_continues_in_place", gives_up)
+        step.call.set()
+        step.end.set()
+        await session.resume(by="ada", budget=5)
+        outcome = await session.outcome()
+        assert outcome.status is (Status.PAUSED if paused_again else Status.COMPLETED)
+        assert [pause.by for pause in outcome.pauses] == (["bob"] if paused_again else [])
+        resumes = [event async for event in session.events() if event.event_type == "resume.requested"]
+        assert [event.data["budget_usd"] for event in resumes] == [5.0]
+
+
+@on_loop
+async def test_a_resume_elsewhere_makes_a_session_due_even_if_its_keeper_has_just_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = Branches()
+    async with Engine(":memory:") as engine:
+        session = await step.held(engine)
+        unpause = engine.store.unpause
+
+        async def late(*args: Any, **how: Any) -> Any:
+            monkeypatch.undo()
+            await engine.driver.let_go("s")
+            return await unpause(*args, **how)
+
+        monkeypatch.setattr(engine.store, "unpause", late)
+        step.call.set()
+        step.end.set()
+        await session.resume(here=False)
+        while await session.status() is not Status.COMPLETED:
+            await asyncio.sleep(0.001)

@@ -13,13 +13,13 @@ from pausepoint.model.ids import SessionId, check_session_id
 from pausepoint.model.sessions import SessionRow
 
 if TYPE_CHECKING:
-    from pausepoint.engine.control import Control
+    from pausepoint.engine.pickup import Pickup
 
 
 class Children:
     """The children of one session, for its visits."""
 
-    def __init__(self, control: Control, parent: SessionRow) -> None:
+    def __init__(self, control: Pickup, parent: SessionRow) -> None:
         self.control = control
         self.parent = parent
 
@@ -39,7 +39,7 @@ class Children:
         new = msgspec.structs.replace(
             new, owner=parent.owner, tags=parent.tags, parent=parent.key, keep_for=parent.keep_for
         )
-        await self.control._create(workflow, new)
+        await self.control._create_here(workflow, new)
 
     async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
         if row.kept_by is not None:

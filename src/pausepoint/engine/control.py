@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast, overload
 
 import msgspec
 
@@ -17,9 +16,9 @@ from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import check_owner, check_texts, tags_of
-from pausepoint.engine.children import Children
-from pausepoint.engine.creation import encoded_input, given_input, new_session
+from pausepoint.engine.creation import encoded_input, given_input
 from pausepoint.engine.events import append_event
+from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
@@ -30,21 +29,16 @@ from pausepoint.errors import (
     AlreadyRunning,
     CallRefused,
     DamagedRecord,
-    DefinitionError,
     HoldLost,
     InputConflict,
-    PausepointError,
     SessionEnded,
     UnknownSession,
     VerbRefused,
 )
-from pausepoint.log.telemetry import Watch, log_line
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, NewSession, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo
-from pausepoint.runtime.drive import Drive
-from pausepoint.runtime.driver import Run
 from pausepoint.runtime.files import Files
 from pausepoint.runtime.visit import to_micro_usd
 
@@ -57,11 +51,24 @@ KEEPER_PATIENCE = 2.0
 """How many seconds a resume waits for the engine that keeps the step, before it drives the session itself."""
 
 
-class Control(Artifacts, Retention, Transfer, Questions, Stopping):
-    """All verbs over one open store."""
+class _How(NamedTuple):
+    """How a resume drives a session in this engine. See `Control.resume`."""
 
-    drive_class = Drive  # the testing package replaces this class
-    hold = 0.0  # how many seconds a paused step is kept in memory
+    by: str | None
+    money: int | None
+    steal: bool
+    wake: bool
+    accept_code: bool
+    until: str | None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether a step that is kept in memory may continue. Otherwise it has to start again."""
+        return not (self.steal or self.wake or self.accept_code or self.until)
+
+
+class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
+    """All verbs over one open store."""
 
     @overload
     async def session(self, session_id: str) -> Session[Any]: ...
@@ -136,23 +143,9 @@ class Control(Artifacts, Retention, Transfer, Questions, Stopping):
     async def _create(self, workflow: Workflow[S], new: NewSession) -> Session[S] | None:
         if new.claim:
             self._check_drives("start", new.session_id)
-        with self.driver.claiming(new.session_id):
-            with self._driven_if_cancelled(new.session_id):
-                row = await self.store.create(new)
-            if row is None:
-                return None
-            is_held = row.holder is not None  # not while a pause of everything is in effect
-            Watch(row.session_id, row.workflow).started(row.step, paused=not is_held)
-            run = self._begin(workflow, row, new.records) if is_held else None
-            if new.parent is None:  # a child is picked up with its parent
-                self.waker.ask(row.session_id)
-            return Session(self, SessionId(row.session_id), run)
-
-    def _new_session(
-        self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], session_id: SessionId,
-        at_step: str | None = None, by: str | None = None, folder: str | Path | None = None,
-    ) -> NewSession:  # fmt: skip
-        return new_session(workflow, given, session_id, self.limits, self.clock.now(), at_step, by, folder)
+        if not await self._create_here(workflow, new):
+            return None
+        return Session(self, SessionId(new.session_id), self.driver.runs.get(new.session_id))
 
     async def _resume_existing(self, workflow: Workflow[S], new: NewSession, by: str | None) -> Session[S]:
         row = await self._row(new.session_id)
@@ -289,57 +282,79 @@ class Control(Artifacts, Retention, Transfer, Questions, Stopping):
         if here:
             row = await self._settle_artifacts(row, edits, as_names(rerun), by)
         session: Session[Any] = Session(self, SessionId(row.session_id))
-        before = row.status
-        if before is Status.COMPLETED:
+        if row.status is Status.COMPLETED:
             return session
-        if before is Status.CANCELLED:
+        if row.status is Status.CANCELLED:
             raise _ended_for_good(row)
-        money = None if budget is None else to_micro_usd(budget)
-        in_place = not (steal or wake or code or until)
-        if row.kept_by is not None and in_place:  # its keeper has the code, and need not be this engine
-            row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
-            self.driver.on_change(budget is not None)
-            if not here or await self._continues_in_place(session, row):
-                return session
         driven = row.live and not steal and not self.driver.is_stranded(row)
-        if driven and before is Status.RUNNING:
+        money = None if budget is None else to_micro_usd(budget)
+        if driven and row.status is Status.RUNNING:
             await self.driver.wait_for_claim(row.session_id)  # the waker of this engine may be about to drive it
-            if self._woke_here(session):
-                return session
-            raise self._driven(row)
-        if not here:
-            await self.store.unpause(row.session_id, by, self.clock.now(), money, True)
-            self.driver.on_change(budget is not None)
-            return session
-        workflow = self._workflow_of(row)
-        self._pause_after(workflow, row, until, driven)
-        self.waker.ask(row.session_id)
-        records = await self.store.records(row.key, row.key_frame)
-        row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
-        self.driver.on_change(budget is not None)  # its children may be pausing in this process
-        if driven and row.live:  # it was about to pause, and now continues where it is
-            return session
-        if driven and in_place and await self._continues_in_place(session, row):  # it has stopped since it was read
-            return session
+            if not self._woke_here(session):
+                raise self._driven(row)
+        elif here:
+            await self._resume_here(session, row, driven, _How(by, money, steal, wake, code is not None, until))
+        else:
+            await self._withdraw_pauses(row, by, money, due=True)
+        return session
+
+    async def _resume_here(self, session: Session[Any], row: SessionRow, driven: bool, how: _How) -> None:
+        """Withdraw the pauses once, and make sure that an engine drives the session: its holder, its keeper, or this.
+
+        A pause that arrives afterwards stays in effect.
+        """
+        kept = row.kept_by is not None and how.in_place  # its keeper has the code, and need not be this engine
+        prepared = None if kept else await self._prepared(row, driven, how)
+        row = await self._withdraw_pauses(row, how.by, how.money)
+        if driven or kept:
+            if row.live:  # it was about to pause and continues where it is, or another engine drives it now
+                return
+            if how.in_place and await self._continues_in_place(session, row):
+                return
+            row = await self._row(row.session_id)
+            if row.pause_requested:
+                return  # someone has paused it again
+        workflow, records = prepared or await self._prepared(row, driven, how)
         waits = row.status in (Status.WAITING, Status.SLEEPING)
         # If it waits for a child, the child may have to be resumed, and only the parent's step knows that.
-        if waits and not (wake or code or row.frozen or row.awaits_child):
-            return session
+        if not waits or how.wake or how.accept_code or row.frozen or row.awaits_child:
+            await self._drive_resumed(session, workflow, row, records, how)
+
+    async def _prepared(
+        self, row: SessionRow, driven: bool, how: _How
+    ) -> tuple[Workflow[Any], Sequence[Record]]:  # fmt: skip
+        """Return what is needed to drive a session here, before anything is withdrawn: it may be missing or damaged."""
+        workflow = self._workflow_of(row)
+        self._pause_after(workflow, row, how.until, driven)
+        self.waker.ask(row.session_id)
+        return workflow, await self.store.records(row.key, row.key_frame)
+
+    async def _withdraw_pauses(
+        self, row: SessionRow, by: str | None, money: int | None, due: bool = False
+    ) -> SessionRow:  # fmt: skip
+        """Withdraw the operator's pauses of a session. ``due``: any engine may then pick it up."""
+        row = await self.store.unpause(row.session_id, by, self.clock.now(), money, due)
+        self.driver.on_change(money is not None)  # its children may be pausing in this process
+        return row
+
+    async def _drive_resumed(
+        self, session: Session[Any], workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], how: _How
+    ) -> None:
+        fence = row.fence if row.kept_by is not None and how.in_place else None
         try:
             session._run = await self._take_over(
-                workflow, row, records, steal, row.fence if row.kept_by is not None and in_place else None, paused=True,
-                resumed=True, by=by, wake=wake, accept_code=code == "accept",
+                workflow, row, records, how.steal, fence, paused=True,
+                resumed=True, by=how.by, wake=how.wake, accept_code=how.accept_code,
             )  # fmt: skip
         except HoldLost:
-            if row.kept_by is None:
+            if fence is None:
                 raise  # otherwise its keeper was late, and drives it now
         except AlreadyRunning:
             if not self._woke_here(session):
                 raise
-        except SessionEnded as late:  # it ended after it was read above
+        except SessionEnded as late:  # it ended after it was read
             if late.status != Status.COMPLETED.value:
                 raise _ended_for_good(await self._row(row.session_id)) from late
-        return session
 
     async def _continues_in_place(self, session: Session[Any], row: SessionRow) -> bool:
         """Wait until the engine that keeps the step of a resumed session continues it.
@@ -407,28 +422,6 @@ class Control(Artifacts, Retention, Transfer, Questions, Stopping):
             self.driver.finish(work)  # the sessions are taken already, so they must be driven
             raise
 
-    async def _take_ready(self, limit: int, by: str | None) -> list[SessionId]:
-        self.driver.taking += 1
-        try:
-            rows = await self.store.take(self.clock.now(), list(self.workflows), limit, self.waker.refused)
-            return [SessionId(row.session_id) for row in rows if await self._drive_taken(row, by)]
-        finally:
-            self.driver.taking -= 1
-
-    async def _drive_taken(self, row: SessionRow, by: str | None) -> bool:
-        """Drive a session that was taken. Return False, and give it back, if it cannot run here."""
-        with self.driver.claiming(row.session_id):
-            try:
-                workflow = self._workflow_of(row)
-                records = await self.store.records(row.key, row.key_frame)
-            except PausepointError as error:
-                self.waker.refuse(row, error)
-                await self.store.release(row.key, row.fence)
-                return False
-            self._begin(workflow, row, records, picked_up=True, resumed=True, by=by)
-            self.waker.ask(row.session_id)
-        return True
-
     async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
         """Lift the pause of everything and return the first `PAGE` sessions that it alone had paused, newest first.
 
@@ -491,81 +484,6 @@ class Control(Artifacts, Retention, Transfer, Questions, Stopping):
         """Wait until this engine drives none of these sessions. Without ids, wait until it drives no session."""
         self._check_open()
         await self.driver.idle(session_ids)
-
-    async def _take_over(
-        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False,
-        fence: int | None = None, paused: bool = False, **how: Any,
-    ) -> Run:  # fmt: skip
-        seq, steal = row.seq, steal or self.driver.is_stranded(row)
-        await self.driver.let_go(row.session_id)
-        with self.driver.claiming(row.session_id), self._driven_if_cancelled(row.session_id, **how):
-            row = await self.store.claim(row.session_id, steal, fence, paused)
-            if not row.seq == seq == records[-1].seq:
-                records = await self.store.records(row.key, row.key_frame)
-            return self._begin(workflow, row, records, picked_up=True, **how)
-
-    @contextmanager
-    def _driven_if_cancelled(self, session_id: str, **how: Any) -> Iterator[None]:
-        """If the caller is cancelled while it claims the session, as a web request may be, drive the session anyway."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            self.driver.in_background(self._drive_stranded(session_id, **how))
-            raise
-
-    async def _drive_stranded(self, session_id: str, **how: Any) -> None:
-        try:
-            with self.driver.claiming(session_id):
-                await self._drive_if_ours(session_id, **how)
-        except (UnknownSession, SessionEnded, VerbRefused):
-            pass  # there is nothing to drive, or it is paused
-        except PausepointError as error:
-            log_line(logging.WARNING, f"was left claimed by a cancelled call and cannot be driven: {error}", session_id)
-
-    async def _drive_if_ours(self, session_id: str, **how: Any) -> None:
-        try:
-            row = await self.store.claim(session_id)  # runs after the cancelled claim, whatever its result
-        except AlreadyRunning:
-            if session_id in self.driver.runs or (await self._row(session_id)).holder != self.store.number:
-                return
-            row = await self.store.claim(session_id, steal=True, paused=True)
-        records = await self.store.records(row.key, row.key_frame)
-        self._begin(self._workflow_of(row), row, records, picked_up=True, **how)
-
-    async def _wake(self, row: SessionRow) -> Run | None:
-        if row.session_id in self.driver.claims:
-            return None  # the sender of a message and the waker notice it at the same time; one of them is enough
-        with self.driver.claiming(row.session_id):
-            workflow = self._workflow_of(row)
-            records = await self.store.records(row.key, row.key_frame)
-            # Only with this fence: another engine may have driven the session since it was due.
-            return await self._take_over(workflow, row, records, fence=row.fence)
-
-    def _begin(
-        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
-        picked_up: bool = False, resumed: bool = False, by: str | None = None, wake: bool = False,
-        accept_code: bool = False,
-    ) -> Run:  # fmt: skip
-        drive = self.drive_class(
-            self.store, workflow, row, self.clock, self.limits, Children(self, row), self.driver.changed
-        )
-        drive.picked_up, drive.resumed, drive.resumed_by, drive.wake = picked_up, resumed, by, wake
-        drive.accept_code, drive.until = accept_code, self.driver.untils.get(row.session_id)
-        drive.questions_expire = self.questions_expire
-        drive.on_step = self.on_step
-        drive.hold = self.hold if workflow.hold is None else workflow.hold
-        drive.load(records)
-        return self.driver.begin(drive)
-
-    async def _drive_if_due(self, row: SessionRow) -> None:
-        """Drive a session that became due in this engine, if its workflow is registered here."""
-        if self.drives == "none" or self.waker.asked is not None:
-            return  # the waker picks up asked sessions
-        if row.due and row.status is Status.READY and row.kept_by is None and row.workflow in self.workflows:
-            # A received message is kept even if this fails. The waker logs why a session cannot resume here.
-            with suppress(AlreadyRunning, HoldLost, SessionEnded, VerbRefused, DefinitionError, DamagedRecord):
-                await self._wake(row)
-            await self.driver.wait_for_claim(row.session_id)  # the waker may have been faster
 
     async def _start_if_missing(
         self, session_id: str, workflow: Workflow[Any], fields: dict[str, Any], by: str | None

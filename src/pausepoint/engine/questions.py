@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -31,7 +30,6 @@ from pausepoint.log.replay import Line
 from pausepoint.log.state import Blob, Inline
 from pausepoint.model.ids import check_session_id
 from pausepoint.model.questions import (
-    EXPIRY,
     Answer,
     Answered,
     Asked,
@@ -53,9 +51,6 @@ Statuses = QuestionStatus | str | Iterable[QuestionStatus | str] | None
 
 class Questions(Queries):
     """The verbs that list and answer questions, and send messages."""
-
-    questions_expire: timedelta | None = EXPIRY
-    """How long a question waits unless the call or the workflow says otherwise. None means forever."""
 
     # reading
 
