@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.engine import stopping
 from tests.faults.standstill import begun_after, fleet
+from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 
 ROUNDS = 20
@@ -69,6 +70,53 @@ async def test_a_pause_names_who_still_works_and_with_what(tmp_path: Path) -> No
         assert ([info.status for info in found], found.working) == ([Status.PAUSED], ())
         await session.resume()
         assert (await session.outcome()).state.out == "done"
+
+
+@on_loop
+async def test_a_session_that_is_removed_during_the_wait_does_not_fail_the_pause() -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    @step(writes="out")
+    async def work(ctx: Context) -> str:
+        began.set()
+        await go.wait()
+        return "done"
+
+    async with Engine(":memory:", signals=False) as engine:
+        workflow = Workflow("w", state=State, steps=[work])
+        await engine.start(workflow, session_id="gone", paused=True)
+        await engine.start(workflow, session_id="s")
+        await began.wait()
+        pausing = asyncio.create_task(engine.pause(everything=True, wait=True))
+        while await engine.standing_pause() is None:
+            await asyncio.sleep(0)
+        await engine.remove("gone")
+        go.set()
+        assert [(info.session_id, info.status) for info in await pausing] == [("s", Status.COMPLETED)]
+
+
+@on_loop
+async def test_a_damaged_session_that_is_still_driven_has_not_stopped(tmp_path: Path) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def fetch() -> str:
+        began.set()
+        await go.wait()
+        return "done"
+
+    @step(writes="out")
+    async def work(ctx: Context) -> str:
+        return await ctx.do(fetch)
+
+    path = tmp_path / "s.db"
+    async with Engine(path, signals=False) as engine, Engine(path, drives="none", signals=False) as other:
+        await engine.start(Workflow("w", state=State, steps=[work]), session_id="s")
+        await began.wait()
+        outside_sql(path, "UPDATE sessions SET owner = 'mallory'")
+        found = await other.pause(workflow="w", wait=True, timeout=0.1)
+        assert [(each.session_id, each.confirmed) for each in found.working] == [("s", False)]
+        go.set()
+        assert (await other.pause(workflow="w", wait=True)).working == ()
 
 
 @on_loop

@@ -434,10 +434,9 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
         await self.store.lift(by, self.clock.now())
         self.driver.on_change()
         released = [row for row in some if row.under_everything and not row.own_pause]
-        found = [await self._row(row.session_id) for row in released]
-        for row in found:
+        for row in await self._present(released):
             await self._drive_if_due(row)
-        return Listing([self._info(await self._row(row.session_id)) for row in found], some.damaged)
+        return Listing(map(self._info, await self._present(released)), some.damaged)
 
     def _woke_here(self, session: Session[Any]) -> bool:
         """Return whether this engine's waker has just picked up the session, which has the same effect as a resume."""

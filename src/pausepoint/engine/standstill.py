@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
 from msgspec.structs import replace
 
 from pausepoint.engine.base import Service
+from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.log.replay import EventBody, body_of
 from pausepoint.model.ids import SessionId
+from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, SessionRow, Status
 from pausepoint.model.views import Working
 
@@ -35,10 +38,10 @@ async def standstill(
     pause = FIRST_LOOK
     while True:
         rows = await engine.store.find(replace(query, statuses=(Status.PAUSING,), unended=True))
-        if not rows:
+        if not rows and not rows.damaged:
             return ()
         if end is not None and loop.time() >= end:
-            return tuple([await _working(engine, row, since) for row in rows])
+            return (*[await _working(engine, row, since) for row in rows], *map(_unreadable, rows.damaged))
         await asyncio.sleep(pause if end is None else min(pause, max(end - loop.time(), 0)))
         pause = min(2 * pause, LONGEST_WAIT)
 
@@ -46,9 +49,17 @@ async def standstill(
 async def _working(engine: Service, row: SessionRow, since: int) -> Working:
     holder = engine.store.describe_holder(row.holder)
     step = f"{row.step}#{row.visit}" if row.step else ""
-    for record in reversed(await engine.store.records(row.key, max(row.seq - WINDOW, row.key_frame), row.seq)):
+    records: list[Record] = []
+    with suppress(DamagedRecord, UnknownSession):  # then nothing is known to be confirmed
+        records = await engine.store.records(row.key, max(row.seq - WINDOW, row.key_frame), row.seq)
+    for record in reversed(records):
         body = None if record.redacted or record.at < since else body_of(record)
         if isinstance(body, EventBody) and body.type == "session.pausing":
             operations = tuple(msgspec.json.decode(body.data)["operations"])
             return Working(SessionId(row.session_id), holder, step, operations, confirmed=True)
     return Working(SessionId(row.session_id), holder, step, (), confirmed=False)
+
+
+def _unreadable(damage: DamagedRecord) -> Working:
+    """Return a session that a process still drives, although its facts are damaged."""
+    return Working(SessionId(damage.fields["session_id"]), "a process that cannot be read", "", (), confirmed=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from uuid import uuid4
@@ -12,10 +13,10 @@ import msgspec
 from pausepoint.engine.base import check_texts
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.standstill import standstill
-from pausepoint.errors import DamagedRecord
+from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.log.telemetry import log_line, log_pause_request
 from pausepoint.model.endings import is_over
-from pausepoint.model.sessions import Filter, Pause, PauseMode, Status
+from pausepoint.model.sessions import Filter, Pause, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo, Working
 from pausepoint.runtime.hold import report_ended
 from pausepoint.stores.base import Found
@@ -79,12 +80,23 @@ class Stopping(Queries):
         working: tuple[Working, ...] = ()
         if wait:
             working = await standstill(self, query, pause.created_at, timeout)
-            found = Found([await self._row(row.session_id) for row in found], found.damaged)
+            if session_id is not None:
+                with suppress(DamagedRecord):  # it is raised below
+                    await self._row(session_id)  # raises UnknownSession if it was removed meanwhile
+            found = Found(await self._present(found), found.damaged)
         for damage in found.damaged:
             log_line(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
             if damage.fields["session_id"] == session_id:
                 raise damage
         return Listing(map(self._info, found), found.damaged, working)
+
+    async def _present(self, rows: Iterable[SessionRow]) -> list[SessionRow]:
+        """Return the facts of these sessions as they are now, without those that were removed meanwhile."""
+        found = []
+        for row in rows:
+            with suppress(UnknownSession):
+                found.append(await self._row(row.session_id))
+        return found
 
     async def _first_under_pause(self) -> Found:
         """Return the first sessions that a pause of everything stops: those that are still driven, then the newest."""
@@ -113,5 +125,5 @@ class Stopping(Queries):
 def operator_pause(
     now: int, reason: str, by: str | None, mode: PauseMode = "finish", freeze: bool = False
 ) -> Pause:  # fmt: skip
-    """Return the record of a pause that somebody asked for."""
+    """Return the record of a pause that a person requested."""
     return Pause(str(uuid4()), "operator", reason, by, now, mode=mode, freeze=freeze)
