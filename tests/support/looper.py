@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, step
 from pausepoint.model.sessions import Flags
-from pausepoint.runtime.drive import Drive
+from pausepoint.runtime.requests import Requests
 
 
 class Loop(BaseModel):
@@ -46,11 +46,11 @@ looping = Workflow("looping", state=Loop, steps=[turn])
 def make_deaf() -> None:
     """Break the drives: they see requests only when the store is polled."""
 
-    def committed(self: Drive, flags: Flags) -> None:
+    def committed(self: Requests, flags: Flags) -> None:
         self.changed(self.session_id)
 
-    Drive.may_have_news = lambda self: False  # type: ignore[method-assign]
-    Drive._committed = committed  # type: ignore[method-assign]
+    Requests.may_have_news = lambda self: False  # type: ignore[method-assign]
+    Requests._committed = committed  # type: ignore[method-assign]
 
 
 async def main(store: str, path: str, names: list[str]) -> None:

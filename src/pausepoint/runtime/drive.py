@@ -12,8 +12,7 @@ import logging
 import random
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 from pausepoint.artifacts.publisher import Publisher, disk_trouble
 from pausepoint.clock import Clock, to_datetime
@@ -40,34 +39,24 @@ from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import RecordKind, SignalRecord
-from pausepoint.model.sessions import Ended, Failure, Flags, PauseKind, SessionRow
+from pausepoint.model.sessions import Ended, Failure, SessionRow
 from pausepoint.runtime.context import BlockingContext, Context
 from pausepoint.runtime.hold import OnStep, end_parked
-from pausepoint.runtime.keep import Keeping
-from pausepoint.runtime.visit import Family, Visit
+from pausepoint.runtime.host import Family
+from pausepoint.runtime.requests import Interrupt, Requests
+from pausepoint.runtime.visit import Visit
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
-
-Interrupt = Literal["exit", "abort", "timeout"]
-
-CONFIRM_AFTER = 0.2
-"""After how many seconds a session that cannot stop yet records what it is finishing."""
-
-FRESH = 0.001
-"""For how many seconds the flags that a commit has returned count as current."""
 
 
 class Exited(Exception):
     """Raised when a step exits before it ends, because of a pause, a shutdown or an abort."""
 
 
-class Drive(Keeping):
+class Drive(Requests):
     """One session while this engine holds it. It is also the `Host` of its visits."""
 
-    __slots__ = (
-        "cancels", "changed", "confirming", "demand", "events", "family", "in_code", "interrupt", "looked_at", "nudge",
-        "publisher", "task",
-    )  # fmt: skip
+    __slots__ = ("events", "family", "in_code", "publisher")
 
     visits = Visit  # the testing package replaces this class
 
@@ -82,137 +71,11 @@ class Drive(Keeping):
         changed: Callable[[str], None] = lambda session_id: None,
     ) -> None:
         super().__init__(store, workflow, row, clock, limits)
-        self.family = family
         self.changed = changed
+        self.family = family
         self.events = workflow.events
-        self.demand: Paused | None = None
         self.publisher: Publisher | None = None  # only if the workflow publishes artifacts
-        self.interrupt: Interrupt | None = None
-        self.cancels = 0
         self.in_code = False  # whether an exception raised now comes from the step's own code
-        self.task: asyncio.Task[None] | None = None
-        self.nudge = asyncio.Event()
-        self.looked_at = 0.0  # when the flags were last read
-        self.confirming: asyncio.Task[None] | None = None
-
-    # requests from outside
-
-    @property
-    def must_stop(self) -> bool:
-        """Whether the session must stop at its next safe point: for a pause, a cancel or a shutdown."""
-        return bool(self.flags.pause_requested or self.flags.cancel_requested or self.stop_reason)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the engine is shutting down, so that no new operation may start."""
-        return bool(self.stop_reason)
-
-    def notice(self, fence: int, flags: Flags) -> None:
-        """React to the fence and the flags that the store has for this session now."""
-        if self.is_kept:
-            self.seen = fence, flags
-            self.news.set()
-            return
-        if self.ledger.parking:
-            return  # this drive is releasing the hold, and another drive may hold the session already
-        if fence < self.row.fence:
-            return  # read before this engine claimed the session again
-        if fence > self.row.fence:
-            self.ledger.breaks(_overtaken(self.session_id))
-            self._interrupt("abort")
-            return
-        self._apply_flags(flags)
-
-    def may_have_news(self) -> bool:
-        """Whether requests may have arrived since the flags were last read. A commit has just read them."""
-        return asyncio.get_running_loop().time() - self.looked_at > FRESH and self.store.has_news()
-
-    async def look(self) -> None:
-        """Read the requests that have arrived."""
-        self.looked_at = asyncio.get_running_loop().time()
-        await self._read_requests()
-
-    def _committed(self, flags: Flags) -> None:
-        self.looked_at = asyncio.get_running_loop().time()
-        if flags is not self.flags or flags.mail:
-            self._apply_flags(flags)
-        self.changed(self.session_id)
-
-    def _apply_flags(self, flags: Flags) -> None:
-        if flags.mail and self.visit is not None:
-            self.visit.recheck_waits()
-        if flags == self.flags:
-            self.flags = flags  # the store returns the same object again, so later comparisons are by identity
-            return
-        if self.flags.pause_requested and not flags.pause_requested:
-            self._pause_withdrawn()
-        elif flags.pause_requested and not self.flags.pause_requested and self.in_step:
-            self.confirming = asyncio.get_running_loop().create_task(self._confirm_pause())
-        self.flags = flags
-        self.nudge.set()
-        if flags.pause_requested and flags.pause_mode == "abort":
-            self._interrupt("abort")
-        elif self.visit is not None:
-            self.visit.reconsider()
-
-    async def _confirm_pause(self) -> None:
-        """Record what is finished before the pause, if that takes a while: whoever waits for the pause can see it."""
-        await asyncio.sleep(CONFIRM_AFTER)
-        if not self.in_step or self.keeping is not None or self.ledger.parking or not self.flags.pause_requested:
-            return
-        operations = [] if self.visit is None else self.visit.in_flight
-        what = ", ".join(operations) or f"{self.line.step}#{self.line.visit}"
-        with suppress(StoreError, HoldLost):  # the drive finds out itself
-            await self.ledger.note("session.pausing", f"finishing {what} before the pause", {"operations": operations})
-
-    def stop(self, reason: str, now: bool = False) -> None:
-        """Stop driving after the current operation, or immediately if ``now``. The session's status becomes ready."""
-        self.stop_reason = self.stop_reason or reason
-        self.nudge.set()
-        self.news.set()
-        if now:
-            self._interrupt("abort")
-        elif self.visit is not None:
-            self.visit.settle()
-        else:
-            self._interrupt("exit")
-
-    def exit_step(self, waits: bool = False) -> None:
-        """Make the step exit or keep it; no operation is in flight. ``waits``: all branches wait, so it is known what
-        wakes them.
-        """
-        visit = self.visit
-        if self.keeping is not None:
-            return
-        if not waits and self.interrupt is None and self.demand is None and self._may_keep():
-            self.keep_step()
-            return
-        self.parks = visit.waits_for() if visit is not None and waits else None
-        self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
-        self.asked = frozenset(wait.question for wait in visit.waits.values()) if visit is not None else frozenset()
-        self._interrupt("exit")
-
-    def _release_step(self) -> None:
-        self._interrupt("exit")
-
-    def _time_out(self) -> None:
-        self._interrupt("timeout")
-
-    def _parked_in_place(self) -> None:
-        self.changed(self.session_id)
-
-    def demand_pause(self, kind: PauseKind, reason: str) -> None:
-        """Pause the session with this reason once the step has exited."""
-        self.demand = self.demand or Paused(kind, reason)
-
-    def _interrupt(self, why: Interrupt) -> None:
-        # A step may swallow a cancellation. Only "abort" cancels it again.
-        if self.in_step and self.task is not None and (self.interrupt is None or why == "abort"):
-            self.interrupt = self.interrupt or why
-            self.cancels += 1
-            if self.visit is not None:
-                self.visit.close()
-            self.task.cancel()
 
     # the run
 
@@ -626,14 +489,6 @@ class Drive(Keeping):
 
 def _being_cancelled(task: asyncio.Task[None] | None) -> bool:
     return task is not None and task.cancelling() > 0
-
-
-def _overtaken(session_id: str) -> HoldLost:
-    return HoldLost(
-        f"Another engine took over session {session_id!r} and drives it now. This engine has written nothing since."
-        f" Let the other engine continue, or take the session back with engine.resume({session_id!r}, steal=True).",
-        session_id=session_id,
-    )
 
 
 def _failure(step: str, error: Exception, attempts: int) -> Failure:

@@ -27,7 +27,8 @@ from pausepoint.log.state import Blobs, Change, Inline
 from pausepoint.model.pauses import Paused
 from pausepoint.model.records import Record
 from pausepoint.runtime.drive import Drive, Exited
-from pausepoint.runtime.visit import Family, Frame, Operation
+from pausepoint.runtime.host import Family
+from pausepoint.runtime.visit import Frame, Operation
 from pausepoint.stores.base import Store
 from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.inline import blocking

@@ -17,7 +17,8 @@ from pausepoint.errors import NotReplayable
 from pausepoint.log.access import StateAccess
 from pausepoint.log.state import Blobs, Change
 from pausepoint.runtime.drive import Drive, Exited
-from pausepoint.runtime.visit import Frame, Host, Operation, Visit
+from pausepoint.runtime.host import Host
+from pausepoint.runtime.visit import Frame, Operation, Visit
 
 C = TypeVar("C", bound=Control)
 

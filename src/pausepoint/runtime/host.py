@@ -1,0 +1,103 @@
+"""What a visit needs from the session that it belongs to: the drive, and the children of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Protocol
+
+from pausepoint.artifacts.publisher import Publisher
+from pausepoint.clock import Clock
+from pausepoint.codec.values import Limits
+from pausepoint.definition.workflow import Workflow
+from pausepoint.log.ledger import Ledger
+from pausepoint.log.replay import Line, OperationBody, WaitBody
+from pausepoint.log.state import Blobs
+from pausepoint.model.ids import SessionId
+from pausepoint.model.questions import QuestionRow
+from pausepoint.model.records import SignalRecord
+from pausepoint.model.sessions import PauseKind, SessionRow
+
+
+class Family(Protocol):
+    """The children of one session."""
+
+    async def child(self, child_id: str) -> SessionRow | None:
+        """Return a child's row; None if the child was never started."""
+
+    async def child_state(self, workflow: Workflow[Any], row: SessionRow) -> Any:
+        """Return the state of a child."""
+
+    async def begin_child(self, workflow: Workflow[Any], child_id: SessionId, given: Any) -> None:
+        """Start a child with this id in this engine."""
+
+    async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
+        """Resume a child that no engine drives, in this engine."""
+
+
+class Host(Protocol):
+    """The services that a visit needs from the drive of its session."""
+
+    session_id: str
+    row: SessionRow
+    clock: Clock
+    limits: Limits
+    line: Line
+    ledger: Ledger
+    events: frozenset[str]
+    fence: int
+    publisher: Publisher | None
+    family: Family
+    resumed: bool
+    budgeted: bool | None
+    workflow: Workflow[Any]
+    questions_expire: timedelta | None
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether the session must stop at its next safe point."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the engine is shutting down, so that no new operation may start."""
+
+    def may_have_news(self) -> bool:
+        """Whether requests may have arrived since they were last read."""
+
+    async def look(self) -> None:
+        """Read the requests that have arrived."""
+
+    async def over_budget(self) -> str:
+        """Return why no more money may be spent; an empty string if it may."""
+
+    def exit_step(self, waits: bool = False) -> None:
+        """Make the step exit, or keep it in memory; nothing is in flight.
+
+        ``waits``: every branch waits, so it is known what wakes it.
+        """
+
+    def demand_pause(self, kind: PauseKind, reason: str) -> None:
+        """Pause the session with this reason once the step has exited."""
+
+    async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, **facts: Any) -> None:
+        """Commit an operation or an opened wait, together with ``facts`` such as the signals it consumes."""
+
+    async def note(self, type: str, summary: str, data: Mapping[str, Any], **facts: Any) -> bool:
+        """Commit an event. Return False, with nothing written, if a condition in ``facts`` no longer holds."""
+
+    async def question(self, id: str) -> QuestionRow | None:
+        """Return a question of the session, or None if there is none with this id."""
+
+    async def mail(
+        self, limit: int | None = None, kind: str | None = None, about: str | None = None
+    ) -> list[SignalRecord]:
+        """Return the signals that are not consumed yet; see `Store.mail`."""
+
+    async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str) -> None:
+        """Consume a signal without an operation and record an event. ``noticed`` is the child that it reports on."""
+
+    async def fetch(self, value: Any) -> bytes:
+        """Return the bytes of a remembered value."""
+
+    def show_progress(self, done: int, total: int) -> None:
+        """Show progress to followers now; it is stored with the next record."""

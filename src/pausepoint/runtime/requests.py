@@ -1,0 +1,167 @@
+"""Reacts to requests from outside while a session is driven: a pause, a cancel, a shutdown, or the loss of the hold.
+
+A request takes effect at the step's next safe point. To make a step exit, the drive's task is cancelled once, at an
+await of the step; the drive then takes the cancellation back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal
+
+from pausepoint.errors import HoldLost, StoreError
+from pausepoint.model.pauses import Paused
+from pausepoint.model.sessions import Flags, PauseKind
+from pausepoint.runtime.keep import Keeping
+
+Interrupt = Literal["exit", "abort", "timeout"]
+
+CONFIRM_AFTER = 0.2
+"""After how many seconds a session that cannot stop yet records what it is finishing."""
+
+FRESH = 0.001
+"""For how many seconds the flags that a commit has returned count as current."""
+
+
+class Requests(Keeping):
+    """A held session that reacts to requests from outside."""
+
+    __slots__ = ("cancels", "changed", "confirming", "demand", "interrupt", "looked_at", "nudge", "task")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.changed: Callable[[str], None] = lambda session_id: None
+        self.demand: Paused | None = None
+        self.interrupt: Interrupt | None = None
+        self.cancels = 0
+        self.task: asyncio.Task[None] | None = None
+        self.nudge = asyncio.Event()
+        self.looked_at = 0.0  # when the flags were last read
+        self.confirming: asyncio.Task[None] | None = None
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether the session must stop at its next safe point: for a pause, a cancel or a shutdown."""
+        return bool(self.flags.pause_requested or self.flags.cancel_requested or self.stop_reason)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the engine is shutting down, so that no new operation may start."""
+        return bool(self.stop_reason)
+
+    def notice(self, fence: int, flags: Flags) -> None:
+        """React to the fence and the flags that the store has for this session now."""
+        if self.is_kept:
+            self.seen = fence, flags
+            self.news.set()
+            return
+        if self.ledger.parking:
+            return  # this drive is releasing the hold, and another drive may hold the session already
+        if fence < self.row.fence:
+            return  # read before this engine claimed the session again
+        if fence > self.row.fence:
+            self.ledger.breaks(_overtaken(self.session_id))
+            self._interrupt("abort")
+            return
+        self._apply_flags(flags)
+
+    def may_have_news(self) -> bool:
+        """Whether requests may have arrived since the flags were last read. A commit has just read them."""
+        return asyncio.get_running_loop().time() - self.looked_at > FRESH and self.store.has_news()
+
+    async def look(self) -> None:
+        """Read the requests that have arrived."""
+        self.looked_at = asyncio.get_running_loop().time()
+        await self._read_requests()
+
+    def _committed(self, flags: Flags) -> None:
+        self.looked_at = asyncio.get_running_loop().time()
+        if flags is not self.flags or flags.mail:
+            self._apply_flags(flags)
+        self.changed(self.session_id)
+
+    def _apply_flags(self, flags: Flags) -> None:
+        if flags.mail and self.visit is not None:
+            self.visit.recheck_waits()
+        if flags == self.flags:
+            self.flags = flags  # the store returns the same object again, so later comparisons are by identity
+            return
+        if self.flags.pause_requested and not flags.pause_requested:
+            self._pause_withdrawn()
+        elif flags.pause_requested and not self.flags.pause_requested and self.in_step:
+            self.confirming = asyncio.get_running_loop().create_task(self._confirm_pause())
+        self.flags = flags
+        self.nudge.set()
+        if flags.pause_requested and flags.pause_mode == "abort":
+            self._interrupt("abort")
+        elif self.visit is not None:
+            self.visit.reconsider()
+
+    async def _confirm_pause(self) -> None:
+        """Record what is finished before the pause, if that takes a while: whoever waits for the pause can see it."""
+        await asyncio.sleep(CONFIRM_AFTER)
+        if not self.in_step or self.keeping is not None or self.ledger.parking or not self.flags.pause_requested:
+            return
+        operations = [] if self.visit is None else self.visit.in_flight
+        what = ", ".join(operations) or f"{self.line.step}#{self.line.visit}"
+        with suppress(StoreError, HoldLost):  # the drive finds out itself
+            await self.ledger.note("session.pausing", f"finishing {what} before the pause", {"operations": operations})
+
+    def stop(self, reason: str, now: bool = False) -> None:
+        """Stop driving after the current operation, or immediately if ``now``. The session's status becomes ready."""
+        self.stop_reason = self.stop_reason or reason
+        self.nudge.set()
+        self.news.set()
+        if now:
+            self._interrupt("abort")
+        elif self.visit is not None:
+            self.visit.settle()
+        else:
+            self._interrupt("exit")
+
+    def exit_step(self, waits: bool = False) -> None:
+        """Make the step exit or keep it; no operation is in flight. ``waits``: all branches wait, so it is known what
+        wakes them.
+        """
+        visit = self.visit
+        if self.keeping is not None:
+            return
+        if not waits and self.interrupt is None and self.demand is None and self._may_keep():
+            self.keep_step()
+            return
+        self.parks = visit.waits_for() if visit is not None and waits else None
+        self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
+        self.asked = frozenset(wait.question for wait in visit.waits.values()) if visit is not None else frozenset()
+        self._interrupt("exit")
+
+    def _release_step(self) -> None:
+        self._interrupt("exit")
+
+    def _time_out(self) -> None:
+        self._interrupt("timeout")
+
+    def _parked_in_place(self) -> None:
+        self.changed(self.session_id)
+
+    def demand_pause(self, kind: PauseKind, reason: str) -> None:
+        """Pause the session with this reason once the step has exited."""
+        self.demand = self.demand or Paused(kind, reason)
+
+    def _interrupt(self, why: Interrupt) -> None:
+        # A step may swallow a cancellation. Only "abort" cancels it again.
+        if self.in_step and self.task is not None and (self.interrupt is None or why == "abort"):
+            self.interrupt = self.interrupt or why
+            self.cancels += 1
+            if self.visit is not None:
+                self.visit.close()
+            self.task.cancel()
+
+
+def _overtaken(session_id: str) -> HoldLost:
+    return HoldLost(
+        f"Another engine took over session {session_id!r} and drives it now. This engine has written nothing since."
+        f" Let the other engine continue, or take the session back with engine.resume({session_id!r}, steal=True).",
+        session_id=session_id,
+    )
