@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, route, step
-from pausepoint.engine.verify import Problem, Verification
+from pausepoint.engine.verify import Problem, Verification, _Walk
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import SqliteStore
@@ -392,6 +392,11 @@ async def call(ctx: Context) -> str:
 family = Workflow("family", state=Doc, steps=[call])
 
 
+@step(writes="text")
+async def call_family(ctx: Context) -> str:
+    return (await ctx.call(family)).text
+
+
 @on_loop
 async def test_a_session_that_is_open_below_a_cancelled_one_is_named_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -413,6 +418,79 @@ async def test_a_session_that_is_open_below_a_cancelled_one_is_named_with_the_wa
         await engine.rewind(child.session_id, "ask")  # a person wants it again, without its parent
         assert (await engine.info(child.session_id)).status is Status.READY
         assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_what_a_reopened_session_calls_is_open_below_it_and_no_problem(tmp_path: Path) -> None:
+    above = Workflow("above", state=Doc, steps=[call_family])
+    async with Engine(tmp_path / "store.db", workflows=[above, family, leaf]) as engine:
+        await (await engine.start(above, session_id="a")).outcome()
+        await engine.cancel("a")
+        [middle] = await engine.sessions(workflow="family")
+        await engine.rewind(middle.session_id, "call")  # a person wants it again, without its parent
+        await (await engine.resume(middle.session_id)).outcome()
+        statuses = {info.status for info in await engine.children(middle.session_id)}
+        assert statuses == {Status.CANCELLED, Status.WAITING}
+        assert (await engine.verify()).problems == []
+
+
+@step(writes="text")
+async def give_up(ctx: Context) -> str:
+    called, timer = asyncio.ensure_future(ctx.call(leaf)), asyncio.ensure_future(ctx.sleep(0.01))
+    await asyncio.wait({called, timer}, return_when=asyncio.FIRST_COMPLETED)
+    called.cancel()
+    return "without it"
+
+
+@on_loop
+async def test_below_a_completed_session_only_a_child_that_it_did_not_wait_for_may_be_open(tmp_path: Path) -> None:
+    hasty = Workflow("hasty", state=Doc, steps=[give_up])
+    async with Engine(tmp_path / "store.db", workflows=[hasty, family, leaf]) as engine:
+        outcome = await (await engine.start(hasty, session_id="h")).outcome()
+        [child] = await engine.children("h")
+        assert (outcome.status, child.status) == (Status.COMPLETED, Status.WAITING)
+        assert (await engine.verify()).problems == []
+        assert await engine.cancel("h") is Status.COMPLETED  # it ends what is open below it
+        assert (await engine.info(child.session_id)).status is Status.CANCELLED
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@on_loop
+async def test_a_child_whose_result_was_used_is_not_open_unless_a_person_reopened_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reopened: bool
+) -> None:
+    async with Engine(tmp_path / "store.db", workflows=[family, leaf]) as engine:
+        session = await engine.start(family, session_id="f")
+        await session.outcome()
+        await session.answer("this one")
+        assert (await session.outcome()).status is Status.COMPLETED
+        [child] = await session.children()
+        await engine.rewind(child.session_id, "ask")
+        if not reopened:
+            monkeypatch.setattr(_Walk, "reopened", property(lambda _: False, lambda *_: None), raising=False)
+        problems = (await engine.verify()).problems
+        if reopened:
+            assert problems == []
+        else:
+            [problem] = problems
+            assert (problem.what, problem.session_id) == ("session", child.session_id)
+            assert "although 'f' above it has completed and was told that it was completed" in problem.text
+
+
+@on_loop
+async def test_a_session_that_was_to_end_is_named_even_if_it_was_reopened_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=[leaf]) as engine:
+        await (await engine.start(leaf, session_id="x")).outcome()
+        await engine.cancel("x")
+        await engine.rewind("x", "ask")
+        with monkeypatch.context() as patch:
+            patch.setattr(Writes, "_end", lambda self, connection, row, at: row)
+            await engine.cancel("x")
+        [problem] = (await engine.verify()).problems
+        assert "it was cancelled, but is still open" in problem.text
 
 
 @on_loop

@@ -18,7 +18,7 @@ from pausepoint.model.files import file_facts
 from pausepoint.model.ids import is_session_id, shortened
 from pausepoint.model.questions import Inquiry, digest
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import Filter, SessionRow, ready_at
+from pausepoint.model.sessions import Filter, SessionRow, child_report, ready_at
 from pausepoint.stores.base import Store
 from pausepoint.stores.disk import Folder
 from pausepoint.threads import in_thread
@@ -185,32 +185,57 @@ class Inspector:
             )
 
     async def _family(self, walk: _Walk) -> None:
-        """Check that the session is not open below one that has ended, unless a person has reopened it since."""
+        """Check that nothing is open below a session that has ended.
+
+        Below a cancelled session nothing may be open. Below a completed one, a session may be open that the step did
+        not wait for: it gave up the call, or continued without a child that had failed. A session that a person
+        reopened may be open anywhere. Only the session directly above counts: if that one is open, it is checked itself.
+        """
         row = walk.row
-        if row.live or is_over(row) or walk.reopened or walk.blind:
+        if row.live or is_over(row) or walk.blind:
             return  # an engine that drives it ends it, if that was requested
         if row.cancel_requested:
             walk.problem(
                 "session",
                 f"it was cancelled, but is still open. Call engine.cancel({row.session_id!r}) again to end it.",
             )
-        elif (above := await self._cancelled_above(row)) is not None:
+            return
+        above = None if walk.reopened else await self._ended_above(row)
+        if above is not None and above.ended == "cancelled":
             walk.problem(
                 "session",
-                f"it is still open, although {above!r} above it was cancelled. Call engine.cancel({above!r}) again to"
-                " end it.",
+                f"it is still open, although {above.session_id!r} above it was cancelled. Call"
+                f" engine.cancel({above.session_id!r}) again to end it.",
+            )
+        elif above is not None and (status := await self._reported_end(above, row.session_id)):
+            walk.problem(
+                "session",
+                f"it is still open, although {above.session_id!r} above it has completed and was told that it was"
+                f" {status}. {_BACKUP}",
             )
 
-    async def _cancelled_above(self, row: SessionRow) -> str | None:
-        up: SessionRow | None = row
-        while up is not None and up.parent_id is not None:
-            try:
-                up = await self.store.get(up.parent_id)
-            except DamagedRecord:
-                return None  # its damage is reported itself
-            if up is not None and up.ended == "cancelled":
-                return up.session_id
-        return None
+    async def _ended_above(self, row: SessionRow) -> SessionRow | None:
+        """Return the session above if it has ended. A damaged one is reported itself."""
+        try:
+            above = None if row.parent_id is None else await self.store.get(row.parent_id)
+        except DamagedRecord:
+            return None
+        return above if above is not None and is_over(above) else None
+
+    async def _reported_end(self, above: SessionRow, child: str) -> str:
+        """Return how a child ended according to the signals of the session above; empty if it did not end."""
+        after = 0
+        try:
+            while found := await self.store.signals(above.key, after, after + SIGNALS):
+                for signal in found:
+                    if signal.kind == "child" and not signal.redacted:
+                        report = child_report(signal.payload)
+                        if report.child == child and report.status in ("completed", "cancelled"):
+                            return report.status
+                after = found[-1].n
+        except DamagedRecord:
+            pass  # its damage is reported itself
+        return ""
 
     async def _questions(self, walk: _Walk) -> None:
         """Check that each question matches the record of the log that asked it."""
