@@ -297,7 +297,7 @@ async def test_a_pause_set_by_hand_leaves_completed_and_cancelled_sessions_alone
 
 
 @on_loop
-async def test_a_pause_set_by_hand_returns_what_it_found(path: Path) -> None:
+async def test_a_pause_set_by_hand_returns_what_it_paused(path: Path) -> None:
     change = "UPDATE workflow_states SET pause_requested = 1 WHERE session_id = '{}' RETURNING session_id"
     async with opened(path) as store:
         await started(store, "running")
@@ -305,10 +305,32 @@ async def test_a_pause_set_by_hand_returns_what_it_found(path: Path) -> None:
         found = {
             name: await asyncio.to_thread(outside, path, change.format(name)) for name in ("running", "over", "nobody")
         }
-        assert found == {"running": [["running"]], "over": [["over"]], "nobody": []}
+        assert found == {"running": [["running"]], "over": [], "nobody": []}
+        every = "UPDATE workflow_states SET pause_requested = 1 RETURNING session_id"
+        assert await asyncio.to_thread(outside, path, every) == [["running"]]
         assert {row.session_id: row.pause_requested for row in await store.find(Filter())} == {
             "running": True, "over": False,
         }  # fmt: skip
+
+
+@on_loop
+async def test_a_pause_that_is_inserted_by_hand_raises_if_there_is_nothing_to_pause(path: Path) -> None:
+    change = "INSERT INTO pause_requests (session_id) VALUES ('{}')"
+    look = "SELECT session_id, status FROM pause_requests"
+    async with opened(path) as store:
+        await started(store, "running")
+        for ended in ("completed", "cancelled", "failed"):
+            await (await started(store, ended)).commit(release=True, ended=ended)
+        for name, message in {"nobody": "no session with this id", "completed": "ended", "cancelled": "ended"}.items():
+            with pytest.raises(subprocess.CalledProcessError) as refused:
+                await asyncio.to_thread(outside, path, change.format(name))
+            assert message in refused.value.stderr
+        await asyncio.to_thread(outside, path, change.format("failed"))
+        shown = await asyncio.to_thread(outside, path, change.format("running"), look)
+        assert sorted(shown) == [["failed", "paused"], ["running", "pausing"]]
+        shown = await asyncio.to_thread(outside, path, "DELETE FROM pause_requests WHERE session_id = 'running'", look)
+        assert shown == [["failed", "paused"]]
+        assert {row.session_id for row in await store.find(Filter()) if row.pause_requested} == {"failed"}
 
 
 @on_loop

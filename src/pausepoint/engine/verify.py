@@ -189,7 +189,7 @@ class Inspector:
 
         Below a cancelled session nothing may be open. Below a completed one, a session may be open that the step did
         not wait for: it gave up the call, or continued without a child that had failed. A session that a person
-        reopened may be open anywhere. Only the session directly above counts: if that one is open, it is checked itself.
+        reopened may be open anywhere. Only the session directly above counts: an open one is checked itself.
         """
         row = walk.row
         if row.live or is_over(row) or walk.blind:

@@ -309,9 +309,10 @@ FROM sessions;
 -- the session from the pause of everything.
 CREATE TRIGGER pause_by_hand INSTEAD OF UPDATE OF pause_requested ON workflow_states
 BEGIN
-    UPDATE sessions SET pause_requested = NEW.pause_requested
-    WHERE session_id = NEW.session_id
-        AND (NEW.pause_requested = 0 OR ended IS NULL OR ended = 'failed');
+    -- The row is left out of RETURNING, which so names what was paused. The other rows of the statement are updated.
+    SELECT RAISE(IGNORE) WHERE NEW.pause_requested <> 0
+        AND (SELECT ended FROM sessions WHERE session_id = NEW.session_id) IN ('completed', 'cancelled');
+    UPDATE sessions SET pause_requested = NEW.pause_requested WHERE session_id = NEW.session_id;
     UPDATE pauses SET closed_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
     WHERE NEW.pause_requested = 0 AND closed_at IS NULL AND standing = (SELECT epoch FROM standing_pause)
         AND session = (SELECT key FROM sessions WHERE session_id = NEW.session_id);
@@ -321,4 +322,22 @@ BEGIN
     -- What waits for nothing becomes due, so that an engine picks it up.
     UPDATE sessions SET wakes_at = 0
     WHERE session_id = NEW.session_id AND NEW.pause_requested = 0 AND OLD.pause_requested = 1 AND ready_at = 0;
+END;
+
+-- The sessions that are to pause. Inserting an id pauses that session; unlike an UPDATE of the view above, which cannot
+-- fail for a row that it does not find, it raises an error if there is nothing to pause. Deleting an id withdraws it.
+CREATE VIEW pause_requests AS SELECT session_id, status FROM workflow_states WHERE pause_requested;
+
+CREATE TRIGGER pause_one_by_hand INSTEAD OF INSERT ON pause_requests
+BEGIN
+    SELECT RAISE(ABORT, 'There is no session with this id. List the ids: SELECT session_id FROM workflow_states.')
+    WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE session_id = NEW.session_id);
+    SELECT RAISE(ABORT, 'The session has ended, so there is nothing to pause.')
+    WHERE (SELECT ended FROM sessions WHERE session_id = NEW.session_id) IN ('completed', 'cancelled');
+    UPDATE workflow_states SET pause_requested = 1 WHERE session_id = NEW.session_id;
+END;
+
+CREATE TRIGGER unpause_one_by_hand INSTEAD OF DELETE ON pause_requests
+BEGIN
+    UPDATE workflow_states SET pause_requested = 0 WHERE session_id = OLD.session_id;
 END;
