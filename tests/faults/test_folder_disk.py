@@ -89,6 +89,7 @@ async def test_the_pause_names_the_file_and_the_way_out_and_a_resume_runs_nothin
             outcome = await session.outcome()
             [pause] = outcome.pauses
             assert (outcome.status, pause.kind, pause.by) == ("paused", "disk", None)
+            assert engine.trouble is None  # the store is healthy; other sessions continue
             assert f"{tmp_path}/output/{path} " in pause.reason
             assert "Finished results are kept." in pause.reason
             plan = await session.plan()

@@ -49,7 +49,11 @@ class Service:
 
     @property
     def trouble(self) -> str | None:
-        """Why the store cannot be written to, since when, and what to do; None while the store is healthy."""
+        """Why the store cannot be written to, since when, and what to do; None while the store is healthy.
+
+        It is about the store alone. If the disk under an artifact folder refuses a file, only the session of that folder
+        stops: it pauses with a pause of kind ``disk``.
+        """
         self._check_open()
         return self.store.trouble
 

@@ -209,7 +209,11 @@ class BlockingEngine:
 
     @property
     def trouble(self) -> str | None:
-        """Why the store cannot be written to, since when, and what to do; None while the store is healthy."""
+        """Why the store cannot be written to, since when, and what to do; None while the store is healthy.
+
+        It is about the store alone. If the disk under an artifact folder refuses a file, only the session of that folder
+        stops: it pauses with a pause of kind ``disk``.
+        """
         return self._thread.look(lambda: self._wrapped.trouble)
 
     @property
