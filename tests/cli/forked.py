@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.cli import ways
 from tests.support.forkserver import ROOT, ForkServer
 
 _server: ForkServer | None = None
@@ -56,6 +57,8 @@ def job(args: list[str], cwd: str, env: dict[str, str], ends: list[str]) -> None
         file = os.open(path, how, 0o600)
         os.dup2(file, number)
         os.close(file)
+    if ways.RECORD in env:
+        ways.record(Path(env[ways.RECORD]))
     sys.argv = ["pausepoint", *args]
     sys.path[:] = [cwd, *(path for path in sys.path if path not in ("", str(ROOT)))]
     try:

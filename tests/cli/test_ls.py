@@ -107,7 +107,7 @@ def test_ls_says_why_it_is_empty(zoo: Zoo, tmp_path: Path) -> None:
     )
     hinted = run("status", cwd=tmp_path)
     assert (hinted.code, hinted.stdout) == (0, "")
-    assert "`pausepoint run` starts" in hinted.stderr
+    assert "`pausepoint run --help` explains" in hinted.stderr
     assert list(tmp_path.iterdir()) == [], "looking creates nothing"
     missing = run("ls", "--store", "other.db", cwd=tmp_path)
     assert (missing.code, missing.stdout) == (4, "")

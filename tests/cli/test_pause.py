@@ -295,12 +295,56 @@ async def test_the_hint_of_a_pause_works_without_the_code_while_the_process_stil
 
 
 @on_loop
+async def test_the_hint_of_a_pause_works_without_the_code_after_the_step_has_exited(place: Path) -> None:
+    gate = office.held["write"] = Gate()
+    async with opened(place) as engine:
+        session = await engine.start(office.brief, topic="otters", session_id="brief-1")
+        await gate.reached.wait()
+        paused = await beside("pause", "brief-1", "--abort", "--wait", cwd=place)
+        assert "Resume:  pausepoint resume brief-1\n" in paused.stderr
+        assert re.search(r"^brief-1 was driven by:  .*python", paused.stderr, re.MULTILINE)
+        gate.opened.set()
+        done = await beside("resume", "brief-1", cwd=place)
+        assert (done.code, done.stderr) == (0, "")
+        told = r"The pause of brief-1 is withdrawn\. It (continues in process .*|has completed)\.\n"
+        assert re.fullmatch(told, done.stdout)
+        assert (await session.outcome()).status is Status.COMPLETED
+
+
+def test_a_pause_can_be_withdrawn_without_the_code_and_the_command_says_what_is_still_needed(place: Path) -> None:
+    with Engine(place / ".pausepoint" / "pausepoint.db") as engine:
+        engine.start(office.brief, topic="otters", session_id="brief-1", paused=True)
+    assert "Resume:  pausepoint resume brief-1\n" in run("show", "brief-1", cwd=place).stdout
+    done = run("resume", "brief-1", cwd=place)
+    assert (done.code, done.stdout) == (3, "The pause of brief-1 is withdrawn.\n")
+    assert "No open process has its workflow 'brief'." in done.stderr
+    assert "Resume (add --target file.py:name):  pausepoint resume brief-1\n" in done.stderr
+    refused = run("resume", "brief-1", cwd=place)
+    assert (refused.code, "Add --target file.py:name" in refused.stderr) == (2, True)
+    assert (
+        "Resume (add --target file.py:name):  pausepoint resume brief-1\n" in run("show", "brief-1", cwd=place).stdout
+    )
+    assert run("resume", "brief-1", "--target", f"{OFFICE}:brief", cwd=place).code == 0
+
+
+def test_a_hint_names_the_store_that_the_command_was_given(place: Path) -> None:
+    with Engine(place / "other.db") as engine:
+        engine.start(office.brief, topic="otters", session_id="brief-1", paused=True)
+        engine.pause(everything=True)
+    for command in ("ls", "status", "doctor", "show nosuch"):
+        done = run(*command.split(), "--store", "other.db", cwd=place)
+        hints = re.findall(r"pausepoint (?!run --help|init)[a-z]+ [^`\n]*|pausepoint ls", done.stdout + done.stderr)
+        assert hints
+        assert all("--store other.db" in hint for hint in hints), hints
+
+
+@on_loop
 async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Path) -> None:
     async with opened(place) as engine:
         await (await engine.start(office.chat, session_id="talk")).outcome()
     done = await beside("send", "talk", "bye", cwd=place)
     assert done.stdout == "talk  ready: the message is stored, and delivered when the session is resumed\n"
-    assert done.stderr == "Resume:  pausepoint resume talk\n"
+    assert done.stderr == "Resume (add --target file.py:name):  pausepoint resume talk\n"
     async with opened(place) as engine:
         assert (await (await engine.session("talk")).outcome()).status is Status.COMPLETED
     done = await beside("send", "talk", "again", cwd=place)

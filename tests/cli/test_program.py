@@ -287,6 +287,9 @@ def test_a_session_of_somebody_elses_workflow_is_left_alone(shop: Desk) -> None:
     done = ours(shop, "resume", "theirs")
     assert done.code == 2
     assert "workflow 'speech', which this program does not have. Its workflows are: brief, note." in done.stderr
+    (show,) = re.findall(r"`([^`]*)`", done.stderr)
+    assert show.endswith("-m leaflet show theirs")
+    assert ours(shop, *shlex.split(show)[3:]).code == 0
     assert "pausepoint resume theirs" in ours(shop, "show", "theirs").stdout
     assert ours(shop, "resume").code == 4
 

@@ -109,7 +109,7 @@ def test_what_is_not_there_cannot_go_on(desk: Desk) -> None:
     assert (code, "There is no session 'two' in this store" in said) == (4, True)
     code, said = desk.refused("resume", "one", *TARGET)
     assert (code, "one-1" in said, "one-2" in said) == (2, True, True)
-    code, said = desk.refused("resume", "one-1")
+    code, said = desk.refused("resume", "one-1", "--dry-run")
     assert (code, "Add --target file.py:name" in said) == (2, True)
 
 

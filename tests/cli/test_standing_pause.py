@@ -81,8 +81,8 @@ def test_without_the_code_it_is_lifted_all_the_same_and_the_rest_is_left_to_who_
     lifted = run("resume", "--all", cwd=folder)
     assert "new  brief  ready" in lifted.stdout
     assert "1 session is ready, but its code is not loaded." in lifted.stderr
-    assert "Run all of them:  pausepoint worker --target TARGET\n" in lifted.stderr
-    assert "Run one of them:  pausepoint resume new --target TARGET\n" in lifted.stderr
+    assert "Run all of them (add --target file.py:name):  pausepoint worker\n" in lifted.stderr
+    assert "Run one of them (add --target file.py:name):  pausepoint resume new\n" in lifted.stderr
     assert run("worker", "--once", *TARGET, cwd=folder).code == 0
     assert json.loads(run("show", "new", "--json", cwd=folder).stdout)["status"] == "completed"
 

@@ -11,9 +11,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from pausepoint.cli.console import Output
 from pausepoint.cli.exits import NOT_FOUND, PERSON, USAGE, Refused
-from pausepoint.cli.host import PAUSEPOINT, Host, Start, host
+from pausepoint.cli.host import NAMED_STORE, PAUSEPOINT, Host, Start, host
 from pausepoint.cli.project import Place, Project, check_exists, find_project, find_store
 from pausepoint.errors import did_you_mean
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from pausepoint.engine.base import Drives
     from pausepoint.engine.engine import Engine
     from pausepoint.model.views import SessionInfo
+
+
+ADD = " (add --target file.py:name)"
+"""What a person must add to a command that needs code which the command line does not know."""
 
 
 class Cli:
@@ -32,6 +38,8 @@ class Cli:
         self.place: Place = find_store(store, self.project, self.host.store)
         self.targets = targets
         self.named_store = store
+        if (context := click.get_current_context(silent=True)) is not None:
+            context.meta[NAMED_STORE] = store
         self.out = Output(as_json, as_lines)
         self.drivers: dict[str, str] = {}
 
@@ -91,30 +99,43 @@ class Cli:
         """Return the exact command that resumes a session: of this program, or of the one that a tag names."""
         program = program_of(info.tags)
         if program is None or program in self.host.words:
-            left = info.holder is None and info.kept_by is None
-            if left and info.session_id in self.drivers and not self._is_named(info.workflow):
-                return self.drivers[info.session_id]
             return self.command("resume", info.session_id, info.workflow)
         return shlex.join(["python", "-m", program, "resume", info.session_id, *self.store_words()])
 
+    def resume_line(self, info: SessionInfo, label: str = "Resume") -> str:
+        """Return a line with the command that resumes a session, and with what a person must add to it."""
+        return f"{label}{self.to_add(info)}:  {self.resume(info)}"
+
+    def to_add(self, info: SessionInfo) -> str:
+        """Return what must be added to a command that needs the session's code; empty if the code is known here.
+
+        An operator's pause can be withdrawn without the code.
+        """
+        if program_of(info.tags) is not None or info.pause_requested or info.kept_by is not None:
+            return ""
+        return "" if self.has_code(info.workflow) else ADD
+
     def note_driver(self, info: SessionInfo) -> None:
         """Remember the command line of the process that drives a session, to name it when the process has stopped."""
-        if info.holder is not None and (found := command_of(info.holder)):
+        if info.holder is not None and not self.has_code(info.workflow) and (found := command_of(info.holder)):
             self.drivers[info.session_id] = found
 
-    def _is_named(self, workflow: str) -> bool:
-        return workflow in self.host.workflows_by_name or workflow in (
-            self.known() if self.targets else self.project.targets
-        )
+    def has_code(self, workflow: str) -> bool:
+        """Return whether a command with the words that `command` returns has the code of a workflow."""
+        if self.host.drives or workflow in self.host.workflows_by_name:
+            return True
+        return workflow in (self.known() if self.targets else self.project.targets)
 
-    def command(self, verb: str, session_id: str, workflow: str | None = None) -> str:
+    def command(self, verb: str, session_id: str | None = None, workflow: str | None = None) -> str:
         """Return the exact command for a session, with the store and the workflow's target where they are needed.
 
-        ``verb`` may consist of two words, such as ``artifacts restore``.
+        ``verb`` may consist of two words, such as ``artifacts restore``. ``session_id``: None for a command about the
+        whole store.
         """
         brought = bool(self.host.workflows) and (workflow is None or workflow in self.host.workflows_by_name)
         own = brought or self.host.drives
-        words = [*(self.host if own else PAUSEPOINT).words, *verb.split(), session_id]
+        named = [] if session_id is None else [session_id]
+        words = [*(self.host if own else PAUSEPOINT).words, *verb.split(), *named]
         if not own and workflow is not None and (self.targets or workflow not in self.project.targets):
             known = self.known() if self.targets else {}
             words += ["--target", known[workflow][0]] if workflow in known else []  # the command says what to name

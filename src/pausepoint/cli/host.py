@@ -31,6 +31,10 @@ STORE = f"{NAME}.cli.store"
 """The key in a click context's ``meta`` of a ``--store`` option given before the command."""
 
 
+NAMED_STORE = f"{NAME}.cli.named_store"
+"""The key in a click context's ``meta`` of the store that the command was given, before or after its name."""
+
+
 @dataclass(frozen=True)
 class Host:
     """A program with commands.
@@ -93,12 +97,25 @@ def host() -> Host:
 
 
 def command_line(*words: str) -> str:
-    """Return a command of this program, as a person types it.
+    """Return a command of this program, as a person types it: for the same store as the running command.
 
     >>> command_line("ls", "--all")
     'pausepoint ls --all'
     """
-    return shlex.join([*host().words, *words])
+    context = click.get_current_context(silent=True)
+    any_store = words[:1] == ("init",) or {"--help", "--store"} & {*words}
+    named = None if context is None or any_store else context.meta.get(NAMED_STORE)
+    return shlex.join([*host().words, *words, *([] if named is None else ["--store", named])])
+
+
+def how_to_start() -> str:
+    """Return the sentence that names the command which explains how to start a session.
+
+    >>> how_to_start()
+    '`pausepoint run --help` explains how to start a session.'
+    """
+    words = ["run", "--help"] if host() is PAUSEPOINT else ["--help"]
+    return f"`{command_line(*words)}` explains how to start a session."
 
 
 def started_by() -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pausepoint.cli.exits import NOT_FOUND, USAGE, Refused
-from pausepoint.cli.host import command_line
+from pausepoint.cli.host import how_to_start
 from pausepoint.name import DEFAULT_STORE, FOLDER, NAME, variable
 
 VARIABLE = variable("STORE")
@@ -121,5 +121,5 @@ def check_exists(place: Place) -> None:
     if place.path is not None and place.path.is_dir():
         raise Refused(f"The store {place.path} is a folder. Name a file in it: {place.path / f'{NAME}.db'}", USAGE)
     if not place.exists:
-        hint = f"Check --store and {VARIABLE}." if place.explicit else f"`{command_line('run')}` creates one."
+        hint = f"Check --store and {VARIABLE}." if place.explicit else f"The first session creates it. {how_to_start()}"
         raise Refused(f"There is no store at {place.path}. {hint}", NOT_FOUND)

@@ -84,7 +84,8 @@ async def list_candidates(cli: Cli, engine: Engine, found: list[SessionInfo]) ->
     rows = [[id, info.workflow, *how] for id, info, how in zip(ids, some, details, strict=True)]
     cli.out.table(["SESSION", "WORKFLOW", "STATUS", "STEP", "UPDATED"], rows)
     many = f"More than {LISTED}" if len(found) > LISTED else len(found)
-    cli.out.note(f"{many} sessions can be resumed. Name one:  {command_line('resume', ids[0])}")
+    resume = cli.command("resume", ids[0], some[0].workflow)
+    cli.out.note(f"{many} sessions can be resumed. Name one{cli.to_add(some[0])}:  {resume}")
     return USAGE
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import ago, span
 from pausepoint.cli.context import Cli
-from pausepoint.cli.host import command_line
 from pausepoint.cli.ways import reasons_now, retest, ways_out, with_commands
 from pausepoint.clock import to_datetime
 from pausepoint.errors import SessionError
@@ -368,10 +367,10 @@ async def next_commands(
 ) -> list[tuple[str, str]]:  # fmt: skip
     """Return labels and exact commands for what a person can do. ``resumes``: an answer also resumes the session."""
     name, workflow = info.session_id, info.workflow
-    resume = cli.resume(info)
+    resume, add = cli.resume(info), cli.to_add(info)
     match info.status.value:
         case "created" | "ready" | "failed":
-            return [("Resume:", resume)]
+            return [(f"Resume{add}:", resume)]
         case "running":
             return [("Watch:", cli.command("watch", name)), ("Pause:", cli.command("pause", name))]
         case "pausing":
@@ -389,9 +388,10 @@ async def next_commands(
             some = (await _open_children(engine, info))[:5]
             return [("Show the child:", cli.command("show", each.session_id)) for each in some]
         case "sleeping":
-            return [("Wake it now:", f"{resume} --wake"), ("Wake it when due:", command_line("worker"))]
+            worker = cli.command("worker", workflow=workflow)
+            return [(f"Wake it now{add}:", f"{resume} --wake"), (f"Wake it when due{add}:", worker)]
         case "cancelled":
-            return [("Start a new session from it:", cli.command("fork", name, workflow))]
+            return [(f"Start a new session from it{add}:", cli.command("fork", name, workflow))]
     return []
 
 

@@ -72,17 +72,17 @@ def ways_out(
     cli: Cli, info: SessionInfo, pauses: Iterable[Pause], now: Obstacles | None, planned: bool
 ) -> list[tuple[str, str]]:
     """Return labels and commands for a paused session. ``planned``: the plan is already shown."""
-    resume, kinds = cli.resume(info), {pause.kind for pause in pauses}
+    resume, add, kinds = cli.resume(info), cli.to_add(info), {pause.kind for pause in pauses}
     if now is not None and now.ways:
         return [*_calls(cli, info, now), ("Resume with fitting code:", resume)]
     if now is not None and not now.reasons:
         return [("Resume:", resume)]
     found = []
     if "definition" in kinds and now is None and not planned:
-        found.append(("Show what no longer fits:", cli.command("plan", info.session_id, info.workflow)))
+        found.append((f"Show what no longer fits{add}:", cli.command("plan", info.session_id, info.workflow)))
     if kinds & {"guard", "missing"}:
-        found.append(("Change the state:", cli.command("edit", info.session_id, info.workflow)))
-    return [*found, ("Resume:", resume + (" --budget USD" if "budget" in kinds else ""))]
+        found.append((f"Change the state{add}:", cli.command("edit", info.session_id, info.workflow)))
+    return [*found, (f"Resume{add}:", resume + (" --budget USD" if "budget" in kinds else ""))]
 
 
 def _calls(cli: Cli, info: SessionInfo, now: Obstacles) -> list[tuple[str, str]]:

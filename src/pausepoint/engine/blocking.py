@@ -211,8 +211,8 @@ class BlockingEngine:
     def trouble(self) -> str | None:
         """Why the store cannot be written to, since when, and what to do; None while the store is healthy.
 
-        It is about the store alone. If the disk under an artifact folder refuses a file, only the session of that folder
-        stops: it pauses with a pause of kind ``disk``.
+        It is about the store alone. If the disk under an artifact folder refuses a file, only the session of that
+        folder stops, with a pause of kind ``disk``.
         """
         return self._thread.look(lambda: self._wrapped.trouble)
 

@@ -58,10 +58,10 @@ def answer(
     if isinstance(found, int):
         return found
     asked, workflow = found
+    if later or not given:
+        _check_open(asked)
     if later:
         return _leave_open(cli, asked)
-    if not given:
-        _check_open(asked)
     try:
         value = given.value(asked) if given else ask(cli.out, asked)
     except Later:
@@ -198,8 +198,8 @@ def _report(cli: Cli, reply: Reply, receipt: Receipt, info: SessionInfo) -> int:
     who = f" by {receipt.by}" if receipt.by else ""
     cli.out.line(f"Answered{who}: {one_line(reply.question.next_question)}")
     cli.out.line(f"{info.session_id} {cli.out.status_phrase(info.status.value)}.")
-    if info.holder is None:
-        cli.out.note(f"Resume:  {cli.resume(info)}")
+    if info.holder is None and info.status.value not in ("completed", "cancelled"):
+        cli.out.note(cli.resume_line(info))
     return DONE
 
 

@@ -89,7 +89,7 @@ def _report(
         for each in stale:
             out.say(f"stale: {rerun_cost(each)}: {one_line(each.why)}", 2)
         if stale:
-            out.note(f"Run the stale steps again:  {cli.resume(info)}")
+            out.note(cli.resume_line(info, "Run the stale steps again"))
         return
     if not found:
         out.line("The session has published no artifacts.")

@@ -16,14 +16,14 @@ import click
 from pausepoint.cli.console import Output, ago
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, FAILED, Refused, error_message
-from pausepoint.cli.host import command_line
+from pausepoint.cli.host import command_line, how_to_start
 from pausepoint.cli.options import OneOf, common
 from pausepoint.cli.project import check_exists
 from pausepoint.cli.text import counted, size, standing_pause_line, wrap_after
 from pausepoint.cli.ways import with_commands
 from pausepoint.clock import to_datetime
 from pausepoint.engine import documents
-from pausepoint.errors import PausepointError
+from pausepoint.errors import DamagedRecord, PausepointError
 from pausepoint.name import NAME
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def examine(cli: Cli, accept_loss: bool = False) -> tuple[list[Finding], K
     findings = [_versions(known)]
     findings.append(_project(cli))
     if not cli.place.exists:
-        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", f"`{command_line('run')}` creates one"))
+        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", how_to_start().rstrip(".")))
         return findings + _code(cli)[0], known
     code, workflows = _code(cli)
     try:
@@ -120,7 +120,7 @@ def _project(cli: Cli) -> Finding:
         return Finding(
             "ok", "project", f"{cli.project.root}, {counted(len(cli.project.targets), 'workflow')} in pyproject.toml"
         )
-    return Finding("ok", "project", f"none; using {cli.project.root}", "`pausepoint init` creates one")
+    return Finding("ok", "project", f"none; using {cli.project.root}", f"`{command_line('init')}` creates one")
 
 
 def _code(cli: Cli) -> tuple[list[Finding], list[Workflow[Any]]]:
@@ -146,7 +146,8 @@ async def _opened(cli: Cli, known: Known, workflows: list[Workflow[Any]]) -> lis
 
     async with Engine(cli.place.url, workflows=workflows, drives="none") as engine:
         known.health = health = await engine.health()
-        findings = [*_store(health), *_engines(health), *_sessions(health)]
+        left = {holder.number: await _resumes(cli, engine, holder.sessions[0]) for holder in health.gone}
+        findings = [*_store(health), *_engines(health, left), *_sessions(health)]
         return findings + [finding async for finding in _misfits(cli, engine)]
 
 
@@ -176,16 +177,29 @@ def _disk(about: About) -> Iterator[Finding]:
         yield Finding("ok" if whole else "warn", "ballast", text, way)
 
 
-def _engines(health: Health) -> Iterator[Finding]:
+async def _resumes(cli: Cli, engine: Engine, session_id: str) -> str:
+    """Return how a session can continue whose process has ended."""
+    try:
+        info = await engine.info(session_id)
+    except DamagedRecord:
+        return f"`{command_line('verify', session_id)}` shows the damage"
+    worker = cli.command("worker", workflow=info.workflow)
+    return f"`{cli.resume(info)}`, or run `{worker}`{cli.to_add(info)}"
+
+
+def _engines(health: Health, left: dict[int, str]) -> Iterator[Finding]:
+    """Yield findings about other processes. ``left``: what to do about those that ended without their sessions."""
     if not health.engines:
         yield Finding("ok", "engines", "no other process has the store open")
     for holder in health.engines:
         held = f"holds {_session_list(holder.sessions)}" if holder.sessions else "holds no session"
         yield Finding("ok", "engines", f"{_holder_name(holder)} {held}")
     for holder in health.gone:
-        way = f"`{command_line('resume', holder.sessions[0])}`, or run `{command_line('worker')}`"
         yield Finding(
-            "warn", "engines", f"{_holder_name(holder)} ended without finishing {_session_list(holder.sessions)}", way
+            "warn",
+            "engines",
+            f"{_holder_name(holder)} ended without finishing {_session_list(holder.sessions)}",
+            left[holder.number],
         )
 
 

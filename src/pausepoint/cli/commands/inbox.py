@@ -11,7 +11,7 @@ import click
 from pausepoint.cli.console import span
 from pausepoint.cli.context import Cli, not_found, run_async
 from pausepoint.cli.exits import USAGE
-from pausepoint.cli.host import command_line
+from pausepoint.cli.host import command_line, how_to_start
 from pausepoint.cli.options import SESSIONS, WORKFLOWS, OneOf, Whole, common
 from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import LEAST, MANY, counted, one_line, shortened, time_left
@@ -53,7 +53,7 @@ async def _inbox(
 ) -> None:
     if session is None and not (cli.place.exists or cli.place.explicit):
         await show_list(cli, None, [], 0)
-        cli.out.note(f"No questions: there is no store here. `{command_line('run')}` starts a session.")
+        cli.out.note(f"No questions: there is no store here. {how_to_start()}")
         return
     async with cli.engine() as engine:
         named = None if session is None else (await find_session(engine, session)).session_id

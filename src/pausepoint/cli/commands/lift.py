@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from typing import TYPE_CHECKING
 
 from pausepoint.cli.commands.pause import LOOK_EVERY, print_sessions
 from pausepoint.cli.commands.worker import STOPPED, shown_log
 from pausepoint.cli.context import Cli, program_of, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, INTERRUPTED, TERMINATED
-from pausepoint.cli.host import PAUSEPOINT
 from pausepoint.cli.text import counted, standing_pause_line
 from pausepoint.engine import documents
 from pausepoint.errors import DamagedRecord
@@ -66,19 +64,17 @@ def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[Sessio
     print_sessions(cli, found)
     for damage in found.damaged:
         cli.out.line(f"{damage.fields['session_id']}  is damaged and cannot continue: {damage}")
-    ready = [info for info in found if info.status.value == "ready" and info.kept_by is None]
-    left = [info for info in ready if info.workflow not in engine.workflows]
+    idle = [info for info in found if info.status.value in ("ready", "created") and info.kept_by is None]
+    left = [info for info in idle if info.workflow not in engine.workflows]
     for info in (named := [info for info in left if program_of(info.tags) is not None]):
-        cli.out.note(f"Resume:  {cli.resume(info)}")
+        cli.out.note(cli.resume_line(info))
     left = [info for info in left if info not in named]
     if left:
         many = counted(len(left), "session is ready, but its code is", "sessions are ready, but their code is")
-        target = ["--target", "TARGET", *cli.store_words()]
-        worker = shlex.join([*PAUSEPOINT.words, "worker", *target])
-        resume = shlex.join([*PAUSEPOINT.words, "resume", left[0].session_id, *target])
+        worker = cli.command("worker", workflow=left[0].workflow)
         cli.out.note(f"{many} not loaded. A process that has the code runs {'it' if len(left) == 1 else 'them'}.")
-        cli.out.note(f"Run all of them:  {worker}")
-        cli.out.note(f"Run one of them:  {resume}")
+        cli.out.note(f"Run all of them{cli.to_add(left[0])}:  {worker}")
+        cli.out.note(cli.resume_line(left[0], "Run one of them"))
 
 
 async def _note_paused(cli: Cli, engine: Engine) -> None:
@@ -88,7 +84,7 @@ async def _note_paused(cli: Cli, engine: Engine) -> None:
     if some:
         many = counted(count, "session stays paused: it has a pause", "sessions stay paused: they have pauses")
         which = "Resume it" if count == 1 else "Resume one of them"
-        cli.out.note(f"{many} of {'its' if count == 1 else 'their'} own. {which}:  {cli.resume(some[0])}")
+        cli.out.note(f"{many} of {'its' if count == 1 else 'their'} own. {cli.resume_line(some[0], which)}")
 
 
 async def _driven(engine: Engine) -> None:

@@ -10,7 +10,7 @@ import click
 
 from pausepoint.cli.console import ago, columns, money
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.host import command_line
+from pausepoint.cli.host import command_line, how_to_start
 from pausepoint.cli.options import WORKFLOWS, OneOf, Whole, common
 from pausepoint.cli.text import (
     MANY,
@@ -87,7 +87,7 @@ def ls(cli: Cli, **how: Any) -> None:
 async def _ls(cli: Cli, **how: Any) -> None:
     if not (cli.place.exists or cli.place.explicit):
         _print_list(cli, [], 0, ())
-        cli.out.note(f"No sessions yet: there is no store here. `{command_line('run')}` starts one.")
+        cli.out.note(f"No sessions yet: there is no store here. {how_to_start()}")
         return
     async with cli.engine() as engine:
         await _list(cli, engine, **how)
@@ -179,7 +179,7 @@ def _print_list(cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any,
 
 def _nothing(known: int, workflow: str | None, workflows: set[str]) -> str:
     if not known:
-        return f"No sessions yet. `{command_line('run')}` starts one."
+        return f"No sessions yet. {how_to_start()}"
     if workflow is not None and workflow not in workflows:
         return f"There is no session of workflow {workflow!r}{did_you_mean(workflow, workflows)}"
     return f"No session matches. The store has {counted(known, 'session')}."
@@ -267,7 +267,7 @@ async def _status(cli: Cli, limit: int) -> None:
     if not (cli.place.exists or cli.place.explicit):
         if cli.out.as_json:
             cli.out.document(documents.store_status(str(cli.place.path), None, None, {}, (), ()))
-        cli.out.note(f"No sessions yet: there is no store here. `{command_line('run')}` starts one.")
+        cli.out.note(f"No sessions yet: there is no store here. {how_to_start()}")
         return
     async with cli.engine() as engine:
         counts = await _counts(engine)

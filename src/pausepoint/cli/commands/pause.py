@@ -170,8 +170,10 @@ def _nothing(cli: Cli, why: str, standing: Pause | None = None) -> int:
 def _hint(cli: Cli, infos: list[SessionInfo]) -> None:
     first = next((info for info in infos if info.status.value not in ENDED), None)
     if first is not None:
-        which = "Resume" if len(infos) == 1 else "Resume the first"
-        cli.out.note(f"{which}:  {cli.resume(first)}")
+        cli.out.note(cli.resume_line(first, "Resume" if len(infos) == 1 else "Resume the first"))
+        left = first.holder is None and first.kept_by is None
+        if left and (driver := cli.drivers.get(first.session_id)):
+            cli.out.note(f"{first.session_id} was driven by:  {driver}")
 
 
 def _run_waiting(cli: Cli, text: str, work: Any) -> int:
@@ -358,7 +360,7 @@ def _report_sent(cli: Cli, info: SessionInfo) -> None:
     }.get(info.status.value, "is stored")
     cli.out.line(f"{info.session_id}  {cli.out.status(info.status.value)}: the message {what}")
     if info.holder is None:
-        cli.out.note(f"Resume:  {cli.resume(info)}")
+        cli.out.note(cli.resume_line(info))
 
 
 def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[str, ...], by: str | None) -> int:

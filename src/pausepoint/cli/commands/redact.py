@@ -8,6 +8,7 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import USAGE, Refused
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, Whole, common, reason_and_by
 from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import counted
@@ -49,8 +50,8 @@ def redact(
     taken = counted(len(found.records), "record") if found.records else counted(len(found.signals), "signal")
     cli.out.line(f"{session_id}: redacted {next(iter(named))} {next(iter(named.values()))} in {taken}.")
     if not found.erased:
-        cli.out.note("Another process was reading, so old bytes may still be in the write-ahead log. Erase them with"
-                     " `gc --apply`.")  # fmt: skip
+        cli.out.note("Another process was reading, so old bytes may still be in the write-ahead log. Erase them:"
+                     f"  {command_line('gc', '--apply')}")  # fmt: skip
 
 
 async def _redact(cli: Cli, session: str, value: str | None, given: dict[str, Any]) -> tuple[str, Redaction]:

@@ -6,15 +6,16 @@ interrupted or terminated.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.context import Cli, program_of, run_async
 from pausepoint.cli.drive import DrivenSession
-from pausepoint.cli.exits import DONE, USAGE, Refused
+from pausepoint.cli.exits import DONE, PERSON, USAGE, Refused
 from pausepoint.cli.fields import Field, collect_values, field_help, fields_of, options_for, start_arguments, typed
 from pausepoint.cli.host import TARGET, Start, command_line
 from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, OneOf, Usd, by_option, common
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
     from pausepoint.engine.plan import Plan
     from pausepoint.model.views import SessionInfo
+
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks at a session whose pause was withdrawn."""
+
+
+PICK_UP_LOOKS = 15
+"""The number of looks until a session counts as left alone. Open engines look for sessions at least once a second."""
 
 
 class Loaded(NamedTuple):
@@ -226,7 +235,8 @@ def resume(
 
     SESSION is a session id or the beginning of one. Without it, the last interrupted session of this project is
     resumed; if there are several, they are listed. At a terminal, you can answer the session's questions directly.
-    Without a terminal, the command exits with code 3 when the session sleeps for more than a few seconds.
+    Without a terminal, the command exits with code 3 when the session sleeps for more than a few seconds. Without the
+    code of the session, the command withdraws its pause, and a process that has the code continues it.
 
     --all lifts a `pause --all`: the sessions that it paused continue, and new sessions run again. Sessions that were
     paused individually stay paused. This command drives the sessions whose code this project has; other processes and
@@ -256,7 +266,7 @@ async def _chosen(
         if len(found) > 1:
             return await list_candidates(cli, engine, found)
         info = found[0]
-        if info.workflow not in engine.workflows and (info.kept_by is not None or info.status.value == "pausing"):
+        if info.workflow not in engine.workflows and _can_withdraw(cli, info, start, dry_run, how):
             return await _withdrawn(cli, engine, info, how["by"])
         cli.check_code(engine, info)
         workflow = engine.workflows[info.workflow]
@@ -276,16 +286,40 @@ async def _chosen(
         return info, workflow
 
 
+def _can_withdraw(cli: Cli, info: SessionInfo, start: str | None, dry_run: bool, how: dict[str, Any]) -> bool:
+    """Return whether a resume without the code can withdraw the pause, so that a process with the code continues."""
+    if info.kept_by is not None or info.status.value == "pausing":
+        return True
+    needs_code = dry_run or start is not None or any(value for name, value in how.items() if name != "by")
+    own = cli.host.drives or bool(cli.host.workflows) or program_of(info.tags) is not None
+    return info.status.value == "paused" and info.pause_requested and not needs_code and not own
+
+
 async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, by: str | None) -> int:
-    """Withdraw the pause of a session whose step is still in the memory of a process, which continues it."""
+    """Withdraw the pause of a session whose code is not loaded. A process that has the code continues it."""
     await engine.resume(info.session_id, by=by, here=False)
-    holder = short_holder(info.kept_by or info.holder or "its process")
-    cli.out.line(f"The pause of {info.session_id} is withdrawn. It continues in {holder}.")
+    now = await _picked_up(engine, info.session_id)
+    holder = now.holder or now.kept_by or info.kept_by or info.holder
+    alone = holder is None and now.status.value in ("ready", "created")
+    where = f" It continues in {short_holder(holder)}." if holder else f" It {cli.out.status_phrase(now.status.value)}."
+    cli.out.line(f"The pause of {info.session_id} is withdrawn.{'' if alone else where}")
+    if alone:
+        cli.out.note(f"No open process has its workflow {info.workflow!r}. Start one, or run the session here.")
+        cli.out.note(cli.resume_line(now))
     if not cli.out.for_people:
         from pausepoint.engine import documents
 
-        cli.out.document(documents.stopped(await engine.info(info.session_id), cli.resume(info)))
-    return DONE
+        cli.out.document(documents.stopped(now, cli.resume(now)))
+    return PERSON if alone else DONE
+
+
+async def _picked_up(engine: Engine, session_id: str) -> SessionInfo:
+    """Return a session once a process drives it, or after a time in which every open engine would have noticed it."""
+    for _ in range(PICK_UP_LOOKS):
+        if (await engine.info(session_id)).status.value not in ("ready", "created"):
+            break
+        await asyncio.sleep(LOOK_EVERY)
+    return await engine.info(session_id)
 
 
 def _check_rerun(workflow: Workflow[Any], steps: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import click
 
 from pausepoint.cli.console import Output
 from pausepoint.cli.exits import USAGE, Refused
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import OneOf
 from pausepoint.name import DEFAULT_STORE, FOLDER, NAME, variable
 
@@ -30,9 +31,8 @@ def init(as_json: bool) -> None:
     _make_folder(here / FOLDER, made)
     made_example = _make_example(here / EXAMPLE, made)
     named = _name_example(here / "pyproject.toml", made, made_example)
-    command = f"{NAME} run {'brief' if named else EXAMPLE}"
     is_example = made_example or named
-    command += " --topic octopus" if is_example else ""
+    command = command_line("run", "brief" if named else EXAMPLE, *(["--topic", "octopus"] if is_example else []))
     if as_json:
         out.document({"folder": str(here), "made": made.made, "kept": made.kept, "next": command})
     for text in made.said:
@@ -40,7 +40,8 @@ def init(as_json: bool) -> None:
     if is_example:
         out.note(f"Try it:  {command}")
     else:
-        out.note(f"No example was created, because {EXAMPLE} is your own file. Run its workflow:  {command}")
+        out.note(f"No example was created, because {EXAMPLE} is your own file. If it has a workflow, run it:"
+                 f"  {command}")  # fmt: skip
 
 
 class _Made:

@@ -85,7 +85,7 @@ async def _import(cli: Cli, file: Path, session_id: str | None, folder: Path | N
         except FolderRefused as error:
             if error.path:
                 raise Refused(str(error).replace("folder=", "--folder"), CONFLICT) from error
-            restore = cli.command("artifacts restore", error.session_id)
+            restore = cli.command("artifacts restore", str(session_id or error.session_id))
             raise Refused(
                 f"Session {error.session_id!r} publishes artifacts and needs a folder on this machine; the folder of"
                 f" its sender is not used. Nothing was imported. Pass --folder. If you have the artifact files, copy"
@@ -102,4 +102,4 @@ async def _import(cli: Cli, file: Path, session_id: str | None, folder: Path | N
         cli.out.document(documents.imported(info, str(file)))
     cli.out.line(f"Imported {info.session_id}: {cli.out.status(info.status.value)}, workflow {info.workflow}")
     if info.status.value not in ("completed", "cancelled"):
-        cli.out.note(f"Resume:  {cli.resume(info)}")
+        cli.out.note(cli.resume_line(info))

@@ -14,7 +14,7 @@ import click
 from pausepoint.cli.console import Output
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, FAILED, error_message
-from pausepoint.cli.host import command_line
+from pausepoint.cli.host import how_to_start
 from pausepoint.cli.options import SESSIONS, common
 from pausepoint.cli.project import check_exists
 from pausepoint.cli.sessions import unknown_session
@@ -77,7 +77,7 @@ def without_store(cli: Cli, empty: Any) -> bool:
         check_exists(cli.place)
     if cli.out.as_json:
         cli.out.document(empty)
-    cli.out.say(f"There is no store at {cli.place.path} yet. `{command_line('run')}` creates one.")
+    cli.out.say(f"There is no store at {cli.place.path} yet. The first session creates it. {how_to_start()}")
     return True
 
 
