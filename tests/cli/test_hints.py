@@ -178,5 +178,5 @@ def test_init_beside_a_file_of_ones_own_promises_no_example(tmp_path: Path) -> N
     (tmp_path / "brief.py").write_text(LISTS)
     done = run("init", cwd=tmp_path)
     assert "Try it" not in done.stderr
-    assert "brief.py is your own file. Run its workflow:  pausepoint run brief.py\n" in done.stderr
+    assert "brief.py is your own file. If it has a workflow, run it:  pausepoint run brief.py\n" in done.stderr
     assert run("run", "brief.py", cwd=tmp_path).code == 0

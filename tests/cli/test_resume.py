@@ -79,7 +79,7 @@ def test_of_many_candidates_the_newest_are_listed_and_no_others_read(desk: Desk)
     code, out, err = run("resume", *TARGET, cwd=desk.root)
     assert (code, len(out.splitlines())) == (2, 21)
     assert out.splitlines()[1].startswith("s29 ")
-    assert err == "More than 20 sessions can be resumed. Name one:  pausepoint resume s29\n"
+    assert err == "More than 20 sessions can be resumed. Name one:  pausepoint resume s29 --target brief.py\n"
 
 
 def test_what_was_done_within_the_first_step_is_kept_and_said_to_be(desk: Desk) -> None:
