@@ -447,6 +447,7 @@ async def test_below_a_completed_session_only_a_child_that_it_did_not_wait_for_m
     hasty = Workflow("hasty", state=Doc, steps=[give_up])
     async with Engine(tmp_path / "store.db", workflows=[hasty, family, leaf]) as engine:
         outcome = await (await engine.start(hasty, session_id="h")).outcome()
+        await engine.idle()  # the child has asked its question
         [child] = await engine.children("h")
         assert (outcome.status, child.status) == (Status.COMPLETED, Status.WAITING)
         assert (await engine.verify()).problems == []
