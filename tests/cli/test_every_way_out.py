@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from pausepoint import Engine
+from pausepoint.cli import drive
 from pausepoint.cli.app import app
 from pausepoint.cli.commands import doctor, redact
 from pausepoint.cli.console import Output
@@ -169,6 +170,18 @@ def not_erased(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(redact, "_redact", left)
 
 
+def interrupted_watcher(patch: pytest.MonkeyPatch) -> None:
+    """Ctrl+C while another process drives the session."""
+    real = drive.DrivenSession._drive_until_stop
+
+    async def stopped(*args: Any) -> int:
+        await real(*args)
+        raise KeyboardInterrupt
+
+    patch.setattr(drive.DrivenSession, "_drive_until_stop", stopped)
+    patch.setattr(drive, "_runs_elsewhere", lambda _: True)
+
+
 def at_a_terminal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Output, "terminal", property(lambda _: True, lambda *_: None), raising=False)
     patch.setattr(Output, "width", property(lambda _: 80, lambda *_: None), raising=False)
@@ -182,6 +195,7 @@ INSIDE = {
     "doctor --target job.py:job": (SCENES["changed code"], no_ways),
     "redact 1 --field text": (Scene(topics("")), not_erased),
     "show fail1": (Scene(topics("fail")), at_a_terminal),
+    "resume ask1": (Scene(topics("ask")), interrupted_watcher),
 }
 """Commands whose conditions only this process can make."""
 
