@@ -368,7 +368,8 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
                 if left <= 0 or row.pause_requested:
                     return row.pause_requested
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), min(left, 0.05))
+                    async with asyncio.timeout(min(left, 0.05)):  # Python 3.11's wait_for() can lose a cancellation
+                        await news.wait()
                 news.clear()
                 row = await self._row(row.session_id)
         session._run = self.driver.runs.get(row.session_id, session._run)

@@ -104,7 +104,6 @@ class Drive(Requests):
             for task in (self.confirming, self.keeping):
                 if task is not None:
                     task.cancel()
-            self.quiet.set()
             self.changed(self.session_id)
 
     async def _run(self) -> None:
@@ -174,7 +173,9 @@ class Drive(Requests):
                     return
                 attempt += 1
                 continue
-            took = max(int((self.clock.monotonic() - started - self.kept_for) * 1e6), 0)
+            took = int((self.clock.monotonic() - started - self.kept_for) * 1e6)
+            if took < 0:  # the two clocks may differ by a little
+                took = 0
             await self._checkpoint(step, changes, blobs, took=took, attempts=attempt, refused=refused)
             return
 
@@ -251,6 +252,8 @@ class Drive(Requests):
     async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
         """Run the step's code. Raises the exception from `_exit_of` if the step was interrupted before it ended."""
         self.timer = None
+        if self.task is not None and self.task.cancelling():
+            self._forget_stale_cancels()
         if step.timeout is not None:
             self.timer = asyncio.get_running_loop().call_later(step.timeout, self._time_out)
         self.in_step = self.in_code = True
@@ -258,14 +261,15 @@ class Drive(Requests):
             value = await (step.fn(**values) if step.is_async else in_thread(step.fn, **values))
         except (Exception, asyncio.CancelledError) as error:
             self.in_step = False
-            why, _ = await self._take_back_interrupt()
-            if why is None and _being_cancelled(self.task):
+            cancelled = isinstance(error, asyncio.CancelledError)
+            why, _ = await self._take_back_interrupt(cancelled)
+            if why is None and cancelled and _being_cancelled(self.task):
                 raise
             if not await self.step_may_end():
                 raise Exited from None
             if why is not None:
                 raise self._exit_of(step, why) from None
-            if isinstance(error, asyncio.CancelledError):
+            if cancelled:
                 raise StepError(
                     f"Step {step.name!r} cancelled its own task. To make the step fail, raise an exception instead."
                 ) from error
@@ -275,7 +279,7 @@ class Drive(Requests):
             if self.timer is not None:
                 self.timer.cancel()
         self.in_code = False
-        if not await self.step_may_end():
+        if self.keeping is not None and not await self.step_may_end():
             raise Exited
         if self.interrupt is not None:
             why, unseen = await self._take_back_interrupt()
@@ -283,8 +287,16 @@ class Drive(Requests):
                 raise self._exit_of(step, why)
         return value
 
-    async def _take_back_interrupt(self) -> tuple[Interrupt | None, bool]:
-        """Return why the step was interrupted, if it was, and whether it ended before it saw the cancellation."""
+    def _forget_stale_cancels(self) -> None:
+        """Forget cancellations that an earlier attempt or step has left behind. A real one would have ended it."""
+        while self.task is not None and self.task.cancelling():
+            self.task.uncancel()
+
+    async def _take_back_interrupt(self, cancelled: bool = True) -> tuple[Interrupt | None, bool]:
+        """Return why the step was interrupted, if it was, and whether it ended before it saw the cancellation.
+
+        ``cancelled``: whether it may have been cancelled from outside too. A step with another error was not.
+        """
         why, self.interrupt = self.interrupt, None
         if why is None:
             return None, False
@@ -295,7 +307,7 @@ class Drive(Requests):
             unseen = True
         cancels, self.cancels = self.cancels, 0
         left = [self.task.uncancel() for _ in range(cancels)] if self.task is not None else []
-        if left and left[-1]:
+        if cancelled and left and left[-1] > self.stale_cancels:
             raise asyncio.CancelledError  # the task was cancelled from outside too
         return why, unseen
 

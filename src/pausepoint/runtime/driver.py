@@ -40,8 +40,6 @@ class Run:
             await drive.quiet.wait()
             if drive.is_kept:
                 return
-            if drive.quiet.is_set():
-                await self.ended.wait()
 
 
 @contextmanager
@@ -100,6 +98,7 @@ class LocalDriver:
         if not run.task.cancelled():
             run.task.exception()  # stored as ``broken``; retrieved here so that asyncio does not warn about it
         run.ended.set()
+        drive.quiet.set()
         if drive.row.parent_id is None:
             self.changed(drive.session_id)
         else:

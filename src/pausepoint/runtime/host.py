@@ -61,6 +61,10 @@ class Host(Protocol):
     def stopping(self) -> bool:
         """Whether the engine is shutting down, so that no new operation may start."""
 
+    @property
+    def keeps_step(self) -> bool:
+        """Whether the session is parked, or about to be, with its step in memory, so that nothing may start."""
+
     def may_have_news(self) -> bool:
         """Whether requests may have arrived since they were last read."""
 

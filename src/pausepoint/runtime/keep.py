@@ -35,7 +35,7 @@ class Keeping(Holding):
         self.gives_up = False
         self.kept_for = 0.0  # seconds that the step was kept; they do not count as its run time
         self.quiet = asyncio.Event()  # the session is parked: its drive has ended, or keeps the step
-        self.news = asyncio.Event()
+        self.news: asyncio.Event  # set while the step is kept, to look at the session again
         self.seen: tuple[int, Flags] = self.fence, self.flags
 
     @property
@@ -69,6 +69,7 @@ class Keeping(Holding):
 
     def keep_step(self) -> None:
         """Park the session and keep its step, in a task of its own because the drive's task is inside the step."""
+        self.news = asyncio.Event()
         self.keeping = asyncio.get_running_loop().create_task(self._keep(), name=f"{NAME} keeps {self.session_id}")
 
     async def step_may_end(self) -> bool:
@@ -78,7 +79,8 @@ class Keeping(Holding):
     def stop_keeping(self) -> None:
         """Make the step exit instead of waiting for a resume."""
         self.gives_up = True
-        self.news.set()
+        if self.keeping is not None:
+            self.news.set()
 
     async def _keep(self) -> bool:
         """Keep the step until the session is resumed. Return whether it continues in place."""
@@ -98,6 +100,7 @@ class Keeping(Holding):
                 if self.visit is not None:
                     self.visit.reconsider()
             else:
+                self.quiet.clear()  # the drive has not ended yet
                 self._release_step()
         return continues
 
@@ -133,6 +136,7 @@ class Keeping(Holding):
             return False
         self.seen = found[self.row.key]
         while True:
+            self.news.clear()  # before it is read: what arrives during the claim below must not be lost
             fence, flags = self.seen
             if fence != self.fence:
                 return False
@@ -144,9 +148,9 @@ class Keeping(Holding):
             if gives_up or loop.time() >= until:
                 await self.store.unkeep(self.row.key, self.fence)
                 return False
-            self.news.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.news.wait(), until - loop.time())
+                async with asyncio.timeout(until - loop.time()):  # Python 3.11's wait_for() can lose a cancellation
+                    await self.news.wait()
 
     async def _claim_again(self) -> bool:
         """Claim the session under the fence that this engine knows, and record that it continues in place."""

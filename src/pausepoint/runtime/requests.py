@@ -28,7 +28,17 @@ FRESH = 0.001
 class Requests(Keeping):
     """A held session that reacts to requests from outside."""
 
-    __slots__ = ("cancels", "changed", "confirming", "demand", "interrupt", "looked_at", "nudge", "task")
+    __slots__ = (
+        "cancels",
+        "changed",
+        "confirming",
+        "demand",
+        "interrupt",
+        "looked_at",
+        "nudge",
+        "stale_cancels",
+        "task",
+    )
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -36,6 +46,8 @@ class Requests(Keeping):
         self.demand: Paused | None = None
         self.interrupt: Interrupt | None = None
         self.cancels = 0
+        # A task group in the step cancels this task when a branch fails; before Python 3.13 it may not take that back.
+        self.stale_cancels = 0
         self.task: asyncio.Task[None] | None = None
         self.nudge = asyncio.Event()
         self.looked_at = 0.0  # when the flags were last read
@@ -50,6 +62,11 @@ class Requests(Keeping):
     def stopping(self) -> bool:
         """Whether the engine is shutting down, so that no new operation may start."""
         return bool(self.stop_reason)
+
+    @property
+    def keeps_step(self) -> bool:
+        """Whether the session is parked, or about to be, with its step in memory."""
+        return self.keeping is not None
 
     def notice(self, fence: int, flags: Flags) -> None:
         """React to the fence and the flags that the store has for this session now."""
@@ -77,7 +94,8 @@ class Requests(Keeping):
         await self._read_requests()
 
     def _committed(self, flags: Flags) -> None:
-        self.looked_at = asyncio.get_running_loop().time()
+        if self.visit is not None:  # only operations look for news
+            self.looked_at = self.visit.loop.time()
         if flags is not self.flags or flags.mail:
             self._apply_flags(flags)
         self.changed(self.session_id)
@@ -113,7 +131,8 @@ class Requests(Keeping):
         """Stop driving after the current operation, or immediately if ``now``. The session's status becomes ready."""
         self.stop_reason = self.stop_reason or reason
         self.nudge.set()
-        self.news.set()
+        if self.keeping is not None:
+            self.news.set()
         if now:
             self._interrupt("abort")
         elif self.visit is not None:
@@ -153,6 +172,8 @@ class Requests(Keeping):
         # A step may swallow a cancellation. Only "abort" cancels it again.
         if self.in_step and self.task is not None and (self.interrupt is None or why == "abort"):
             self.interrupt = self.interrupt or why
+            if not self.cancels:
+                self.stale_cancels = self.task.cancelling()
             self.cancels += 1
             if self.visit is not None:
                 self.visit.close()

@@ -206,14 +206,21 @@ class Visit:
             return
         if self.pauses_inside and self.host.may_have_news():
             await self.uninterrupted(self.host.look())
-        while self.host.stopping or (self.pauses_inside and self.host.must_stop):
+        while self._may_not_start():
             await self.halt(frame)
-        if self.host.budgeted is not False and (reason := await self.uninterrupted(self.host.over_budget())):
-            await self.refuse(frame, "budget", reason)
+        if self.host.budgeted is not False:
+            if reason := await self.uninterrupted(self.host.over_budget()):
+                await self.refuse(frame, "budget", reason)
+            while self._may_not_start():  # a request may have arrived meanwhile
+                await self.halt(frame)
         if (why := self.barred.get(operation.name)) is not None:
             raise why
         if self.unclaimed and not operation.keyed:
             self.misses.append(operation)
+
+    def _may_not_start(self) -> bool:
+        host = self.host
+        return host.stopping or (host.must_stop and (self.pauses_inside or host.keeps_step))
 
     @property
     def in_flight(self) -> list[str]:
