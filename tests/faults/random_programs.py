@@ -34,6 +34,7 @@ def run_seeds(seeds: Iterable[str], tally: Counter[str], shrinking: float = 60) 
         tally.update(report.counts)
         if report.wrong:
             failures += 1
+            print(f"seed {seed} goes wrong: {report.wrong[0][:300]}", flush=True)
             print(describe(seed, *shrink(trial, report, seed, shrinking)), flush=True)
     return failures
 

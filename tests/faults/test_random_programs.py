@@ -42,6 +42,7 @@ from tests.faults.interpreter.reference import Reference
 from tests.faults.interpreter.shrink import goes_wrong, shrink
 from tests.faults.interpreter.trial import Report, run
 from tests.faults.random_programs import describe
+from tests.support.loop import PATIENCE
 
 SMALL = 40
 """The most steps and operations of a program in the sample."""
@@ -122,7 +123,7 @@ def test_a_keeper_that_dies_loses_nothing() -> None:
 
 def wrong(what: Trial, *words: str) -> None:
     """Check that a trial goes wrong, and that the report says how."""
-    report = goes_wrong(what, "broken")
+    report = goes_wrong(what, "broken", patience=PATIENCE)
     assert report is not None
     assert any(word in text for text in report.wrong for word in words), report.wrong
 
@@ -196,13 +197,15 @@ def test_an_engine_that_withdraws_a_pause_when_it_picks_a_session_up_is_noticed(
 
 
 def test_a_trial_that_goes_wrong_is_shortened_and_printed() -> None:
-    def fails_with_a_map(trial: Trial, seed: str) -> Report:
+    def fails_with_a_map(trial: Trial, seed: str, patience: float) -> Report:
         maps = [
             each for root in trial.roots for spec in root.steps for each in inside(spec.body) if isinstance(each, Map)
         ]
         return Report(wrong=["there is a map"] if maps else [])
 
-    long = next(each for each in (draw(f"long:{number}") for number in range(100)) if fails_with_a_map(each, "").wrong)
+    long = next(
+        each for each in (draw(f"long:{number}") for number in range(100)) if fails_with_a_map(each, "", 1).wrong
+    )
     short, report = shrink(long, Report(wrong=["there is a map"]), "", once=fails_with_a_map)
     [root] = short.roots
     assert [[type(each) for each in inside(spec.body)] for spec in root.steps] == [[Map]]

@@ -8,16 +8,19 @@ from collections.abc import Callable
 from tests.faults.interpreter.faults import Trial, shorter
 from tests.faults.interpreter.trial import Report, run
 
-Once = Callable[[Trial, str], Report]
+Once = Callable[[Trial, str, float], Report]
+
+PATIENCE = 10
+"""Seconds after which a shorter trial counts as hanging."""
 
 TRIES = 3
 """How often a shorter trial is run before it counts as right. Engines do not race the same way each time."""
 
 
-def goes_wrong(trial: Trial, seed: str, once: Once = run) -> Report | None:
+def goes_wrong(trial: Trial, seed: str, once: Once = run, patience: float = PATIENCE) -> Report | None:
     """Run a trial a few times, and return the first report with something wrong; None if all are right."""
     for attempt in range(TRIES):
-        report = once(trial, f"{seed} {attempt}" if attempt else seed)
+        report = once(trial, f"{seed} {attempt}" if attempt else seed, patience)
         if report.wrong:
             return report
     return None

@@ -51,7 +51,7 @@ class Report:
 class Conductor:
     """One trial: its engines, its sessions, and what happens to them."""
 
-    def __init__(self, trial: Trial, path: Path, seed: str) -> None:
+    def __init__(self, trial: Trial, path: Path, seed: str, patience: float) -> None:
         self.trial = trial
         self.path = path
         self.random = Random(f"{seed} conducted")
@@ -61,10 +61,11 @@ class Conductor:
         self.clock = Clock()
         self.engines: list[Engine] = []
         self.faults = list(trial.faults)
-        self.reached: list[tuple[Fault, Engine | None, str, asyncio.Event]] = []
+        self.reached: list[tuple[Fault, Engine, str, asyncio.Event]] = []
         self.busy = False
         self.report = Report()
-        self.ends_at = time.monotonic() + PATIENCE
+        self.patience = patience
+        self.ends_at = time.monotonic() + patience
 
     # engines
 
@@ -113,9 +114,12 @@ class Conductor:
         """Start the fault that is due, and return what the operation must wait for."""
         if not self.faults or self.world.points < self.faults[0].at:
             return None
-        fault = self.faults.pop(0)
         store = ctx._visit.host.ledger.store
+        engine = next((each for each in self.engines if each.store is store), None)
+        if engine is None:
+            return None  # the engine is being closed
         assert isinstance(store, WitnessedStore)
+        fault = self.faults.pop(0)
         if fault.kind == "crash":
             store.die()
             return None
@@ -123,7 +127,6 @@ class Conductor:
             store.doom(fault.writes, fault.after)
             return None
         released = asyncio.Event()
-        engine = next((each for each in self.engines if each.store is store), None)
         self.reached.append((fault, engine, str(ctx.session_id), released))
         # While the conductor waits for a session to stop, an operation must not wait for the conductor.
         return None if fault.early or self.busy else released
@@ -170,7 +173,7 @@ class Conductor:
                 return
             await asyncio.sleep(0.001)
             if time.monotonic() > self.ends_at:
-                raise TimeoutError(f"not finished after {PATIENCE} s: {_brief(await self.rows())}")
+                raise TimeoutError(f"not finished after {self.patience} s: {_brief(await self.rows())}")
 
     async def start(self, started: set[str]) -> None:
         """Start the sessions that are not started yet, because the process that should have done it has died."""
@@ -252,9 +255,9 @@ class Conductor:
 
     # the faults
 
-    async def cause(self, fault: Fault, engine: Engine | None, session_id: str, released: asyncio.Event) -> None:
+    async def cause(self, fault: Fault, engine: Engine, session_id: str, released: asyncio.Event) -> None:
         root = session_id.partition(".")[0]
-        if engine is None or self.is_dead(engine) or not engine.is_open:
+        if self.is_dead(engine) or not engine.is_open:
             engine = await self.engine()
         try:
             if fault.kind == "close":
@@ -269,10 +272,13 @@ class Conductor:
 
     async def close(self, engine: Engine) -> None:
         with self.working():
+            if engine not in self.engines or self.is_dead(engine):
+                return  # it has died in the meantime
+            self.engines.remove(engine)
+            assert isinstance(engine.store, WitnessedStore)
+            engine.store.spare()
             self.report.counts["closes"] += 1
-            await self.verb(engine, lambda engine: engine.close())
-            if engine in self.engines and not self.is_dead(engine):
-                self.engines.remove(engine)
+            await engine.close()
 
     async def steal(self, root: str, engine: Engine) -> None:
         self.report.counts["steals"] += 1
@@ -302,10 +308,10 @@ class Conductor:
 
     async def ask_to_pause(self, engine: Engine, root: str, fault: Fault) -> bool:
         whom: dict[str, Any] = {"everything": True} if root == EVERYTHING else {"session_id": root}
-        limit: dict[str, Any] = {"timeout": PATIENCE} if fault.wait else {}
+        limit: dict[str, Any] = {"timeout": self.patience} if fault.wait else {}
         found = await engine.pause(**whom, mode=fault.mode, freeze=fault.freeze, wait=fault.wait, by="bob", **limit)
         if found.working:
-            self.report.wrong.append(f"did not stop within {PATIENCE} s: {found.working}")
+            self.report.wrong.append(f"did not stop within {self.patience} s: {found.working}")
         elif fault.wait:
             self.world.paused |= {root} if root != EVERYTHING else set(self.roots)
             self.report.counts["pauses awaited"] += 1
@@ -462,12 +468,12 @@ def _some(counter: Counter[Any]) -> str:
     return ", ".join(found[:6]) + (f" and {len(found) - 6} more" if len(found) > 6 else "") or "nothing"
 
 
-def run(trial: Trial, seed: str = "") -> Report:
+def run(trial: Trial, seed: str = "", patience: float = PATIENCE) -> Report:
     """Run a trial in a store of its own, and return what happened. A trial that raises or hangs is wrong."""
     with TemporaryDirectory(prefix="pausepoint-", dir=fast_folder()) as folder:
-        conductor = Conductor(trial, Path(folder) / "store.db", seed)
+        conductor = Conductor(trial, Path(folder) / "store.db", seed, patience)
         try:
-            asyncio.run(asyncio.wait_for(conductor.run(), 1.5 * PATIENCE))
+            asyncio.run(asyncio.wait_for(conductor.run(), 1.5 * patience))
         except Exception as error:
             conductor.report.wrong.append(f"{type(error).__name__}: {error}")
         return conductor.report
