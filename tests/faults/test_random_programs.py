@@ -189,8 +189,9 @@ def test_an_engine_that_withdraws_a_pause_when_it_picks_a_session_up_is_noticed(
             await self.resume(row.session_id)
 
     monkeypatch.setattr(Control, "_drive_if_due", resumes)
-    asking = (Fork(((Ask("q"),), dos(6)), group=False),)
-    wrong(trial(asking, faults=(Fault(4, "pause", wait=True),)), "began while it was paused")
+    asks = tuple(Ask(f"q{number}") for number in range(6))
+    pauses = tuple(Fault(at, "pause", wait=True, lasts=5) for at in (2, 4, 6, 8))
+    wrong(trial((Fork((asks, dos(10)), group=False),), faults=pauses), "began while it was paused")
 
 
 # shortening

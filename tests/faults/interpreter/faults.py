@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal, get_args
 
-from tests.faults.interpreter.program import Drawing, Program, render, smaller
+from tests.faults.interpreter.program import Call, Drawing, Program, inside, render, smaller
 from tests.faults.interpreter.reference import Expected, Reference
 
 Kind = Literal["crash", "doom", "close", "steal", "pause", "everything"]
@@ -61,8 +61,17 @@ class Trial:
             results.append(reference.expected)
         return results
 
+    def called(self) -> list[Program]:
+        """Return the children that the programs call, directly or not."""
+        found: list[Program] = []
+        for program in (*self.roots, *self.children):  # a child calls only children after it
+            if program in self.roots or program in found:
+                calls = [each.child for spec in program.steps for each in inside(spec.body) if isinstance(each, Call)]
+                found += [self.children[number] for number in calls if self.children[number] not in found]
+        return found
+
     def __str__(self) -> str:
-        texts = [render(program) for program in (*self.roots, *self.children)]
+        texts = [render(program) for program in (*self.roots, *self.called())]
         given = f"hold={self.hold:g}, engines={self.engines}, gentle={self.gentle}"
         return "\n".join((given, *texts, *(f"  {fault}" for fault in self.faults)))
 

@@ -179,7 +179,9 @@ class Conductor:
         """Start the sessions that are not started yet, because the process that should have done it has died."""
         for number, root in enumerate(self.roots):
             workflow, page = self.workflows[number], Page(path=root, total=number + 1)
-            if root not in started:
+            if root in started:
+                continue
+            with suppress(AlreadyRunning):  # it was stored by a process that died, and another one drives it
                 begun = await self.verb(
                     await self.engine(),
                     lambda engine: engine.start(workflow, page, session_id=root),  # noqa: B023  # called at once
