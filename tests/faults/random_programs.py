@@ -21,7 +21,7 @@ from tests.faults.interpreter.trial import Report, run
 SHOWN = (
     "programs", "sessions", "operations", "crashes", "crashes of a keeper", "closes", "steals", "pauses",
     "pauses of everything", "pauses awaited", "held in place", "continued in place", "holds that expired",
-    "holds taken over", "answers", "messages", "lost", "doubled", "begun while paused",
+    "holds taken over", "begun after a steal", "answers", "messages", "lost", "doubled", "begun while paused",
 )  # fmt: skip
 
 

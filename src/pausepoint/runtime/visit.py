@@ -204,7 +204,7 @@ class Visit:
             if operation.keyed and found.input and operation.input and found.input != operation.input:
                 await self.refuse(frame, "mismatch", mismatch(self.step.name, operation))
             return
-        if self.pauses_inside and self.host.may_have_news():
+        if self.host.may_have_news():  # a pause, or another engine has taken the session over
             await self.uninterrupted(self.host.look())
         while self._may_not_start():
             await self.halt(frame)

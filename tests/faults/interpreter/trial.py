@@ -401,6 +401,7 @@ class Conductor:
         counts["sessions"] += sum(found.states.values())
         counts["operations"] += sum(found.operations.values())
         counts["held in place"] += world.held
+        counts["begun after a steal"] += world.zombies
         counts["doubled"] += len(world.doubled)
         counts["begun while paused"] += len(world.intruders)
 

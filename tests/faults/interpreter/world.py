@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pausepoint import Append, Context, Merge, Retry, Workflow, route, step
 from pausepoint.errors import ChildFailed
 from pausepoint.log.replay import OperationBody, body_of
-from pausepoint.model.sessions import Commit, Flags
+from pausepoint.model.sessions import Commit, Flags, SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.interpreter.program import (
     NAP,
@@ -81,6 +81,11 @@ class WitnessedStore(MortalStore):
             self.world.held += commit.kept
         return flags
 
+    async def claim(self, *args: Any, **options: Any) -> SessionRow:
+        row = await super().claim(*args, **options)
+        self.world.fences[row.key] = row.fence
+        return row
+
     async def unkeep(self, key: int, fence: int) -> None:
         await super().unkeep(key, fence)
         self.world.let_go += 1
@@ -95,6 +100,8 @@ class World:
         self.begun: Counter[Key] = Counter()
         self.committed: Counter[tuple[int, str, int, str]] = Counter()  # by the session's key in the store
         self.doubled: list[Key] = []
+        self.fences: Counter[int] = Counter()  # by the session's key: the fence of the last claim
+        self.zombies = 0
         self.intruders: list[str] = []
         self.troubles: Counter[Key] = Counter()
         self.boxes: Counter[tuple[tuple[str, str, int], str, int]] = Counter()
@@ -130,7 +137,12 @@ class World:
         scope = ctx._frame.scope
         key = (ctx.session_id, ctx.step, ctx.visit, scope)
         self.begun[key] += 1
-        if (ctx._visit.host.row.key, ctx.step, ctx.visit, scope) in self.committed:
+        host = ctx._visit.host
+        if (host.row.key, ctx.step, ctx.visit, scope) not in self.committed:
+            return
+        if host.fence < self.fences[host.row.key]:
+            self.zombies += 1  # it does not know yet that the session was taken over, and cannot commit anything
+        else:
             self.doubled.append(key)
 
     async def alive(self, ctx: Context) -> None:
