@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pausepoint.cli.program import program
     from pausepoint.definition.artifacts import Artifact
     from pausepoint.definition.fields import Append, Merge, Replace
+    from pausepoint.definition.function_workflow import workflow
     from pausepoint.definition.retry import Retry
     from pausepoint.definition.steps import Scope, guard, migrate, route, step
     from pausepoint.definition.workflow import Workflow
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         DefinitionError,
         InputConflict,
         MapFailed,
+        NotFinished,
         PausepointError,
         QuestionExpired,
         RoundsExhausted,
@@ -55,6 +57,7 @@ _HOMES = {
     "InputConflict": "errors",
     "MapFailed": "errors",
     "Merge": "definition.fields",
+    "NotFinished": "errors",
     "Outcome": "model.views",
     "PausepointError": "errors",
     "Question": "model.questions",
@@ -80,6 +83,7 @@ _HOMES = {
     "route": "definition.steps",
     "run": "engine.engine",
     "step": "definition.steps",
+    "workflow": "definition.function_workflow",
 }
 
 __all__ = [
@@ -97,6 +101,7 @@ __all__ = [
     "InputConflict",
     "MapFailed",
     "Merge",
+    "NotFinished",
     "Outcome",
     "PausepointError",
     "Question",
@@ -122,6 +127,7 @@ __all__ = [
     "route",
     "run",
     "step",
+    "workflow",
 ]
 
 __getattr__, __dir__ = exported(__name__, _HOMES)

@@ -146,6 +146,12 @@ class VerbRefused(SessionError):
     status: str
 
 
+class NotFinished(SessionError):
+    """The session has not completed, so that it has no result."""
+
+    status: str
+
+
 class UnknownCheckpoint(SessionError):
     """The session's log has no such checkpoint, or the checkpoint cannot be used for this call."""
 

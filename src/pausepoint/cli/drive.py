@@ -288,6 +288,10 @@ class DrivenSession:
         written = {path.partition(".")[0]: None for step in self.workflow.steps for path in step.places}
         room = self.out.width - max(map(len, written), default=0) - 2 if self.out.terminal else None
         state = documents.state(outcome.state)
+        if (returns := self.workflow.returns) is not None:
+            result = state[returns]
+            self.out.line(result if isinstance(result, str) else value(result))
+            return
         facts(self.out, {name: value(state[name], room) for name in written if name in state})
 
     def _failure(self, info: SessionInfo) -> None:

@@ -195,6 +195,11 @@ def fields_of(model: type[BaseModel]) -> dict[str, Field]:
     }
 
 
+def input_of(workflow: Workflow[Any]) -> dict[str, Field]:
+    """Return the fields that a session of the workflow can start with. The return value of a function is not input."""
+    return {name: field for name, field in fields_of(workflow.model).items() if name != workflow.returns}
+
+
 class FieldOption(click.Option):
     """The option of a field. It is passed to the command only if it was given."""
 

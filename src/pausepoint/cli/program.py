@@ -22,7 +22,7 @@ from pausepoint.cli.commands.run import Loaded, RunCommand, run
 from pausepoint.cli.context import Cli
 from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, USAGE, Refused, Unknown, guarded
-from pausepoint.cli.fields import collect_values, fields_of, options_for
+from pausepoint.cli.fields import collect_values, fields_of, input_of, options_for
 from pausepoint.cli.host import STORE, Host, Start, started_by
 from pausepoint.cli.options import common
 from pausepoint.cli.project import VARIABLE, check_exists
@@ -89,7 +89,7 @@ def program(
         fields = _parameters(instead, called, "instead")[0].model_fields
     elif workflow is not None:
         start = None if begin is None else _Begin(begin, workflow, arguments)
-        fields = (workflow.model if start is None else start.model).model_fields
+        fields = start.model.model_fields if start is not None else _input_fields(workflow)
     else:
         raise DefinitionError("program() has nothing to run. Pass a workflow, or name= and instead=.")
     _check_arguments(arguments, fields, called)
@@ -99,6 +99,10 @@ def program(
     if instead is not None:
         made.replace_run(_Instead(instead, called, made))
     return made
+
+
+def _input_fields(workflow: Workflow[Any]) -> dict[str, Any]:
+    return {name: info for name, info in workflow.model.model_fields.items() if name != workflow.returns}
 
 
 def _check_arguments(arguments: Sequence[str], fields: Mapping[str, Any], name: str) -> None:
@@ -237,9 +241,9 @@ class Program(App):
         """Return a workflow with the fields that start a session of it."""
         workflow = next(each for each in self.workflows if each.name == name)
         if workflow is not self.workflows[0]:
-            return Loaded(name, workflow, fields_of(workflow.model))
+            return Loaded(name, workflow, input_of(workflow))
         if self.begin is None:
-            return Loaded(name, workflow, fields_of(workflow.model), None, self.arguments)
+            return Loaded(name, workflow, input_of(workflow), None, self.arguments)
         return Loaded(name, workflow, fields_of(self.begin.model), self.begin, self.arguments)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:

@@ -11,7 +11,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import EllipsisType, FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, Literal, get_args, get_origin
+
+from typing_extensions import TypeVar
 
 from pausepoint.definition.artifacts import BoundArtifact, bind
 from pausepoint.definition.binding import (
@@ -55,10 +57,14 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound="BaseModel")
+R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
 _MISSING: Any = object()
 
+RESULT = "result"
+"""The field that holds the return value of a workflow that is a function."""
 
-class Workflow(Generic[S]):
+
+class Workflow(Generic[S, R]):
     """A definition: a name, a version, a state model, a list of steps, and the routes and guards between them.
 
     ``events`` are the event types that the steps may emit. ``migrations`` bring stored sessions of older versions up to
@@ -70,8 +76,11 @@ class Workflow(Generic[S]):
 
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
     artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present
-    ones. ``migrations`` maps the version that a migration starts from to the migration.
+    ones. ``migrations`` maps the version that a migration starts from to the migration. ``returns`` is the field of
+    the return value, if the workflow is a function.
     """
+
+    returns: str | None = None
 
     def __init__(
         self,
@@ -120,7 +129,7 @@ class Workflow(Generic[S]):
         )
         if not problems.found:
             self._check_reachable(problems)
-        _raise(name, problems)
+        raise_problems(name, problems)
         self.first = self.steps[0].name
         self.publishes = any(each.publishes for each in self.steps)
 
@@ -211,7 +220,8 @@ class Workflow(Generic[S]):
                 )
 
 
-def _raise(name: str, problems: Problems) -> None:
+def raise_problems(name: str, problems: Problems) -> None:
+    """Raise all problems of a workflow as one `DefinitionError`, if there are any."""
     found = problems.found
     if len(found) == 1:
         raise DefinitionError(found[0], workflow=name, problems=tuple(found))
@@ -312,7 +322,7 @@ def _shape_of(state: Any, name: str, problems: Problems) -> Shape:
     except DefinitionError as exc:
         for each in exc.fields["problems"]:
             problems.add(each)
-        _raise(name, problems)
+        raise_problems(name, problems)
         raise
 
 

@@ -13,7 +13,9 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, overload
+
+from typing_extensions import TypeVar
 
 from pausepoint.engine.control import Control
 from pausepoint.engine.loop_thread import Interrupts, LoopThread
@@ -31,6 +33,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="BaseModel")
 M = TypeVar("M", bound="BaseModel")
+T = TypeVar("T", default=S)  # the result: what a function returned, or the final state
+N = TypeVar("N")
 
 
 # The following functions give a verb its blocking form. The overloads are for type checkers: a session becomes a
@@ -39,8 +43,8 @@ M = TypeVar("M", bound="BaseModel")
 
 @overload
 def on_engine(
-    verb: Callable[Concatenate[Control, P], Coroutine[Any, Any, Session[M]]],
-) -> Callable[Concatenate[BlockingEngine, P], BlockingSession[M]]: ...
+    verb: Callable[Concatenate[Control, P], Coroutine[Any, Any, Session[M, N]]],
+) -> Callable[Concatenate[BlockingEngine, P], BlockingSession[M, N]]: ...
 @overload
 def on_engine(
     verb: Callable[Concatenate[Control, P], Coroutine[Any, Any, R]],
@@ -56,16 +60,16 @@ def on_engine(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 @overload
 def on_session(
-    verb: Callable[Concatenate[Session[M], P], Coroutine[Any, Any, Session[M]]],
-) -> Callable[Concatenate[BlockingSession[M], P], BlockingSession[M]]: ...
+    verb: Callable[Concatenate[Session[M, N], P], Coroutine[Any, Any, Session[M, N]]],
+) -> Callable[Concatenate[BlockingSession[M, N], P], BlockingSession[M, N]]: ...
 @overload
 def on_session(
-    verb: Callable[Concatenate[Session[M], P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[BlockingSession[M], P], R]: ...
+    verb: Callable[Concatenate[Session[M, N], P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[BlockingSession[M, N], P], R]: ...
 @overload
 def on_session(
-    verb: Callable[Concatenate[Session[M], P], AsyncIterator[R]],
-) -> Callable[Concatenate[BlockingSession[M], P], Iterator[R]]: ...
+    verb: Callable[Concatenate[Session[M, N], P], AsyncIterator[R]],
+) -> Callable[Concatenate[BlockingSession[M, N], P], Iterator[R]]: ...
 def on_session(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Return the blocking form of a session's verb."""
     return _blocking(verb, "BlockingSession")
@@ -145,7 +149,7 @@ class BlockingEngine:
         @overload
         def session(self, session_id: str) -> BlockingSession[Any]: ...
         @overload
-        def session(self, session_id: str, workflow: Workflow[M]) -> BlockingSession[M]: ...
+        def session(self, session_id: str, workflow: Workflow[M]) -> BlockingSession[M, N]: ...
         def session(self, *args: Any, **given: Any) -> Any: ...
     else:
         session = on_engine(Control.session)
@@ -301,13 +305,13 @@ class BlockingFiles:
         return self._wrapped.outputs
 
 
-class BlockingSession(Generic[S]):
+class BlockingSession(Generic[S, T]):
     """A handle on one session, for blocking code.
 
     It has the verbs of `Session`. Each verb blocks until its result is available.
     """
 
-    def __init__(self, session: Session[S], thread: LoopThread) -> None:
+    def __init__(self, session: Session[S, T], thread: LoopThread) -> None:
         self._wrapped = session
         self._thread = thread
         self.id = session.id

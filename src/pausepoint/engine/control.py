@@ -8,9 +8,10 @@ from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
 
 import msgspec
+from typing_extensions import TypeVar
 
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 S = TypeVar("S", bound="BaseModel")
+R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
 
 KEEPER_PATIENCE = 2.0
 """How many seconds a resume waits for the engine that keeps the step, before it drives the session itself."""
@@ -73,7 +75,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
     @overload
     async def session(self, session_id: str) -> Session[Any]: ...
     @overload
-    async def session(self, session_id: str, workflow: Workflow[S]) -> Session[S]: ...
+    async def session(self, session_id: str, workflow: Workflow[S, R]) -> Session[S, R]: ...
     async def session(self, session_id: str, workflow: Workflow[Any] | None = None) -> Session[Any]:
         """Return a handle on a stored session.
 
@@ -100,12 +102,12 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
     # starting
 
     async def start(
-        self, workflow: Workflow[S], state: S | None = None, /, *,
+        self, workflow: Workflow[S, R], state: S | None = None, /, *,
         session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
         budget: float | Decimal | None = None, at_step: str | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
         folder: str | Path | None = None, **fields: Any,
-    ) -> Session[S]:  # fmt: skip
+    ) -> Session[S, R]:  # fmt: skip
         """Create a session, run it in the background, and return a handle on it.
 
         Pass the input as a ``state`` or as keyword ``fields``. If a session with this ``session_id`` exists and has the
@@ -140,14 +142,14 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
                 await self._check_folder(known, folder)
                 return await self._resume_existing(workflow, new, by)
 
-    async def _create(self, workflow: Workflow[S], new: NewSession) -> Session[S] | None:
+    async def _create(self, workflow: Workflow[S, R], new: NewSession) -> Session[S, R] | None:
         if new.claim:
             self._check_drives("start", new.session_id)
         if not await self._create_here(workflow, new):
             return None
         return Session(self, SessionId(new.session_id), self.driver.runs.get(new.session_id))
 
-    async def _resume_existing(self, workflow: Workflow[S], new: NewSession, by: str | None) -> Session[S]:
+    async def _resume_existing(self, workflow: Workflow[S, R], new: NewSession, by: str | None) -> Session[S, R]:
         row = await self._row(new.session_id)
         if (row.workflow, row.input_digest) != (new.workflow, new.input_digest):
             raise InputConflict(
@@ -162,7 +164,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
         if row.under_everything:  # only a resume may continue it, not a start
             return Session(self, SessionId(row.session_id))
         budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
-        return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
+        return cast("Session[S, R]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
 
     async def fork(
         self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
@@ -206,9 +208,9 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
                 return await self._resume_existing(workflow, new, by)
 
     async def rebuild(
-        self, folder: str | Path, workflow: Workflow[S], /, *, session_id: str | None = None,
+        self, folder: str | Path, workflow: Workflow[S, R], /, *, session_id: str | None = None,
         incomplete: Literal["accept"] | None = None, by: str | None = None, **given: Any,
-    ) -> Session[S]:  # fmt: skip
+    ) -> Session[S, R]:  # fmt: skip
         """Return the session of an artifact folder. If this store does not have it, create it from the folder.
 
         No step runs. The session's position comes from the folder's completion records or, without them, from its
@@ -222,7 +224,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
         return Session(self, await self._rebuilt(folder, workflow, session_id, incomplete == "accept", by, given))
 
     async def same_input(
-        self, workflow: Workflow[S], state: S | None = None, /, *, at_step: str | None = None, **fields: Any
+        self, workflow: Workflow[S, R], state: S | None = None, /, *, at_step: str | None = None, **fields: Any
     ) -> list[SessionInfo]:
         """Return the sessions that were started with the same input, newest first, whatever their status."""
         self._check_open()

@@ -49,6 +49,11 @@ def encoded_input(
         )
     values = workflow.shape.start(given)
     named = given.keys() if isinstance(given, dict) else _named(given)
+    if workflow.returns in named:
+        raise StateRefused(
+            f"{workflow.returns!r} is what workflow {workflow.name!r} returns, and cannot be input. Leave it out.",
+            field=workflow.returns,
+        )
     encoded: dict[str, bytes] = {}
     digest = sha256(f"{workflow.name}|{at_step}".encode())
     for name, place in workflow.shape.fields.items():

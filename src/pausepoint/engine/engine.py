@@ -8,7 +8,9 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
+
+from typing_extensions import TypeVar
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.codec.values import DEFAULT_LIMITS, Limits
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.blocking import BlockingEngine
 
 S = TypeVar("S", bound="BaseModel")
+R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
 
 DEFAULT_URL = f"sqlite:///{DEFAULT_STORE}"
 
@@ -191,12 +194,12 @@ class Engine(Control):
 
 
 def run(
-    workflow: Workflow[S], state: S | None = None, /, *, store: str | Path | Store = DEFAULT_URL,
+    workflow: Workflow[S, R], state: S | None = None, /, *, store: str | Path | Store = DEFAULT_URL,
     session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
     budget: float | Decimal | None = None, at_step: str | None = None,
     paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
     folder: str | Path | None = None, **fields: Any,
-) -> Outcome[S]:  # fmt: skip
+) -> Outcome[S, R]:  # fmt: skip
     """Run a workflow in a new session, wait until it stops, and return its outcome. For scripts and notebooks.
 
     The options are those of `Engine.start`; ``store`` is the first argument of `Engine`. A session that fails or pauses

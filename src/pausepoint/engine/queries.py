@@ -229,7 +229,7 @@ class Queries(Service):
         return Outcome(
             SessionId(row.session_id), row.status, tuple(pauses), row.failure,
             visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6, row.spent_tokens, state,
-            await self._open_questions(row),
+            await self._open_questions(row), self._workflow_of(row).returns,
         )  # fmt: skip
 
     async def _open_questions(self, row: SessionRow) -> tuple[Question, ...]:

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+
+from typing_extensions import TypeVar
 
 from pausepoint.artifacts.status import ArtifactState
 from pausepoint.engine.questions import Statuses
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
     from pausepoint.runtime.files import Files
 
 S = TypeVar("S", bound="BaseModel")
+R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
 
 
-class Session(Generic[S]):
+class Session(Generic[S, R]):
     """A handle on one session: its id and the engine's verbs for it. It holds no other data."""
 
     def __init__(self, control: Control, session_id: SessionId, run: Run | None = None) -> None:
@@ -72,12 +75,12 @@ class Session(Generic[S]):
         """Return the workflow's steps in order, as of the last run of the session, without the workflow's code."""
         return await self._control.outline(self.id)
 
-    async def outcome(self) -> Outcome[S]:
+    async def outcome(self) -> Outcome[S, R]:
         """Wait until the session stops, and return its outcome: completed, failed, cancelled, paused, waiting or ready.
 
         A session is ready if a shutdown stopped it. See `Engine.outcome`.
         """
-        return cast("Outcome[S]", await self._control.outcome(self.id, self._run))
+        return cast("Outcome[S, R]", await self._control.outcome(self.id, self._run))
 
     async def pause(
         self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
@@ -107,7 +110,7 @@ class Session(Generic[S]):
         edits: Literal["accept", "discard"] | None = None,
         rerun: str | Sequence[str] = (),
         here: bool = True,
-    ) -> Session[S]:
+    ) -> Session[S, R]:
         """Resume the session in this process, exactly where it stopped.
 
         - ``steal``: take the session over from the process that drives it.
@@ -233,13 +236,13 @@ class Session(Generic[S]):
         session_id: str | None = None, reuse: bool = False, owner: str | None = None,
         tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
-    ) -> Session[S]:  # fmt: skip
+    ) -> Session[S, R]:  # fmt: skip
         """Create a new session from this one's state, now or before visit ``at_step``. See `Engine.fork`."""
         forked = await self._control.fork(
             self.id, at_step, changes, session_id=session_id, reuse=reuse, owner=owner, tags=tags, budget=budget,
             paused=paused, reason=reason, by=by, folder=folder, **named,
         )  # fmt: skip
-        return cast("Session[S]", forked)
+        return cast("Session[S, R]", forked)
 
     def events(self, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
         """Yield the session's events after a cursor. With ``follow``, keep yielding new ones until the session ends."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 import msgspec
+from typing_extensions import TypeVar
 
-from pausepoint.errors import DamagedRecord, StateRefused
+from pausepoint.errors import DamagedRecord, NotFinished, StateRefused
 from pausepoint.model.ids import SessionId
 from pausepoint.model.notebook import facts, table
 from pausepoint.model.questions import Question
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 S = TypeVar("S", bound="BaseModel")
+R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
 T = TypeVar("T")
 
 
@@ -279,7 +281,7 @@ class Health(msgspec.Struct, frozen=True):
     standing_pause: Pause | None = None
 
 
-class Outcome(msgspec.Struct, Generic[S], frozen=True):
+class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
     """The result of running a session in this process. ``questions`` are those that wait for an answer."""
 
     session_id: SessionId
@@ -293,6 +295,7 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
     spent_tokens: int
     _state: S | StateRefused
     questions: tuple[Question, ...] = ()
+    _returns: str | None = None
 
     def __repr__(self) -> str:
         """Return the status in short. The state and the rest are attributes."""
@@ -306,6 +309,30 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
         if isinstance(self._state, StateRefused):
             raise self._state
         return self._state
+
+    @property
+    def result(self) -> R:
+        """Return what the function returned; for a workflow with a list of steps, the final state.
+
+        Raises `NotFinished` unless the session completed.
+        """
+        if self.status is not Status.COMPLETED:
+            raise NotFinished(self._unfinished(), session_id=self.session_id, status=self.status.value)
+        return cast("R", self.state if self._returns is None else getattr(self.state, self._returns))
+
+    def _unfinished(self) -> str:
+        """Return why there is no result yet, and what to do."""
+        about, resume = f"Session {str(self.session_id)!r}", f"engine.resume({str(self.session_id)!r})"
+        if self.failure is not None:
+            return f"{about} failed: {_failed(self.failure)}. Remove the cause, then retry the step with {resume}."
+        if self.questions:
+            asked, answer = self.questions[0].next_question, f"engine.answer({self.questions[0].id!r}, …)"
+            return f"{about} waits for an answer to {asked!r}. Answer it with {answer}."
+        if self.status is Status.CANCELLED:
+            return f"{about} was cancelled and has no result. Rewind or fork it, or start a new session."
+        if self.pauses:
+            return f"{about} is paused: {self.pauses[0].reason or self.pauses[0].kind}. Continue it with {resume}."
+        return f"{about} is {self.status.value} and has no result yet. Wait for it: await session.outcome()."
 
     def _repr_html_(self) -> str:
         known = {

@@ -316,9 +316,11 @@ class Context:
 
     @_tracked_call
     async def call(
-        self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
-    ) -> S:
-        """Run a workflow as a child session, wait until it ends, and return its final state.
+        self, workflow: Workflow[S, R], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
+    ) -> R:
+        """Run a workflow as a child session, wait until it ends, and return its result or its final state.
+
+        A workflow that is a function returns its result; one with a list of steps its state.
 
         Pass the input as for ``engine.start``: as fields or as a state. Pausing or cancelling this session does the
         same to its children, and what children spend counts for this session too. A failed child raises `ChildFailed`;
@@ -326,7 +328,8 @@ class Context:
         """
         if state is not None and fields:
             raise TypeError("Pass the child's input either as a state or as keyword fields, not both.")
-        return await waits.call(self._visit, self._frame, workflow, fields if state is None else state, key)
+        end: Any = await waits.call(self._visit, self._frame, workflow, fields if state is None else state, key)
+        return cast("R", end if workflow.returns is None else getattr(end, workflow.returns))
 
     @_tracked_call
     async def safe_point(self) -> None:
@@ -510,10 +513,10 @@ class BlockingContext:
         return True
 
     def call(
-        self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
-    ) -> S:
+        self, workflow: Workflow[S, R], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
+    ) -> R:
         """See `Context.call`."""
-        return cast(S, self._wait(self._context.call(workflow, state, key=key, **fields)))
+        return cast(R, self._wait(self._context.call(workflow, state, key=key, **fields)))
 
     def safe_point(self) -> None:
         """See `Context.safe_point`."""

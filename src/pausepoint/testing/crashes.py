@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel
+from typing_extensions import TypeVar
 
 from pausepoint.definition.artifacts import OWN
 from pausepoint.definition.workflow import Workflow
@@ -19,6 +20,7 @@ from pausepoint.testing.inline import InlineEngine, blocking
 from pausepoint.testing.machine import CrashPoint, Machine, Write, after, before
 
 S = TypeVar("S", bound=BaseModel)
+R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
 
 Play = Callable[[Session[Any]], Awaitable[None]]
 Compare = Callable[[Any], Any]
@@ -96,7 +98,7 @@ def _files(folder: str | None) -> dict[str, bytes]:
 
 
 def crash_points(
-    workflow: Workflow[S], state: S | None = None, /, *, play: Play | None = None, **fields: Any
+    workflow: Workflow[S, R], state: S | None = None, /, *, play: Play | None = None, **fields: Any
 ) -> list[CrashPoint]:
     """Return the points at which an uninterrupted run can crash: before and after each of its writes."""
     trial = _Trial(workflow, state, fields, play, _whole)
@@ -105,8 +107,8 @@ def crash_points(
 
 
 def crash_at(
-    point: CrashPoint, workflow: Workflow[S], state: S | None = None, /, *, play: Play | None = None, **fields: Any
-) -> Outcome[S]:
+    point: CrashPoint, workflow: Workflow[S, R], state: S | None = None, /, *, play: Play | None = None, **fields: Any
+) -> Outcome[S, R]:
     """Run a workflow in memory, crash at ``point``, resume, and return the outcome. This call blocks.
 
     Raises `CrashPointMissed` if the run does not reach the point.
@@ -132,7 +134,7 @@ def crash_at(
 
 
 def every_crash_point(
-    workflow: Workflow[S], state: S | None = None, /, *,
+    workflow: Workflow[S, R], state: S | None = None, /, *,
     points: Iterable[CrashPoint] | None = None, play: Play | None = None, compare: Callable[[S], Any] | None = None,
     **fields: Any,
 ) -> list[CrashPoint]:  # fmt: skip

@@ -6,9 +6,10 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel
+from typing_extensions import TypeVar
 
 from pausepoint.codec.values import DEFAULT_LIMITS, Limits
 from pausepoint.definition.workflow import Workflow
@@ -20,6 +21,7 @@ from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.replay import always_replay
 
 S = TypeVar("S", bound=BaseModel)
+R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
 T = TypeVar("T")
 
 
@@ -42,7 +44,7 @@ class InlineEngine(Engine):
         if replay:
             always_replay(self)
 
-    async def run(self, workflow: Workflow[S], state: S | None = None, /, **options: Any) -> Outcome[S]:
+    async def run(self, workflow: Workflow[S, R], state: S | None = None, /, **options: Any) -> Outcome[S, R]:
         """Start a session and wait until it stops. Takes the same arguments as `Engine.start`."""
         session = await self.start(workflow, state, **options)
         return await session.outcome()
@@ -78,7 +80,7 @@ def engine(
     return InlineEngine(*workflows, store=store, clock=clock, limits=limits, replay=replay)
 
 
-def run(workflow: Workflow[S], state: S | None = None, /, *, replay: bool = False, **fields: Any) -> Outcome[S]:
+def run(workflow: Workflow[S, R], state: S | None = None, /, *, replay: bool = False, **fields: Any) -> Outcome[S, R]:
     """Run a workflow in memory and return its outcome. This call blocks; use it in tests that are not async.
 
     >>> from pydantic import BaseModel
@@ -93,7 +95,7 @@ def run(workflow: Workflow[S], state: S | None = None, /, *, replay: bool = Fals
     6
     """
 
-    async def main() -> Outcome[S]:
+    async def main() -> Outcome[S, R]:
         async with engine(workflow, replay=replay) as inline:
             return await inline.run(workflow, state, **fields)
 

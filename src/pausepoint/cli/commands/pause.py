@@ -390,9 +390,9 @@ def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[
 
 
 def _input(workflow: Workflow[Any], pairs: tuple[str, ...]) -> dict[str, Any]:
-    from pausepoint.cli.fields import collect_values, fields_of
+    from pausepoint.cli.fields import collect_values, input_of
 
-    fields = fields_of(workflow.model)
+    fields = input_of(workflow)
     for field in fields.values():
         field.taken = True  # `send` has no option for a field, only --field
     return collect_values({}, pairs, fields)

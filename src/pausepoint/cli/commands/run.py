@@ -16,7 +16,7 @@ import click
 from pausepoint.cli.context import Cli, program_of, run_async
 from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, PERSON, USAGE, Refused
-from pausepoint.cli.fields import Field, collect_values, field_help, fields_of, options_for, start_arguments, typed
+from pausepoint.cli.fields import Field, collect_values, field_help, input_of, options_for, start_arguments, typed
 from pausepoint.cli.host import TARGET, Start, command_line
 from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, OneOf, Usd, by_option, common
 from pausepoint.cli.project import find_project
@@ -120,7 +120,7 @@ def _loaded(target: str) -> Loaded:
     from pausepoint.cli.targets import load_named
 
     place, workflow = load_named(target, find_project())
-    return Loaded(place, workflow, fields_of(workflow.model))
+    return Loaded(place, workflow, input_of(workflow))
 
 
 @click.command(cls=RunCommand, options_metavar="[OPTIONS]", short_help="Start a session.")
