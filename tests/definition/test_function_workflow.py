@@ -26,7 +26,7 @@ from pausepoint import (
     testing,
     workflow,
 )
-from pausepoint.definition.function_workflow import TAKEN, FunctionWorkflow
+from pausepoint.definition.function_workflow import TAKEN
 from pausepoint.engine.engine import run as engine_run
 from pausepoint.model import SessionId
 from tests.support.loop import on_loop
@@ -102,12 +102,12 @@ async def test_a_resume_repeats_no_operation_and_a_plan_counts_them(tmp_path: Pa
         session = await engine.start(asks, first=4, session_id="s")
         outcome = await session.outcome()
         with pytest.raises(
-            NotFinished, match="waits for an answer to 'How many more\\?'. Answer it with engine.answer"
+            NotFinished, match=r"waits for an answer to 'How many more\?'. Answer it with engine.answer"
         ):
             print(outcome.result)
         assert "1 operation is remembered" in str((await session.plan())["asks"].why)
     async with Engine(tmp_path / "s.db", workflows=[asks]) as engine:
-        await engine.answer("s", 5)
+        await engine.answer((await engine.questions())[0].id, 5)
         assert (await (await engine.resume("s")).outcome()).result == 9
     assert ran == [4]
 
@@ -129,7 +129,7 @@ async def test_without_a_result_the_error_says_why_and_what_to_do() -> None:
         with pytest.raises(NotFinished, match=r"'p' is paused: lunch. Continue it with engine.resume\('p'\)"):
             print((await paused.outcome()).result)
         await paused.cancel()
-        with pytest.raises(NotFinished, match="was cancelled and has no result. Rewind or fork it, or start"):
+        with pytest.raises(NotFinished, match=r"was cancelled and has no result. Rewind or fork it, or start"):
             print((await paused.outcome()).result)
 
 
@@ -146,7 +146,7 @@ def test_the_result_is_not_input_and_input_is_checked() -> None:
         run(plain, store=":memory:", topic="x", result="y")
     with pytest.raises(StateRefused, match="'result' is what workflow 'plain' returns, and cannot be input"):
         run(plain, plain.model(topic="x", result="y"), store=":memory:")
-    with pytest.raises(StateRefused, match="PlainState has no field 'topik'. Did you mean 'topic'"):
+    with pytest.raises(StateRefused, match=r"PlainState has no field 'topik'. Did you mean 'topic'"):
         run(plain, store=":memory:", topik="x")
     with pytest.raises(StateRefused, match="times"):
         run(shout, store=":memory:", text="x", times=0)
@@ -176,8 +176,8 @@ def test_what_cannot_be_input_is_refused_with_all_problems_at_once() -> None:
     assert found.startswith("Workflow 'many' has 8 problems:")
     for problem in (
         "parameter a cannot be input, because input is passed by name.",
-        "parameter *rest: int cannot be input",
-        "parameter **more: int cannot be input",
+        "parameter *rest: 'int' cannot be input",
+        "parameter **more: 'int' cannot be input",
         "parameter 'result' has the name of the return value in the state. Rename it.",
         "parameter 'budget' has the name of an option of run, start or call. Rename it.",
         "parameter '_x' cannot be a field of a Pydantic model. Rename it.",
@@ -200,8 +200,8 @@ def test_other_mistakes_are_told_like_those_of_a_step() -> None:
     assert "the function is a generator" in refused(generates)
     assert "is a BlockingContext, but the step is an async def. Use Context." in refused(blocking)
     assert "'list' is not a function" in refused(list)
-    with pytest.raises(DefinitionError, match="no migration leads from version 1 to 2"):
-        workflow(version=3, migrations=[migrate(from_version=2)(_unchanged)])(_simple)
+    with pytest.raises(DefinitionError, match="no migration leads from version 2 to 3"):
+        workflow(version=3, migrations=[migrate(from_version=1)(_unchanged)])(_simple)
 
 
 def _simple(topic: str) -> str:
@@ -237,14 +237,13 @@ async def test_a_parked_session_survives_a_new_parameter_and_a_migration(tmp_pat
 
     path = tmp_path / "s.db"
     async with Engine(path) as engine:
-        paper = FunctionWorkflow(first, name="paper")
+        paper = workflow(name="paper")(first)
         for session_id in ("a", "b"):
             await engine.start(paper, topic="ink", session_id=session_id, paused=True)
-    async with Engine(path, workflows=[FunctionWorkflow(second, name="paper")]) as engine:
+    async with Engine(path, workflows=[workflow(name="paper")(second)]) as engine:
         assert (await (await engine.resume("a")).outcome()).result == "ink, plain"
-    async with Engine(
-        path, workflows=[FunctionWorkflow(third, version=2, migrations=[renamed], name="paper")]
-    ) as engine:
+    newest = workflow(name="paper", version=2, migrations=[renamed])(third)
+    async with Engine(path, workflows=[newest]) as engine:
         assert (await (await engine.resume("b")).outcome()).result == "about ink"
 
 
