@@ -27,7 +27,7 @@ BEGIN, END = "<!-- captures: written by tests/cli/captures.py -->", "<!-- end of
 def made(folder: Path) -> dict[str, str]:
     """Command → what a terminal of 80 columns shows."""
     folder.mkdir(parents=True)
-    source = blocks(ROOT / "README.md")[0].source
+    source = blocks(ROOT / "README.md")[1].source
     (folder / "brief.py").write_text(re.sub(r"\n +print\(\"looking up.*", "", source))
     (folder / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nbrief = "brief.py:brief"\n')
     with Process("run", "brief", "--topic", "squid", "--session-id", "squid-1", cwd=folder) as process:

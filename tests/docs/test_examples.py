@@ -65,7 +65,7 @@ def commands_in_the_readme() -> list[list[str]]:
 
 @pytest.mark.covers("S4.57", "S4.113")
 def test_the_commands_in_the_readme_do_what_is_said(tmp_path: Path) -> None:
-    (tmp_path / "brief.py").write_text(blocks(README)[0].source)
+    (tmp_path / "brief.py").write_text(blocks(README)[1].source)
     typed = commands_in_the_readme()
     assert {words[0] for words in typed} == {"pausepoint"}
     assert {"run", "resume", "pause", "plan"} <= {words[1] for words in typed}
@@ -111,18 +111,19 @@ def start(program: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, program.name], cwd=program.parent, stdout=subprocess.PIPE, text=True)
 
 
-def printed_in_the_readme() -> tuple[list[str], list[str]]:
+def printed_in_the_readme(name: str) -> tuple[list[str], list[str]]:
     """The lines that the page shows for the run that is killed and for the one after it."""
-    _, _, after = README.read_text("utf-8").partition("$ python brief.py\n")
+    _, _, after = README.read_text("utf-8").partition(f"$ python {name}\n")
     killed, _, rest = after.partition("^Z\n")
-    _, _, second = rest.partition("$ python brief.py\n")
+    _, _, second = rest.partition(f"$ python {name}\n")
     return killed.splitlines(), second.partition("```")[0].splitlines()
 
 
-def test_the_program_in_the_readme_goes_on_after_a_kill_as_shown(tmp_path: Path) -> None:
-    program = tmp_path / "brief.py"
-    program.write_text(blocks(README)[0].source)
-    killed, second = printed_in_the_readme()
+@pytest.mark.parametrize(("block", "name"), enumerate(["answer.py", "brief.py"]))
+def test_a_program_in_the_readme_goes_on_after_a_kill_as_shown(tmp_path: Path, block: int, name: str) -> None:
+    program = tmp_path / name
+    program.write_text(blocks(README)[block].source)
+    killed, second = printed_in_the_readme(name)
     with start(program) as first:
         assert first.stdout is not None
         assert [first.stdout.readline().rstrip() for _ in killed] == killed

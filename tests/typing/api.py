@@ -20,6 +20,7 @@ from pausepoint import (
     collect,
     run,
     step,
+    workflow,
 )
 from pausepoint.engine import BlockingEngine, BlockingSession
 from pausepoint.model import Event, SessionId
@@ -130,3 +131,27 @@ def use_blocking() -> None:
         session.resume(colour="red")  # type: ignore[call-arg]
     assert_type(run(brief, topic="squid"), Outcome[Brief])
     assert_type(run(brief, Brief(topic="squid"), store=":memory:").state, Brief)
+
+
+@workflow
+async def outlined(topic: str, ctx: Context, angles: tuple[str, ...] = ()) -> list[str]:
+    assert_type(await ctx.call(counted, topic=topic), int)
+    assert_type(await ctx.call(Workflow("brief", state=Brief, steps=[research]), topic=topic), Brief)
+    return [topic, *angles]
+
+
+@workflow(name="count", version=2)
+def counted(topic: str) -> int:
+    return len(topic)
+
+
+async def functions(engine: Engine) -> None:
+    assert_type(run(outlined, topic="x").result, list[str])
+    assert_type(run(counted, topic="x").result, int)
+    assert_type((await (await engine.start(outlined, topic="x")).outcome()).result, list[str])
+    assert_type(counted("x"), int)
+    assert_type(await outlined("x", some_context()), list[str])
+    counted(topic=3)  # type: ignore[arg-type]
+
+
+def some_context() -> Context: ...  # type: ignore[empty-body]
