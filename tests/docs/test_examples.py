@@ -119,7 +119,7 @@ def printed_in_the_readme(name: str) -> tuple[list[str], list[str]]:
     return killed.splitlines(), second.partition("```")[0].splitlines()
 
 
-@pytest.mark.parametrize(("block", "name"), enumerate(["answer.py", "brief.py"]))
+@pytest.mark.parametrize(("block", "name"), [(0, "answer.py"), (1, "brief.py")])
 def test_a_program_in_the_readme_goes_on_after_a_kill_as_shown(tmp_path: Path, block: int, name: str) -> None:
     program = tmp_path / name
     program.write_text(blocks(README)[block].source)
