@@ -21,7 +21,7 @@ PausepointError
 │   │   └── OversizedValue
 │   ├── StateRefused       a value does not fit the state model; names the field
 │   ├── WriteRefused · LentValueChanged · IllegalTransition · EventRefused
-│   ├── StepTimeout · MapFailed · ChildFailed · TasksFailed · ContextClosed · NotReplayable
+│   ├── StepTimeout · OperationTimeout · MapFailed · ChildFailed · TasksFailed · ContextClosed · NotReplayable
 │   ├── Declined           a person said no
 │   ├── Unanswered         a question got no usable answer; the session pauses
 │   │   ├── QuestionExpired · RoundsExhausted
@@ -336,6 +336,10 @@ class EventRefused(StepError):
 
 class StepTimeout(StepError):
     """An attempt at a step took longer than its ``timeout``."""
+
+
+class OperationTimeout(StepError, TimeoutError):
+    """An attempt at an operation took longer than its ``timeout``."""
 
 
 class MapFailed(StepError):

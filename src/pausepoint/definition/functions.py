@@ -18,10 +18,11 @@ _known: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
 class Callee:
     """The facts about a function that operations need. They are found once and cached."""
 
-    __slots__ = ("context", "given", "is_async", "name", "result")
+    __slots__ = ("clash", "context", "given", "is_async", "name", "result")
 
     def __init__(self, fn: Callable[..., Any], result: Any = None) -> None:
         plain, self.given = _plain(fn)
+        self.clash: str | None = None  # see `clash_of`; not known yet
         hints = _hints(plain, needs_result=result is None)
         self.name: str = getattr(plain, "__qualname__", type(plain).__name__).rpartition("<locals>.")[2]
         self.result: Typed = typed(hints.get("return", Any) if result is None else result)
@@ -45,6 +46,18 @@ def callee(fn: Callable[..., Any], result: Any = None) -> Callee:
     if found is None:
         found = _known[fn] = Callee(fn, result)
     return found
+
+
+def clash_of(what: Callee, fn: Callable[..., Any]) -> str:
+    """Return which option of an operation is also a parameter of its function that is not bound yet; empty if none."""
+    if what.clash is None:
+        bound = {name for keywords in what.given[1::2] for name in keywords}
+        try:
+            own = {*inspect.signature(fn).parameters} - bound
+        except (TypeError, ValueError):  # a built-in function without a signature
+            own = set()
+        what.clash = next((name for name in ("retry", "timeout") if name in own), "")
+    return what.clash
 
 
 def _plain(fn: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]]:

@@ -103,6 +103,9 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     The operation with the same id ends the wait. ``at`` is the time at which it started. ``input`` is the same as in an
     operation. A wait for a message needs no record, because messages are stored until they are received.
+
+    ``attempt`` is how many attempts at the operation have failed so far. With an ``error``, that of the last one, the
+    operation waits until ``due`` for its next attempt. ``after`` is a child that took too long; ``child`` replaces it.
     """
 
     id: str
@@ -114,6 +117,9 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
     at: int = 0
     input: str = ""
     ask: Asked | None = None
+    attempt: int = 0
+    error: str = ""
+    after: str = ""
 
 
 class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -311,6 +317,8 @@ class Line:
         elif isinstance(body, WaitBody):
             self.waits[body.id] = body
             self._fold_effects(body.effects)
+            if body.error:
+                self.noticed.discard(body.child)  # the next attempt resumes the failed child
         elif isinstance(body, EditBody):
             self.edit(body, applied)
             if self.trail is not None:
@@ -329,6 +337,7 @@ class Line:
             self.attempts = body.attempts
             self.tries += 1
             self.noticed.clear()
+            self._forget_attempts()
         if body.noticed:
             self.noticed.add(body.noticed)
         if body.part is not None:
@@ -343,6 +352,17 @@ class Line:
         for id, wait in self.waits.items() if body.shift or body.wake else ():
             if (due := deferred(wait, record.at, body.shift, body.wake)) is not None:
                 self.waits[id] = msgspec.structs.replace(wait, due=due)
+
+    def _forget_attempts(self) -> None:
+        """Let the operations count their attempts from 1 again, because the step starts again after a failure.
+
+        Changes the dict in place, because a visit holds it. A called child stays the same, with a new time-out.
+        """
+        for id, wait in list(self.waits.items()):
+            if wait.child:
+                self.waits[id] = msgspec.structs.replace(wait, due=None, attempt=0, error="")
+            elif wait.attempt:
+                del self.waits[id]
 
     def edit(self, body: EditBody, applied: bool = False) -> None:
         """Apply an edit. The open visit keeps its memory."""
@@ -489,7 +509,9 @@ def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:
     A wait that started while the session was pausing was frozen only since its start. If the clock was set back since
     then, the start is unknown and the full ``shift`` counts.
     """
-    if wait.due is None or (wait.ask is None and wait.name != "sleep" and not wake):
+    if wait.due is None or (wait.child and not wait.error):
+        return None
+    if wait.ask is None and (wait.name != "sleep" or wait.error) and not wake:
         return None
     if wake and wait.ask is None:
         return 0

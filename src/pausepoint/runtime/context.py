@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
@@ -15,19 +14,21 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
 
 from pausepoint.clock import to_datetime
-from pausepoint.definition.functions import Callee, callee
+from pausepoint.definition.functions import Callee, callee, clash_of
+from pausepoint.definition.rate import Rate
+from pausepoint.definition.retry import Retry
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import ContextClosed, Declined, StepError, StepExited
 from pausepoint.model.ids import SessionId
 from pausepoint.runtime import questions as asking
 from pausepoint.runtime import waits
 from pausepoint.runtime.artifacts import BlockingStepArtifact, StepArtifact
+from pausepoint.runtime.attempts import Policy, Run, attempts, begin, call, clashing, fail, policy_of
 from pausepoint.runtime.chunks import BlockingStepFiles, StepFiles
 from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, Batch, FanOut
 from pausepoint.runtime.questions import Judge, Options
 from pausepoint.runtime.visit import Frame, Operation, Visit, is_count
 from pausepoint.runtime.waits import Duration
-from pausepoint.threads import in_thread
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -37,15 +38,6 @@ R = TypeVar("R")
 S = TypeVar("S", bound="BaseModel")
 C = TypeVar("C", str, int, float, bool)
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class _Run(NamedTuple):
-    """An operation that has been admitted and is in flight."""
-
-    operation: Operation
-    what: Callee
-    frame: Frame
-    started: float
 
 
 class _Remembered(NamedTuple):
@@ -123,37 +115,60 @@ class Context:
 
     @overload
     async def do(
-        self, fn: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, key: str | int | None = None, **kwargs: Any
-    ) -> R: ...
+        self, fn: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, key: str | int | None = None,
+        retry: int | Retry | None = None, timeout: Duration | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
     @overload
-    async def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R: ...
+    async def do(
+        self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, retry: int | Retry | None = None,
+        timeout: Duration | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
     @_tracked_call
-    async def do(self, fn: Callable[..., Any], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> Any:
+    async def do(
+        self, fn: Callable[..., Any], /, *args: Any, key: str | int | None = None, retry: int | Retry | None = None,
+        timeout: Duration | None = None, **kwargs: Any,
+    ) -> Any:  # fmt: skip
         """Run ``fn(*args, **kwargs)`` once and remember its result.
 
         After a crash, a pause or a retry the same call returns the remembered result without running ``fn``. The call
         is recognised by the function's name and arguments. Pass ``key=`` to recognise it by a key instead.
 
         A blocking function runs in a thread. If ``fn`` has a parameter annotated `Context`, it gets its own context.
+
+        ``retry`` is the number of attempts in total, or a `Retry`. The wait before the next attempt survives restarts,
+        and a pause takes effect during it. ``timeout`` limits one attempt, in seconds or as a timedelta; it stands
+        still while the operation waits or is paused. `OperationTimeout` is raised when it expires.
         """
         what = callee(fn)
         operation = self._visit.identify(self._frame.scope, what, args, kwargs, key)
-        return await self._once(operation, what, fn, args, kwargs)
+        policy = None if retry is None and timeout is None else self._policy(what, fn, retry, timeout)
+        return await self._once(operation, what, fn, args, kwargs, policy)
+
+    def _policy(
+        self, what: Callee, fn: Callable[..., Any], retry: int | Retry | None, timeout: Duration | None
+    ) -> Policy | None:
+        if what.clash or (what.clash is None and clash_of(what, fn)):
+            raise clashing(self._visit.step.name, what)
+        return policy_of(self._visit, retry, timeout)
 
     async def _once(
-        self, operation: Operation, what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, operation: Operation, what: Callee, fn: Callable[..., Any], args: tuple[Any, ...],
+        kwargs: dict[str, Any], policy: Policy | None = None,
+    ) -> Any:  # fmt: skip
         run = await self._start(operation, what)
-        if not isinstance(run, _Run):
+        if not isinstance(run, Run):
             return run.value
         try:
-            with self._visit.host.ledger.watch.operation(operation.name):
-                value = await _call(what, fn, args, self._with_context(what, run.frame, kwargs))
+            with self._visit.host.ledger.watch.operation(operation.name) as run.frame.span:
+                if policy is None:
+                    value = await call(what, fn, args, self._with_context(what, run.frame, kwargs))
+                else:
+                    value = await attempts(self, run, policy, fn, args, kwargs)
                 return await self._keep(run, value)
         finally:
             self._visit.exit(run.frame)
 
-    async def _start(self, operation: Operation, what: Callee) -> _Run | _Remembered:
+    async def _start(self, operation: Operation, what: Callee) -> Run | _Remembered:
         visit = self._visit
         while (twin := visit.running.get(operation.id)) is not None:
             await twin.wait()  # another branch runs the same operation, which must run only once
@@ -164,9 +179,9 @@ class Context:
             return _Remembered(await visit.recall(found, what.result))
         frame = Frame(operation.id, self._frame)
         visit.enter(frame)
-        return _Run(operation, what, frame, visit.host.clock.monotonic())
+        return Run(operation, what, frame, visit.host.clock.monotonic())
 
-    async def _keep(self, run: _Run, value: Any) -> Any:
+    async def _keep(self, run: Run, value: Any) -> Any:
         data = await self._visit.keep(run.operation, run.what.result, value, run.started, run.frame)
         # Decoded again, so that the first run sees exactly what a replay will see.
         return run.what.result.decode(data, run.operation.name)
@@ -181,52 +196,61 @@ class Context:
     async def map(
         self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *,
         key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
-        on_error: Literal["raise"] = "raise",
+        on_error: Literal["raise"] = "raise", retry: int | Retry | None = None, timeout: Duration | None = None,
+        rate: Rate | None = None,
     ) -> list[R]: ...  # fmt: skip
     @overload
     async def map(
         self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *,
         key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
-        on_error: Literal["collect"],
+        on_error: Literal["collect"], retry: int | Retry | None = None, timeout: Duration | None = None,
+        rate: Rate | None = None,
     ) -> Batch[R]: ...  # fmt: skip
     @overload
     async def map(
         self, fn: Callable[..., Coroutine[Any, Any, R]], items: Iterable[T], *,
         key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
-        on_error: Literal["raise"] = "raise",
+        on_error: Literal["raise"] = "raise", retry: int | Retry | None = None, timeout: Duration | None = None,
+        rate: Rate | None = None,
     ) -> list[R]: ...  # fmt: skip
     @overload
     async def map(
         self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+        retry: int | Retry | None = None, timeout: Duration | None = None, rate: Rate | None = None,
     ) -> list[R]: ...  # fmt: skip
     @overload
     async def map(
         self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["collect"],
+        retry: int | Retry | None = None, timeout: Duration | None = None, rate: Rate | None = None,
     ) -> Batch[R]: ...  # fmt: skip
     @_tracked_call
     async def map(
         self, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
+        retry: int | Retry | None = None, timeout: Duration | None = None, rate: Rate | None = None,
     ) -> Any:  # fmt: skip
         """Run ``fn`` for every item, ``concurrency`` at a time, and return the results in the order of the items.
 
         Each finished item is remembered immediately. Items are recognised by value, or by ``key(item)``. A pause takes
-        effect before the next item. The next attempt or resume retries failed items.
+        effect before the next item. The next attempt of the step, or a resume, retries failed items.
+
+        ``retry`` and ``timeout`` apply to each item, as in `do`. An item that waits for its next attempt still counts
+        as one of ``concurrency``. ``rate`` limits how many attempts start in a span of time.
 
         ``on_error="raise"`` raises `MapFailed` once all other items have finished. ``"collect"`` returns a `Batch` of
         results and errors instead.
         """
-        return await self._map(fn, items, key, concurrency, on_error)
+        return await self._map(fn, items, key, concurrency, on_error, retry, timeout, rate)
 
     async def _map(
         self, fn: Callable[..., Any], items: Iterable[Any], key: Callable[[Any], str | int] | None,
-        concurrency: int, on_error: str,
+        concurrency: int, on_error: str, retry: int | Retry | None, timeout: Duration | None, rate: Rate | None,
     ) -> Any:  # fmt: skip
         if on_error not in ("raise", "collect"):
             raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}.")
-        fan = FanOut(self, fn, list(items), key)
+        fan = FanOut(self, fn, list(items), key, policy_of(self._visit, retry, timeout, rate))
         await fan.run(concurrency)
         if on_error == "collect":
             return Batch(fan.done, fan.failed)
@@ -373,13 +397,6 @@ class Context:
                 group.create_task(coroutine)
 
 
-async def _call(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if what.is_async:
-        return await fn(*args, **kwargs)
-    value = await in_thread(fn, *args, **kwargs)
-    return await value if inspect.isawaitable(value) else value
-
-
 class BlockingContext:
     """The durable operations of a ``def`` step: those of `Context`, blocking.
 
@@ -432,8 +449,11 @@ class BlockingContext:
         """See `Context.artifact`."""
         return BlockingStepArtifact(self._context.artifact(path), self._wait)
 
-    def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R:
-        """See `Context.do`. ``fn`` runs in the step's own thread."""
+    def do(
+        self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, retry: int | Retry | None = None,
+        timeout: Duration | None = None, **kwargs: Any,
+    ) -> R:  # fmt: skip
+        """See `Context.do`. ``fn`` runs in the step's own thread; with ``timeout``, each attempt has its own thread."""
         context, visit = self._context, self._context._visit
         what = callee(fn)
         if what.is_async:
@@ -441,34 +461,52 @@ class BlockingContext:
                 f"Step {visit.step.name!r} is a def step and cannot run the async function {what.name!r}."
                 " Make the step async def."
             )
+        policy = None if retry is None and timeout is None else context._policy(what, fn, retry, timeout)
         operation = self._wait(_later(visit.identify, context._frame.scope, what, args, kwargs, key))
+        if timeout is not None:  # a thread cannot be stopped, so this one waits for another
+            return cast(R, self._wait(context._once(operation, what, fn, args, kwargs, policy)))
         run = self._wait(context._start(operation, what))
-        if not isinstance(run, _Run):
+        if not isinstance(run, Run):
             return cast(R, run.value)
         try:
-            with visit.host.ledger.watch.operation(operation.name):
-                value = fn(*args, **context._with_context(what, run.frame, kwargs))
+            with visit.host.ledger.watch.operation(operation.name) as run.frame.span:
+                value = self._attempts(run, policy, fn, args, kwargs)
                 return cast(R, self._wait(context._keep(run, value)))
         finally:
             with suppress(RuntimeError):  # the loop is closed, and the visit with it
                 visit.loop.call_soon_threadsafe(visit.exit, run.frame)
 
+    def _attempts(
+        self, run: Run, policy: Policy | None, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        visit, given = self._context._visit, self._context._with_context(run.what, run.frame, kwargs)
+        while policy is not None:
+            self._wait(begin(visit, run, policy))
+            try:
+                return fn(*args, **given)
+            except Exception as error:
+                self._wait(fail(visit, run, policy, error))
+        return fn(*args, **given)
+
     @overload
     def map(
         self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+        retry: int | Retry | None = None, timeout: Duration | None = None, rate: Rate | None = None,
     ) -> list[R]: ...  # fmt: skip
     @overload
     def map(
         self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["collect"],
+        retry: int | Retry | None = None, timeout: Duration | None = None, rate: Rate | None = None,
     ) -> Batch[R]: ...  # fmt: skip
     def map(
         self, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
+        retry: int | Retry | None = None, timeout: Duration | None = None, rate: Rate | None = None,
     ) -> Any:  # fmt: skip
         """See `Context.map`. Each item runs in its own thread."""
-        return self._wait(self._context._map(fn, items, key, concurrency, on_error))
+        return self._wait(self._context._map(fn, items, key, concurrency, on_error, retry, timeout, rate))
 
     def sleep(self, duration: Duration) -> None:
         """See `Context.sleep`."""
@@ -543,11 +581,12 @@ class BlockingContext:
                 f"Step {visit.step.name!r} used its BlockingContext on the event loop's thread, which would block"
                 " the loop. Make the step async def, or use the context in a thread."
             )
-        if visit.exited:
+        if visit.exited or self._context._frame.is_closed:
             work.close()
             raise StepExited(f"step {visit.step.name} was exited; its result is discarded")
         try:
-            return asyncio.run_coroutine_threadsafe(_tracked(visit, work), visit.loop).result()
+            tracked = _tracked(visit, self._context._frame, work)
+            return asyncio.run_coroutine_threadsafe(tracked, visit.loop).result()
         except (FutureCancelled, asyncio.CancelledError, ContextClosed):
             raise StepExited(f"step {visit.step.name} was exited; its result is discarded") from None
 
@@ -556,12 +595,14 @@ async def _later(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     return fn(*args, **kwargs)
 
 
-async def _tracked(visit: Visit, work: Coroutine[Any, Any, T]) -> T:
-    """Run a blocking step's call in a task that is cancelled with the visit."""
+async def _tracked(visit: Visit, frame: Frame, work: Coroutine[Any, Any, T]) -> T:
+    """Run a blocking step's call in a task that is cancelled with the visit, or with the attempt that makes it."""
     task = asyncio.current_task()
     assert task is not None
     visit.tasks.add(task)
+    visit.callers[task] = frame
     try:
         return await work
     finally:
         visit.tasks.discard(task)
+        del visit.callers[task]

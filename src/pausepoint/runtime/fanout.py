@@ -12,6 +12,7 @@ from pausepoint.definition.functions import Callee, callee
 from pausepoint.errors import ContextClosed, MapFailed, StepError, error_text
 from pausepoint.log.replay import OperationBody
 from pausepoint.log.state import Blobs, stored
+from pausepoint.runtime.attempts import Policy
 from pausepoint.runtime.visit import Frame, Operation, Visit
 
 R = TypeVar("R")
@@ -34,8 +35,9 @@ class Runner(Protocol):
     _frame: Frame
 
     async def _once(
-        self, operation: Operation, what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any: ...
+        self, operation: Operation, what: Callee, fn: Callable[..., Any], args: tuple[Any, ...],
+        kwargs: dict[str, Any], policy: Policy | None = None,
+    ) -> Any: ...  # fmt: skip
 
     async def _gather(self, coroutines: list[Coroutine[Any, Any, None]]) -> None: ...
 
@@ -44,8 +46,10 @@ class FanOut:
     """One call of `Context.map`."""
 
     def __init__(
-        self, ctx: Runner, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None
-    ) -> None:
+        self, ctx: Runner, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None,
+        policy: Policy | None = None,
+    ) -> None:  # fmt: skip
+        self.policy = policy
         self.visit = ctx._visit
         self.ctx = ctx
         self.fn = fn
@@ -135,7 +139,7 @@ class FanOut:
             self.visit.host.show_progress(len(self.done), len(self.items))
 
     async def _one(self, index: int) -> Any:
-        return await self.ctx._once(self.operations[index], self.what, self.fn, (self.items[index],), {})
+        return await self.ctx._once(self.operations[index], self.what, self.fn, (self.items[index],), {}, self.policy)
 
     def _note_failure(self, index: int, error: Exception) -> None:
         visit, operation = self.visit, self.operations[index]

@@ -37,7 +37,9 @@ from pausepoint.model.chunks import Part
 from pausepoint.model.events import ENGINE_EVENTS
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind
+from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.host import Host
+from pausepoint.runtime.timeouts import Timeouts
 
 T = TypeVar("T")
 
@@ -56,13 +58,15 @@ MOST = 2**60
 class Wait(NamedTuple):
     """What a branch of a visit waits for. ``due`` is the time of a timer, ``child`` the child session that must end.
 
-    A ``question`` may have a ``due`` time too, at which it expires or a reminder is recorded.
+    A ``question`` may have a ``due`` time too, at which it expires or a reminder is recorded. The step does not exit
+    for a wait that ``holds``, because it is short.
     """
 
     kind: Literal["timer", "message", "child", "answer"]
     due: int | None = None
     child: str = ""
     question: str = ""
+    holds: bool = False
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -76,17 +80,6 @@ class Operation(msgspec.Struct, frozen=True):
     input: str
     keyed: bool
     part: Part | None = None
-
-
-class Frame:
-    """A piece of a visit in flight: an operation, or a map item that contains operations."""
-
-    __slots__ = ("halted", "parent", "scope")
-
-    def __init__(self, scope: str, parent: Frame | None) -> None:
-        self.scope = scope
-        self.parent = parent
-        self.halted = 0  # how many branches inside are halted or wait
 
 
 class Visit:
@@ -114,10 +107,13 @@ class Visit:
         self.lingering = False
         self.moves = 0
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.running: dict[str, asyncio.Event] = {}
+        self.callers: dict[asyncio.Task[Any], Frame] = {}  # the calls that threads make
+        self.running: dict[str, Frame] = {}
+        self.policy: tuple[Any, Any, Any] | None = None  # the last options of an operation, and what they mean
         self.refused = False
         self.exited = False
         self.loop = asyncio.get_running_loop()
+        self.timeouts = Timeouts(self.loop)
         self.thread = threading.get_ident()
         self.unclaimed = set(host.line.operations)
         self.pauses_inside = step.pause == "operation"
@@ -154,6 +150,7 @@ class Visit:
         self.exited = True
         if self.alarm is not None:
             self.alarm.cancel()
+        self.timeouts.close()
         for task in self.tasks:
             task.cancel()
 
@@ -295,7 +292,10 @@ class Visit:
         """
         if self.host.must_stop:
             return
-        for news in [news for news, wait in self.waits.items() if child in ("", wait.child)]:
+        self._wake([news for news, wait in self.waits.items() if child in ("", wait.child)])
+
+    def _wake(self, branches: list[asyncio.Future[None]]) -> None:
+        for news in branches:
             del self.waits[news]  # it counts as running from now on, although its task has not woken up yet
             if not news.done():
                 news.set_result(None)
@@ -316,7 +316,7 @@ class Visit:
 
     def _set_alarm(self) -> None:
         """Watch the earliest timer while other branches work, because the visit does not exit meanwhile."""
-        due = self._first_due() if self.active else None
+        due = self._first_due() if self.active or self._holds() else None
         if due is None or (self.alarm is not None and self.rings_at <= due):
             return
         if self.alarm is not None:
@@ -408,16 +408,37 @@ class Visit:
         self.check_open()
         self.active += 1
         self.moves += 1
-        self.running[frame.scope] = asyncio.Event()
+        self.running[frame.scope] = frame
         if self.waits and self.alarm is None:
             self._set_alarm()
 
     def exit(self, frame: Frame) -> None:
         """Count a frame as no longer in flight."""
+        if frame.closed:
+            return  # its attempt timed out, and it was counted then
         self.active -= 1
         self.moves += 1
-        self.running.pop(frame.scope).set()
+        self._forget(frame)
         self.settle()
+
+    def _forget(self, frame: Frame) -> None:
+        del self.running[frame.scope]
+        if frame.ended is not None:
+            frame.ended.set()
+
+    def drop(self, frame: Frame) -> None:
+        """Close the frame of an operation inside an attempt that timed out. It no longer counts as in flight."""
+        self.active -= frame.halted == 0
+        frame.closed = True
+        self._forget(frame)
+
+    def replace(self, frame: Frame) -> Frame:
+        """Close the frame of an operation, and return the frame that is in flight instead."""
+        fresh = frame.successor()
+        self.active += frame.halted > 0
+        frame.closed = True
+        self.running[frame.scope] = fresh
+        return fresh
 
     async def uninterrupted(self, work: Awaitable[T]) -> T:
         """Await work of the engine's own. The step does not exit meanwhile, although no operation is in flight."""
@@ -455,7 +476,10 @@ class Visit:
         while inner is not None and inner.parent is not None:
             was = inner.halted > 0
             inner.halted += change
-            self.active += was - (inner.halted > 0)
+            if was != (inner.halted > 0) and not inner.closed:
+                self.active += 1 if was else -1
+                if inner.limit is not None:
+                    inner.limit.go() if was else inner.limit.stop()
             inner = inner.parent
 
     def settle(self) -> None:
@@ -466,12 +490,20 @@ class Visit:
         """
         if self.exited or self.active:
             return
-        if self.waits and not self.halted:
+        if self._holds():
+            self._set_alarm()
+        elif self.waits and not self.halted:
             if not self.lingering:
                 self.lingering = True
                 self.loop.call_soon(self._linger, LINGER, self.moves)
         elif self.waits or self.halted or self.host.stopping:
             self.host.exit_step()
+
+    def _holds(self) -> bool:
+        """Return whether a branch continues so soon that the step does not exit, unless the session must stop."""
+        if self.halted or not self.waits or self.host.must_stop:
+            return False
+        return any(wait.holds for wait in self.waits.values())
 
     def _linger(self, turns: int, moves: int) -> None:
         if turns and not self.exited:
@@ -479,7 +511,7 @@ class Visit:
             self.loop.call_soon(self._linger, turns, self.moves)
             return
         self.lingering = False
-        if self.waits and not self.exited and not self.active and not self.halted:
+        if self.waits and not self.exited and not self.active and not self.halted and not self._holds():
             # Under a pause it is unknown whether all branches wait; the next resume finds out.
             self.host.exit_step(waits=self.host.stopping or not self.host.must_stop)
         else:
@@ -488,6 +520,8 @@ class Visit:
     def reconsider(self) -> None:
         """React to changed requests: exit if the session must stop, otherwise continue halted operations."""
         if self.host.must_stop or self.refused:
+            if not self.host.stopping:
+                self._wake([news for news, wait in self.waits.items() if wait.holds])  # to be halted in place
             self.settle()
             return
         for released in self.halted:

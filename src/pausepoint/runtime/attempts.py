@@ -1,0 +1,247 @@
+"""Attempts at one operation: the policy, the durable back-off between them, and the time-out of each.
+
+An attempt that fails and is followed by another is recorded as a wait with the time of the next attempt. So a process
+that dies during the back-off does not start to count again, and a pause takes effect during the back-off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from math import isfinite
+from typing import Any, NamedTuple, Protocol
+
+from pausepoint.clock import LATEST, to_datetime
+from pausepoint.definition.functions import Callee
+from pausepoint.definition.rate import Rate
+from pausepoint.definition.retry import Retry, inside_of
+from pausepoint.errors import ContextClosed, OperationTimeout, StepError, Unanswered, error_text
+from pausepoint.log.replay import WaitBody
+from pausepoint.runtime.frames import Frame
+from pausepoint.runtime.visit import Operation, Visit, Wait
+from pausepoint.threads import in_thread
+
+HOLD = 60_000_000
+"""A back-off of up to this many microseconds keeps the step running. For a longer one the session is parked."""
+
+LONGEST_ERROR = 500
+"""How many characters of an error's message are recorded with a back-off."""
+
+
+class Run:
+    """An operation that has been admitted and is in flight. ``frame`` is that of the current attempt."""
+
+    __slots__ = ("frame", "operation", "started", "what")
+
+    def __init__(self, operation: Operation, what: Callee, frame: Frame, started: float) -> None:
+        self.operation = operation
+        self.what = what
+        self.frame = frame
+        self.started = started
+
+
+class Policy(NamedTuple):
+    """How often an operation is tried, how long one attempt may take, and how fast attempts may follow each other."""
+
+    retry: Retry
+    timeout: float | None = None
+    pace: Pace | None = None
+
+
+class Pace:
+    """Keeps one call of ``map`` to its rate."""
+
+    def __init__(self, rate: Rate) -> None:
+        self.count, self.seconds = rate.count, rate.seconds
+        self.starts: deque[float] = deque()
+
+    async def turn(self, visit: Visit, frame: Frame) -> None:
+        """Wait until one more attempt may start. A pause takes effect here."""
+        clock = visit.host.clock
+        while True:
+            await halt_for_pause(visit, frame)
+            now = clock.monotonic()
+            while self.starts and self.starts[0] + self.seconds <= now:
+                self.starts.popleft()
+            if len(self.starts) < self.count:
+                self.starts.append(now)
+                return
+            left = self.starts[0] + self.seconds - now
+            await visit.wait(frame, Wait("timer", clock.now() + int(left * 1e6) + 1, holds=True))
+
+
+class Runner(Protocol):
+    """The part of a context that an attempt needs."""
+
+    _visit: Visit
+
+    def _with_context(self, what: Callee, frame: Frame, kwargs: dict[str, Any]) -> dict[str, Any]: ...
+
+
+def policy_of(
+    visit: Visit, retry: int | Retry | None, timeout: timedelta | float | None, rate: Rate | None = None
+) -> Policy | None:
+    """Return how to try an operation; None if neither option is given. Raises `ValueError` for a wrong option."""
+    known: tuple[Any, Any, Policy] | None = visit.policy
+    if known is not None and known[0] is retry and known[1] is timeout and rate is None:
+        return known[2]  # an agent passes the same options in every turn
+    if retry is None and timeout is None and rate is None:
+        return None
+    step = visit.step.name
+    if rate is not None and not isinstance(rate, Rate):
+        raise ValueError(f"Step {step!r}: rate={rate!r} must be a Rate, such as Rate(10, per=timedelta(seconds=1)).")
+    policy = Policy(_retry(retry, step), seconds_of(timeout, step), None if rate is None else Pace(rate))
+    if rate is None:
+        visit.policy = (retry, timeout, policy)
+    return policy
+
+
+def _retry(given: object, step: str) -> Retry:
+    if given is None:
+        return Retry(attempts=1)
+    if isinstance(given, Retry):
+        return given
+    if type(given) is not int or given < 1:
+        raise ValueError(
+            f"Step {step!r}: retry={given!r} must be a number of attempts in total, 1 or more, or a Retry."
+        )
+    return Retry(attempts=given)
+
+
+def seconds_of(given: Any, step: str) -> float | None:
+    """Return a time-out in seconds. Raises `ValueError` if it is not a duration above zero."""
+    if given is None:
+        return None
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if type(seconds) not in (int, float) or not isfinite(seconds) or seconds <= 0:
+        raise ValueError(f"Step {step!r}: timeout={given!r} must be a timedelta or a number of seconds above zero.")
+    return float(seconds)
+
+
+def clashing(step: str, what: Callee) -> StepError:
+    """Return the refusal of an option that is also a parameter of the function: which of the two is meant?"""
+    name = what.clash
+    return StepError(
+        f"Step {step!r}: ctx.do takes {name}= for the operation, but {what.name!r} has a parameter {name!r} too. Bind"
+        f" the function's own value first: ctx.do(functools.partial({what.name}, {name}=...), ...)."
+    )
+
+
+async def call(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the function of an operation. A blocking one runs in a thread of its own."""
+    if what.is_async:
+        return await fn(*args, **kwargs)
+    value = await in_thread(fn, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def attempts(
+    ctx: Runner, run: Run, policy: Policy, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call the function until an attempt succeeds. Raises the last error if the policy allows no further attempt."""
+    visit, what, timeout = ctx._visit, run.what, policy.timeout
+    while True:
+        if policy.pace is not None or run.operation.id in visit.host.line.waits:
+            await begin(visit, run, policy)
+        frame = run.frame
+        limit = frame.limit = None if timeout is None else visit.timeouts.start(timeout)
+        try:
+            value = await call(what, fn, args, ctx._with_context(what, frame, kwargs) if what.context else kwargs)
+        except (Exception, asyncio.CancelledError) as raised:
+            error = raised
+            if limit is not None and limit.ends(raised):
+                # The thread of a blocking function cannot be stopped. It must not act for the next attempt.
+                run.frame = _abandon(visit, frame)
+                error = _timed_out(run.operation, timeout)
+            elif isinstance(raised, asyncio.CancelledError):
+                raise
+            await fail(visit, run, policy, error)
+        else:
+            if limit is not None:
+                limit.ends()
+            return value
+
+
+async def begin(visit: Visit, run: Run, policy: Policy) -> None:
+    """Wait until the next attempt may start: for the back-off after a failed one, and for the rate."""
+    wait = visit.host.line.waits.get(run.operation.id)
+    failed = 0 if wait is None else wait.attempt
+    if failed:
+        await back_off(visit, run.frame, run.operation.id)
+    if policy.pace is not None:
+        await policy.pace.turn(visit, run.frame)
+    run.frame.attempt = failed + 1
+    _count_again(visit, run.frame.scope)
+
+
+def _count_again(visit: Visit, scope: str) -> None:
+    """Count the operations inside an operation from 1 again, so that the next attempt finds what they remember."""
+    for known in (visit.seen, visit.follows):
+        for each in [each for each in known if each.startswith(f"{scope}/")]:
+            del known[each]
+    visit.follows.pop(scope, None)
+
+
+async def back_off(visit: Visit, frame: Frame, id: str) -> None:
+    """Wait for the next attempt at an operation. A pause takes effect here, and so does a spent budget."""
+    host = visit.host
+    while True:
+        await halt_for_pause(visit, frame)
+        wait = host.line.waits.get(id)
+        if wait is None or not wait.error or not wait.due or (left := wait.due - host.clock.now()) <= 0:
+            break
+        await visit.wait(frame, Wait("timer", wait.due, holds=left <= HOLD))
+    if host.budgeted is not False and (reason := await visit.uninterrupted(host.over_budget())):
+        await visit.refuse(frame, "budget", reason)
+
+
+async def halt_for_pause(visit: Visit, frame: Frame) -> None:
+    """Wait here while the session is paused. When the engine shuts down, the caller's own wait is parked instead."""
+    while visit.host.must_stop and not visit.host.stopping:
+        await visit.halt(frame)
+
+
+async def fail(visit: Visit, run: Run, policy: Policy, error: BaseException, child: str = "") -> None:
+    """Record a failed attempt, with the time of the next one. Raises the error if no further attempt is allowed."""
+    operation, host = run.operation, visit.host
+    before = host.line.waits.get(operation.id)
+    failed = 1 if before is None else before.attempt + 1
+    now = host.clock.now()
+    delay = None if _is_final(visit, error) else policy.retry.delay(failed, error, random.random, to_datetime(now))
+    if delay is None:
+        raise error
+    text = f"{type(error).__name__}: {error_text(error)}"[:LONGEST_ERROR]
+    due = min(now + int(delay * 1e6), LATEST)
+    body = WaitBody(
+        operation.id, operation.name, due, child, visit.agent, at=now, input=operation.input, attempt=failed, error=text
+    )
+    await visit.open_wait(body)
+
+
+def _is_final(visit: Visit, error: BaseException) -> bool:
+    """Return whether another attempt is pointless: the step is exiting, or a remembered question has no answer."""
+    if visit.exited or isinstance(error, ContextClosed):
+        return True
+    return any(isinstance(each, Unanswered) for each in (error, *inside_of(error)))
+
+
+def _abandon(visit: Visit, frame: Frame) -> Frame:
+    """Close an attempt that timed out, with all that still runs inside. Return the frame of the next attempt."""
+    inside = f"{frame.scope}/"
+    for scope in [scope for scope in visit.running if scope.startswith(inside)]:
+        visit.drop(visit.running[scope])
+    for task, caller in list(visit.callers.items()):
+        if caller is frame or caller.scope.startswith(inside):
+            task.cancel()
+    return visit.replace(frame)
+
+
+def _timed_out(operation: Operation, timeout: float | None) -> OperationTimeout:
+    return OperationTimeout(
+        f"Operation {operation.name!r} exceeded its timeout of {timeout:g} s. Raise timeout=, or pass retry= to try it"
+        " again."
+    )

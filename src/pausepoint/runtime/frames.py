@@ -1,0 +1,49 @@
+"""The pieces of a visit that are in flight: operations, and map items that contain operations."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pausepoint.runtime.timeouts import Limit
+
+
+class Frame:
+    """A piece of a visit in flight: an operation, or a map item that contains operations."""
+
+    __slots__ = ("attempt", "closed", "ended", "halted", "limit", "parent", "scope", "span")
+
+    def __init__(self, scope: str, parent: Frame | None) -> None:
+        self.scope = scope
+        self.parent = parent
+        self.halted = 0  # how many branches inside are halted or wait
+        self.attempt = 1
+        self.limit: Limit | None = None
+        self.closed = False  # its attempt timed out; what still runs inside no longer counts
+        self.ended: asyncio.Event | None = None
+        self.span: object = None
+
+    async def wait(self) -> None:
+        """Wait until the frame is no longer in flight."""
+        if self.ended is None:
+            self.ended = asyncio.Event()
+        await self.ended.wait()
+
+    def successor(self) -> Frame:
+        """Return a frame for the next attempt at the same operation."""
+        fresh = Frame(self.scope, self.parent)
+        fresh.attempt, fresh.ended, fresh.span = self.attempt, self.ended, self.span
+        return fresh
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the attempt that this frame belongs to timed out."""
+        return self.closed or (self.parent is not None and self.parent.is_closed)
+
+    @property
+    def attempts(self) -> str:
+        """The numbers of the attempts that this frame is in, as a mark for what they spend; empty for first ones."""
+        numbers, frame = [self.attempt], self.parent
+        while frame is not None:
+            numbers.append(frame.attempt)
+            frame = frame.parent
+        return f"!{'.'.join(map(str, reversed(numbers)))}" if any(number > 1 for number in numbers) else ""
