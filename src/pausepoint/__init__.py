@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pausepoint.definition.artifacts import Artifact
     from pausepoint.definition.fields import Append, Merge, Replace
     from pausepoint.definition.function_workflow import workflow
+    from pausepoint.definition.rate import Rate
     from pausepoint.definition.retry import Retry
     from pausepoint.definition.steps import Scope, guard, migrate, route, step
     from pausepoint.definition.workflow import Workflow
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         InputConflict,
         MapFailed,
         NotFinished,
+        OperationTimeout,
         PausepointError,
         QuestionExpired,
         RoundsExhausted,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
         UnknownSession,
         VerbRefused,
     )
+    from pausepoint.model.budgets import Budget
     from pausepoint.model.questions import Question
     from pausepoint.model.schemas import File
     from pausepoint.model.sessions import Status
@@ -48,6 +51,7 @@ _HOMES = {
     "Append": "definition.fields",
     "Artifact": "definition.artifacts",
     "BlockingContext": "runtime.context",
+    "Budget": "model.budgets",
     "ChildFailed": "errors",
     "Context": "runtime.context",
     "Declined": "errors",
@@ -58,10 +62,12 @@ _HOMES = {
     "MapFailed": "errors",
     "Merge": "definition.fields",
     "NotFinished": "errors",
+    "OperationTimeout": "errors",
     "Outcome": "model.views",
     "PausepointError": "errors",
     "Question": "model.questions",
     "QuestionExpired": "errors",
+    "Rate": "definition.rate",
     "Replace": "definition.fields",
     "Retry": "definition.retry",
     "RoundsExhausted": "errors",
@@ -92,6 +98,7 @@ __all__ = [
     "Append",
     "Artifact",
     "BlockingContext",
+    "Budget",
     "ChildFailed",
     "Context",
     "Declined",
@@ -102,10 +109,12 @@ __all__ = [
     "MapFailed",
     "Merge",
     "NotFinished",
+    "OperationTimeout",
     "Outcome",
     "PausepointError",
     "Question",
     "QuestionExpired",
+    "Rate",
     "Replace",
     "Retry",
     "RoundsExhausted",

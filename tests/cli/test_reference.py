@@ -168,7 +168,7 @@ def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to
         "ls one two": "There are too many arguments. Remove: one two. See `pausepoint ls --help`.",
         "show": "The argument SESSION[@CHECKPOINT] is missing. See `pausepoint show --help`.",
         "rewind student": "The option --to is missing. See `pausepoint rewind --help`.",
-        "run brief --topic x --budget much": "--budget: 'much' is not an amount in dollars."
+        "run brief --topic x --budget much": "--budget: 'much' is not a budget."
         f" Write a number, such as 2.50. {fields}",
         "run breif": "'breif' is not a file or a workflow of this project. Did you mean 'brief'?",
         "run brif.py": "There is no file brif.py. Did you mean 'brief.py'?",

@@ -93,7 +93,7 @@ def test_help_lists_the_fields_of_the_target(desk: Desk, monkeypatch: pytest.Mon
     head, _, tail = text.partition("Fields that steps write")
     assert "--draft" in tail
     assert "--draft" not in head
-    assert "--budget USD" in text
+    assert "--budget BUDGET" in text
     assert "--topic" not in CliRunner().invoke(app, ["run", "--help"]).output
 
 

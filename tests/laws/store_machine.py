@@ -16,6 +16,7 @@ from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
 from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded, VerbRefused
+from pausepoint.model.budgets import Allowance
 from pausepoint.model.records import Record, first_digest, seal
 from pausepoint.model.sessions import Commit, Failure, Filter, NewSession, Pause, QuestionStatus, SessionRow, Status
 from tests.laws.store_model import IDS, LEGAL, WORKFLOWS, Belief, StoreModel, over
@@ -63,6 +64,7 @@ class StoreMachine(StoreModel):
         new = NewSession(
             session_id, f"w{len(session_id) % 2}", 1, owner, tags, b"d" * 32, now, "first", 1,
             7 if budget else None, (first,), pause=pause, claim=claim and not paused, parent=parent,
+            budget_operations=8 if budget and claim else None,
             keep_for=HOUR * 1_000_000 if kept else None, names=tuple(self.blobs) if shares else (),
         )  # fmt: skip
         row = self.run(self.store(engine).create(new))
@@ -213,6 +215,7 @@ class StoreMachine(StoreModel):
             engine, session_id,
             self.next_commit(
                 engine, belief, session_id, size, only_if_paused=only, spend_usd=spend, spend_tokens=spend * 3,
+                spend_operations=spend * 2,
                 progress=(spend, 2) if spend else None, held_by_guard=spend == 2, keep_crashes=spend == 1,
                 framed=framed, **facts,
             ),
@@ -311,10 +314,11 @@ class StoreMachine(StoreModel):
     @precondition(lambda self: self.rows)
     @rule(data=st.data(), engine=engines, by=people, budget=st.sampled_from((None, None, 9)), wake=st.booleans())
     def unpause(self, data: st.DataObject, engine: int, by: str | None, budget: int | None, wake: bool) -> None:
+        limits = Allowance(usd=budget, tokens=budget)
         session_id, now = self.draw_session(data), self.clock.now()
-        self.run(self.store(engine).unpause(session_id, by, now, budget, wake))
+        self.run(self.store(engine).unpause(session_id, by, now, limits, wake))
         for each in self.tree(session_id):
-            self.unpaused(each, by, now, budget if each == session_id else None, wake)
+            self.unpaused(each, by, now, limits if each == session_id else Allowance(), wake)
 
     @precondition(lambda self: self.rows)
     @rule(data=st.data(), engine=engines, by=people)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis.stateful import invariant
 from msgspec.structs import replace
 
+from pausepoint.model.budgets import Allowance, Purse
 from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.everything import Round, frozen_by
 from pausepoint.model.questions import Inquiry
@@ -221,7 +222,7 @@ class StoreModel(EverythingModel):
             key, session_id, new.workflow, 1, new.owner, new.tags, b"d" * 32, new.created_at, new.created_at, 1, 1,
             first.digest, "first", 1, False, None, None, False, "finish", False, number if new.claim else None,
             int(new.claim), False, None, None, 0, 0, 0, new.budget_usd, 0, None,
-            parent=new.parent, keep_for=new.keep_for, parent_id=above,
+            parent=new.parent, keep_for=new.keep_for, parent_id=above, budget_operations=new.budget_operations,
         )  # fmt: skip
         self.known[session_id] = Known([first], names=set(new.names), exempt=self.exempt_like(above))
         if pause is not None:
@@ -297,7 +298,10 @@ class StoreModel(EverythingModel):
             self.noted(session_id, after=commit.base_seq)
         for each in (session_id, *(self.above(session_id) if commit.parent is not None else ())):
             usd, tokens = self.rows[each].spent_usd + commit.spend_usd, self.rows[each].spent_tokens
-            self.rows[each] = replace(self.rows[each], spent_usd=usd, spent_tokens=tokens + commit.spend_tokens)
+            operations = self.rows[each].spent_operations + commit.spend_operations
+            self.rows[each] = replace(
+                self.rows[each], spent_usd=usd, spent_tokens=tokens + commit.spend_tokens, spent_operations=operations
+            )
         self.tell_parent(commit)
         self.redacted(session_id, commit)
         self.beliefs[engine, session_id] = Belief(commit.key, commit.fence, last.seq, last.digest)
@@ -402,7 +406,7 @@ class StoreModel(EverythingModel):
         self.signal(session_id, "pause", pause.by, pause.created_at, request_of(pause))
         self.expect(session_id, "pause", pause_requested=True, pause_mode="abort" if raised else row.pause_mode)
 
-    def unpaused(self, session_id: str, by: str | None, now: int, budget: int | None, wake: bool = False) -> None:
+    def unpaused(self, session_id: str, by: str | None, now: int, budget: Allowance, wake: bool = False) -> None:
         row, known = self.rows[session_id], self.known[session_id]
         asked = self.row(session_id).pause_requested
         since = None
@@ -411,16 +415,16 @@ class StoreModel(EverythingModel):
             since = self.frozen_since(session_id)
         if self.still is not None and not over(row):
             known.exempt = self.rounds[-1].round
-        if not asked and budget is None:
+        if not asked and not budget.given():
             return
         row = self.rows[session_id]
         frozen = row.frozen + (0 if since is None else max(now - since, 0))
         for index, pause in enumerate(known.pauses):
             if is_request(pause):
                 known.pauses[index] = replace(pause, closed_at=now, closed_by=by)
-        self.signal(session_id, "resume", by, now, {} if budget is None else {"budget_usd": budget})
-        budget = row.budget_usd if budget is None else budget
-        self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", budget_usd=budget, frozen=frozen)
+        self.signal(session_id, "resume", by, now, budget.given())
+        limits = budget.given()
+        self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", frozen=frozen, **limits)
         row = self.rows[session_id]
         if asked and row.wakes_at == 0 and row.waiting is None:
             self.rows[session_id] = replace(row, wakes_at=None)
@@ -501,7 +505,17 @@ class StoreModel(EverythingModel):
         assert await store.flags([row.key]) == {row.key: (row.fence, flags)}
         purses = [self.rows[each] for each in (row.session_id, *self.above(row.session_id))]
         expected = [
-            (each.session_id, each.spent_usd, each.budget_usd) for each in purses if each.budget_usd is not None
+            Purse(
+                each.session_id,
+                each.spent_usd,
+                each.spent_tokens,
+                each.spent_operations,
+                each.budget_usd,
+                each.budget_tokens,
+                each.budget_operations,
+            )
+            for each in purses
+            if (each.budget_usd, each.budget_tokens, each.budget_operations) != (None, None, None)
         ]
         assert await store.purses(row.key) == expected
         assert await store.names(row.key) == dict.fromkeys(known.names, True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pausepoint.cli.console import COLOURS, Output, money, span
 from pausepoint.cli.host import host
-from pausepoint.cli.text import clock, counted, one_line, wait_phrase
+from pausepoint.cli.text import clock, counted, limited, one_line, wait_phrase
 from pausepoint.engine import documents
 
 if TYPE_CHECKING:
@@ -343,6 +343,7 @@ def _head(view: View, info: SessionInfo) -> list[Any]:
     if info.spent_usd or info.budget_usd is not None:
         of = f" of {money(info.budget_usd)}" if info.budget_usd is not None else ""
         parts.append(money(info.spent_usd) + of)
+    parts += limited(info)
     if status == "sleeping" and info.wakes_at:
         parts.append(f"until {clock(info.wakes_at)}")
     if status == "waiting":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import getpass
 from collections.abc import Callable
-from typing import Any, TypeVar
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,6 +16,9 @@ from pausepoint.cli.host import STORE
 from pausepoint.cli.project import VARIABLE
 from pausepoint.errors import error_text
 from pausepoint.name import DEFAULT_STORE, NAME
+
+if TYPE_CHECKING:
+    from pausepoint.model.budgets import Budget
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,19 +50,31 @@ class Whole(click.ParamType[int]):
         return number
 
 
-class Usd(click.ParamType[float]):
-    """An amount of money."""
+class BudgetOption(click.ParamType["Budget"]):
+    """A budget: a number of dollars, or limits such as ``usd=2.50,tokens=20000,operations=100``."""
 
-    name = "usd"
+    name = "budget"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Budget:
+        from pausepoint.model.budgets import Budget
+
+        if isinstance(value, Budget):
+            return value
+        text = str(value)
         try:
-            amount = float(value)
-        except ValueError:
-            amount = -1.0
-        if not 0 <= amount < float("inf"):
-            self.fail(f"{value!r} is not an amount in dollars. Write a number, such as 2.50.", param, ctx)
-        return amount
+            pairs = [part.strip().split("=", 1) for part in (text if "=" in text else f"usd={text}").split(",")]
+            given = dict(pairs)
+            limits: dict[str, Any] = {"usd": Decimal(given.pop("usd"))} if "usd" in given else {}
+            limits |= {name: int(given.pop(name)) for name in ("tokens", "operations") if name in given}
+            if given or len(limits) < len(pairs):
+                raise ValueError(text)
+            return Budget(**limits)
+        except (ValueError, ArithmeticError):
+            self.fail(
+                f"{text!r} is not a budget. Write dollars, such as 2.50, or limits, such as"
+                " usd=2.50,tokens=20000,operations=100.",
+                param, ctx,
+            )  # fmt: skip
 
 
 def completion_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:

@@ -218,6 +218,13 @@ def short_holder(holder: str) -> str:
     return holder.partition(",")[0]
 
 
+def limited(info: SessionInfo) -> list[str]:
+    """Return the tokens and operations that a session has used of its budget, where the budget limits them."""
+    used = {"tokens": (info.spent_tokens, info.budget_tokens)}
+    used["operations"] = (info.spent_operations, info.budget_operations)
+    return [f"{spent:,} of {most:,} {what}" for what, (spent, most) in used.items() if most is not None]
+
+
 def failure_phrase(info: SessionInfo) -> str:
     """Return the error of a failed session as one line."""
     return one_line(f"{info.failure.type}: {info.failure.message}") if info.failure is not None else ""

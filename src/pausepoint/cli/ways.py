@@ -72,6 +72,7 @@ def ways_out(
     cli: Cli, info: SessionInfo, pauses: Iterable[Pause], now: Obstacles | None, planned: bool
 ) -> list[tuple[str, str]]:
     """Return labels and commands for a paused session. ``planned``: the plan is already shown."""
+    pauses = list(pauses)
     resume, add, kinds = cli.resume(info), cli.to_add(info), {pause.kind for pause in pauses}
     if now is not None and now.ways:
         return [*_calls(cli, info, now), ("Resume with fitting code:", resume)]
@@ -82,7 +83,16 @@ def ways_out(
         found.append((f"Show what no longer fits{add}:", cli.command("plan", info.session_id, info.workflow)))
     if kinds & {"guard", "missing"}:
         found.append((f"Change the state{add}:", cli.command("edit", info.session_id, info.workflow)))
-    return [*found, (f"Resume{add}:", resume + (" --budget USD" if "budget" in kinds else ""))]
+    return [*found, (f"Resume{add}:", resume + _budget(pauses))]
+
+
+def _budget(pauses: Iterable[Pause]) -> str:
+    """Return the option that raises the limit which paused the session; empty if none did."""
+    for pause in pauses:
+        if pause.kind == "budget":
+            kind = next((kind for kind in ("tokens", "operations") if f" {kind} of the budget" in pause.reason), "")
+            return f" --budget {kind}=N" if kind else " --budget USD"
+    return ""
 
 
 def _calls(cli: Cli, info: SessionInfo, now: Obstacles) -> list[tuple[str, str]]:

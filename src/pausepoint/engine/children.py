@@ -48,3 +48,6 @@ class Children:
         records = await self.control.store.records(row.key, row.key_frame)
         with suppress(AlreadyRunning, SessionEnded, VerbRefused):
             await self.control._take_over(workflow, row, records, resumed=True)
+
+    async def cancel_child(self, child_id: str, reason: str) -> None:
+        await self.control.cancel(child_id, reason=reason)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
 
@@ -17,13 +16,13 @@ from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import check_owner, check_texts, tags_of
-from pausepoint.engine.creation import encoded_input, given_input
+from pausepoint.engine.creation import budget_of, encoded_input, given_input
 from pausepoint.engine.events import append_event
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
-from pausepoint.engine.stopping import PAGE, Stopping, operator_pause
+from pausepoint.engine.stopping import PAGE, operator_pause
 from pausepoint.engine.time_travel import merged_changes
 from pausepoint.engine.transfer import Transfer
 from pausepoint.errors import (
@@ -36,12 +35,12 @@ from pausepoint.errors import (
     UnknownSession,
     VerbRefused,
 )
+from pausepoint.model.budgets import Allowance, Amount, allowance_of
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, NewSession, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo
 from pausepoint.runtime.files import Files
-from pausepoint.runtime.visit import to_micro_usd
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -57,7 +56,7 @@ class _How(NamedTuple):
     """How a resume drives a session in this engine. See `Control.resume`."""
 
     by: str | None
-    money: int | None
+    allowance: Allowance
     steal: bool
     wake: bool
     accept_code: bool
@@ -69,7 +68,7 @@ class _How(NamedTuple):
         return not (self.steal or self.wake or self.accept_code or self.until)
 
 
-class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
+class Control(Pickup, Artifacts, Retention, Transfer, Questions):
     """All verbs over one open store."""
 
     @overload
@@ -104,7 +103,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
     async def start(
         self, workflow: Workflow[S, R], state: S | None = None, /, *,
         session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
-        budget: float | Decimal | None = None, at_step: str | None = None,
+        budget: Amount | None = None, at_step: str | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
         folder: str | Path | None = None, **fields: Any,
     ) -> Session[S, R]:  # fmt: skip
@@ -115,7 +114,8 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
 
         - ``session_id``: by default a new random id.
         - ``owner``, ``tags``: stored with the session, to find and filter sessions.
-        - ``budget``: the most dollars the session and its children may spend. The session pauses when they are spent.
+        - ``budget``: the most the session and its children may spend: a number of dollars, or a `Budget`. The session
+          pauses when it is spent.
         - ``at_step``: start at a later step. The earlier steps are recorded as skipped.
         - ``paused``, with ``reason`` and ``by``: store the session paused instead of running it.
         - ``keep_for``: how long after its last update `gc` may remove the session. The default is the engine's;
@@ -132,7 +132,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
             new = self._new_session(workflow, given, known or new_session_id(), at_step, by, folder)
             new = msgspec.structs.replace(
                 new, owner=owner, tags=tags_of(tags), pause=pause, claim=pause is None,
-                budget_usd=None if budget is None else to_micro_usd(budget), keep_for=self._kept_for(keep_for),
+                keep_for=self._kept_for(keep_for), **allowance_of(budget).given(),
             )  # fmt: skip
             await self._check_free(new.session_id, folder)
             created = await self._create(workflow, new)
@@ -163,13 +163,13 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
             return Session(self, SessionId(row.session_id))
         if row.under_everything:  # only a resume may continue it, not a start
             return Session(self, SessionId(row.session_id))
-        budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
-        return cast("Session[S, R]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
+        resumed = await self.resume(row.session_id, by=by, owner=new.owner, budget=budget_of(new))
+        return cast("Session[S, R]", resumed)
 
     async def fork(
         self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
         session_id: str | None = None, reuse: bool = False, owner: str | None = None,
-        tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
+        tags: str | Sequence[str] | None = None, budget: Amount | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[Any]:  # fmt: skip
         """Create a new session from another one's present state, or from its state before visit ``at_step``.
@@ -193,7 +193,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
             new = await self._forked(workflow, row, known or new_session_id(), at_step, given, reuse, by, folder)
             new = msgspec.structs.replace(
                 new, owner=new.owner if owner is None else owner, tags=new.tags if tags is None else tags_of(tags),
-                budget_usd=new.budget_usd if budget is None else to_micro_usd(budget), pause=pause, claim=pause is None,
+                pause=pause, claim=pause is None, **allowance_of(budget).given(),
             )  # fmt: skip
             await self._check_free(new.session_id, folder)
             try:
@@ -248,7 +248,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
 
     async def resume(
         self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
-        budget: float | Decimal | None = None, wake: bool = False, code: Literal["accept"] | None = None,
+        budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
         until: str | None = None, edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
         here: bool = True,
     ) -> Session[Any]:  # fmt: skip
@@ -260,7 +260,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
         - ``by``: the person who resumes, recorded in the history.
         - ``owner``: raise `WrongOwner` if the session belongs to someone else.
         - ``steal``: take the session over from the process that drives it. Otherwise `AlreadyRunning` is raised.
-        - ``budget``: a new budget in dollars.
+        - ``budget``: a new budget: a number of dollars, or a `Budget`. A limit that it does not name stays.
         - ``wake``: end its open timers now.
         - ``code="accept"``: resume although steps before the session's position have changed, or a migration is
           missing. Without it, the session pauses with the reason.
@@ -289,15 +289,15 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
         if row.status is Status.CANCELLED:
             raise _ended_for_good(row)
         driven = row.live and not steal and not self.driver.is_stranded(row)
-        money = None if budget is None else to_micro_usd(budget)
+        allowance = allowance_of(budget)
         if driven and row.status is Status.RUNNING:
             await self.driver.wait_for_claim(row.session_id)  # the waker of this engine may be about to drive it
             if not self._woke_here(session):
                 raise self._driven(row)
         elif here:
-            await self._resume_here(session, row, driven, _How(by, money, steal, wake, code is not None, until))
+            await self._resume_here(session, row, driven, _How(by, allowance, steal, wake, code is not None, until))
         else:
-            await self._withdraw_pauses(row, by, money, due=True)
+            await self._withdraw_pauses(row, by, allowance, due=True)
         return session
 
     async def _resume_here(self, session: Session[Any], row: SessionRow, driven: bool, how: _How) -> None:
@@ -307,7 +307,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
         """
         kept = row.kept_by is not None and how.in_place  # its keeper has the code, and need not be this engine
         prepared = None if kept else await self._prepared(row, driven, how)
-        row = await self._withdraw_pauses(row, how.by, how.money)
+        row = await self._withdraw_pauses(row, how.by, how.allowance)
         if driven or kept:
             if row.live:  # it was about to pause and continues where it is, or another engine drives it now
                 return
@@ -332,11 +332,11 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
         return workflow, await self.store.records(row.key, row.key_frame)
 
     async def _withdraw_pauses(
-        self, row: SessionRow, by: str | None, money: int | None, due: bool = False
+        self, row: SessionRow, by: str | None, allowance: Allowance, due: bool = False
     ) -> SessionRow:  # fmt: skip
         """Withdraw the operator's pauses of a session. ``due``: any engine may then pick it up."""
-        row = await self.store.unpause(row.session_id, by, self.clock.now(), money, due)
-        self.driver.on_change(money is not None)  # its children may be pausing in this process
+        row = await self.store.unpause(row.session_id, by, self.clock.now(), allowance, due)
+        self.driver.on_change(bool(allowance.given()))  # its children may be pausing in this process
         return row
 
     async def _drive_resumed(

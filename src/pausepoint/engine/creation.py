@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,21 @@ from pausepoint.errors import StateRefused
 from pausepoint.log.replay import CheckpointBody, KeyBody, to_payload
 from pausepoint.log.state import Blobs, Slot, stored
 from pausepoint.log.trail import Trail
+from pausepoint.model.budgets import Budget
 from pausepoint.model.ids import SessionId
 from pausepoint.model.records import Record, first_digest, seal
 from pausepoint.model.sessions import NewSession
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+
+def budget_of(new: NewSession) -> Budget | None:
+    """Return the budget of a session as a caller passes it; None if it has none."""
+    usd = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
+    if usd is None and new.budget_tokens is None and new.budget_operations is None:
+        return None
+    return Budget(usd=usd, tokens=new.budget_tokens, operations=new.budget_operations)
 
 
 def new_session(

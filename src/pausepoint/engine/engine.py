@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
@@ -18,6 +17,7 @@ from pausepoint.definition.workflow import Workflow, hold_seconds
 from pausepoint.engine.base import Drives
 from pausepoint.engine.control import Control
 from pausepoint.errors import CallRefused, StoreClosed, StoreError
+from pausepoint.model.budgets import Amount
 from pausepoint.model.questions import EXPIRY, is_time_to_answer
 from pausepoint.model.views import Outcome
 from pausepoint.name import DEFAULT_STORE
@@ -196,7 +196,7 @@ class Engine(Control):
 def run(
     workflow: Workflow[S, R], state: S | None = None, /, *, store: str | Path | Store = DEFAULT_URL,
     session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
-    budget: float | Decimal | None = None, at_step: str | None = None,
+    budget: Amount | None = None, at_step: str | None = None,
     paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
     folder: str | Path | None = None, **fields: Any,
 ) -> Outcome[S, R]:  # fmt: skip

@@ -13,10 +13,11 @@ from pausepoint.errors import DamagedRecord, DefinitionError, StateRefused, erro
 from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import Line, refusal
 from pausepoint.log.versions import DoesNotFit, fits, upgrade
+from pausepoint.model.budgets import reached
 from pausepoint.model.pauses import Paused
 from pausepoint.model.sessions import Pause, SessionRow
 from pausepoint.model.views import Obstacles
-from pausepoint.runtime.hold import CRASHES_ALLOWED, crash_report, spent_budget
+from pausepoint.runtime.hold import CRASHES_ALLOWED, crash_report
 
 TRIED = ("crashes", "question", "oversized", "mismatch")
 """The kinds of pauses that hold no resume back: it runs the step again, and only that shows whether it helps."""
@@ -65,7 +66,7 @@ class Examiner:
         return [f"crashes: {crash_report(self.row.crashes, self.line.step, self.line.visit)}"]
 
     async def _budget(self) -> list[str]:
-        reason = spent_budget(await self.access.store.purses(self.row.key), self.row.session_id)
+        reason = reached(await self.access.store.purses(self.row.key), self.row.session_id)
         return [f"budget: {reason}"] if reason else []
 
     async def _guards(self, pauses: Sequence[Pause]) -> list[str]:

@@ -16,6 +16,7 @@ from pausepoint.clock import to_datetime
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.obstacles import TRIED
+from pausepoint.log.events import retries_of
 from pausepoint.log.replay import Line
 from pausepoint.log.trail import Trail, Work
 from pausepoint.model.ids import SessionId
@@ -96,10 +97,10 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_plan(
-    workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], obstacles: tuple[str, ...]
+    workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], obstacles: tuple[str, ...], now: int = 0
 ) -> Plan:
     """Return the plan of a session, from its row, its records, its open pauses and what a resume would find."""
-    ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line, pauses)
+    ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line, pauses, now)
     steps = tuple(_planned(line, step.name, ahead) for step in workflow.steps)
     return Plan(SessionId(row.session_id), row.status, steps, obstacles)
 
@@ -185,14 +186,16 @@ def _planned(line: Line, step: str, ahead: dict[str, tuple[Verdict, str]]) -> Pl
     return PlannedStep(step, "left out", "the session did not reach it")
 
 
-def _ahead(workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]) -> dict[str, tuple[Verdict, str]]:
+def _ahead(
+    workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], now: int
+) -> dict[str, tuple[Verdict, str]]:
     """Return the steps still to come, as far as known."""
     found: dict[str, tuple[Verdict, str]] = {}
     here = line.step
     if here is None or here not in workflow.outline:
         return found
     if not line.held_by_guard:
-        found[here] = ("next", _why_next(row, line, pauses))
+        found[here] = ("next", _why_next(row, line, pauses, now))
     _follow(workflow, here, found)
     for name in found:
         verdict, why = found[name]
@@ -225,11 +228,12 @@ def _follow(workflow: Workflow[Any], here: str, found: dict[str, tuple[Verdict, 
                 open_ends.append(target)
 
 
-def _why_next(row: SessionRow, line: Line, pauses: list[Pause]) -> str:
+def _why_next(row: SessionRow, line: Line, pauses: list[Pause], now: int) -> str:
     if row.failure is not None and row.ended == "failed":
         return f"failed: {row.failure.type}: {row.failure.message}"
+    retries = [str(each) for each in retries_of(line, now if row.live else 0)]
     if row.status in (Status.RUNNING, Status.PAUSING):
-        return "running"
+        return "; ".join(["running", *retries])
     reasons = [f"{pause.kind}: {pause.reason}" for pause in pauses if pause.kind in TRIED]
     if line.left_behind and line.opened == line.left_behind[-1][1] + 2:  # the visit began with a rewind's key frame
         reasons.append("rewound")
@@ -239,6 +243,7 @@ def _why_next(row: SessionRow, line: Line, pauses: list[Pause]) -> str:
         reasons.append(f"interrupted{kept}")
     if line.attempts:
         reasons.append(f"{line.attempts} {'attempt' if line.attempts == 1 else 'attempts'} failed")
+    reasons += retries
     if row.waiting:
         kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in row.waiting.split(",")]
         reasons.append(f"waits for {' or '.join(kinds)}")

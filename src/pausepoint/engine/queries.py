@@ -24,6 +24,7 @@ from pausepoint.errors import (
 )
 from pausepoint.log import events as history
 from pausepoint.log.access import StateAccess
+from pausepoint.log.events import retries_of
 from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
 from pausepoint.log.state import State
 from pausepoint.log.timeline import Timeline
@@ -40,6 +41,7 @@ from pausepoint.model.views import (
     Misfit,
     Obstacles,
     Outcome,
+    Retrying,
     SessionInfo,
     StoredState,
 )
@@ -188,6 +190,12 @@ class Queries(Service):
         line = await self._timeline(await self._row(session_id)).line()
         return tuple(line.outline)
 
+    async def retries(self, session_id: str) -> list[Retrying]:
+        """Return the operations of a session that wait to be retried, without the workflow's code."""
+        self._check_open()
+        row = await self._row(session_id)
+        return retries_of(await self._timeline(row).line(), self.clock.now() if row.live else 0)
+
     async def _state(
         self, workflow: Workflow[Any], row: SessionRow, at_checkpoint: int | str | None = None
     ) -> BaseModel:
@@ -312,7 +320,7 @@ class Queries(Service):
         from pausepoint.engine.plan import make_plan  # programs that only run sessions do not need it
 
         found = await self._examiner(workflow, row, line).found(pauses)
-        return make_plan(workflow, row, line, pauses, found.reasons)
+        return make_plan(workflow, row, line, pauses, found.reasons, self.clock.now())
 
     async def obstacles(self, session_id: str) -> Obstacles:
         """Return why a resume would not run the session now. Changes nothing.

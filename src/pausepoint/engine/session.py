@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
@@ -14,6 +13,7 @@ from pausepoint.artifacts.status import ArtifactState
 from pausepoint.engine.questions import Statuses
 from pausepoint.engine.retention import DEFAULT, Redaction
 from pausepoint.log.replay import Origin
+from pausepoint.model.budgets import Amount
 from pausepoint.model.ids import SessionId
 from pausepoint.model.notebook import facts
 from pausepoint.model.questions import Question, Receipt
@@ -103,7 +103,7 @@ class Session(Generic[S, R]):
         by: str | None = None,
         owner: str | None = None,
         steal: bool = False,
-        budget: float | Decimal | None = None,
+        budget: Amount | None = None,
         wake: bool = False,
         code: Literal["accept"] | None = None,
         until: str | None = None,
@@ -114,7 +114,7 @@ class Session(Generic[S, R]):
         """Resume the session in this process, exactly where it stopped.
 
         - ``steal``: take the session over from the process that drives it.
-        - ``budget``: a new budget in dollars. ``wake``: end open timers now.
+        - ``budget``: a new budget, in dollars or as a `Budget`. ``wake``: end open timers now.
         - ``code="accept"``: resume although steps before the session's position have changed.
         - ``until``: the step after which the session pauses again.
         - ``edits``: ``"accept"`` or ``"discard"`` edited artifacts. ``rerun``: finished steps to run again.
@@ -234,7 +234,7 @@ class Session(Generic[S, R]):
     async def fork(
         self, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
         session_id: str | None = None, reuse: bool = False, owner: str | None = None,
-        tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
+        tags: str | Sequence[str] | None = None, budget: Amount | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[S, R]:  # fmt: skip
         """Create a new session from this one's state, now or before visit ``at_step``. See `Engine.fork`."""

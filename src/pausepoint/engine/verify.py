@@ -12,7 +12,7 @@ from typing import Any
 
 from pausepoint.engine.redaction import Taken, named_by, taken_by
 from pausepoint.errors import DamagedRecord, PausepointError, UnknownSession
-from pausepoint.log.replay import Line, body_of, fold
+from pausepoint.log.replay import Line, body_of, fold, operations_in
 from pausepoint.model.endings import is_over
 from pausepoint.model.files import file_facts
 from pausepoint.model.ids import is_session_id, shortened
@@ -327,11 +327,18 @@ class Inspector:
             return  # the damaged children are reported themselves
         usd = walk.usd + sum(child.spent_usd for child in children)
         tokens = walk.tokens + sum(child.spent_tokens for child in children)
-        if (usd, tokens) != (walk.row.spent_usd, walk.row.spent_tokens):
+        operations = walk.operations + sum(child.spent_operations for child in children)
+        row = walk.row
+        if (usd, tokens) != (row.spent_usd, row.spent_tokens):
             walk.problem(
                 "facts",
-                f"its row says that {walk.row.spent_usd} micro-dollars and {walk.row.spent_tokens} tokens are spent,"
+                f"its row says that {row.spent_usd} micro-dollars and {row.spent_tokens} tokens are spent,"
                 f" but its records say {usd} and {tokens}. {_BACKUP}",
+            )
+        if operations != row.spent_operations:
+            walk.problem(
+                "facts",
+                f"its row counts {row.spent_operations} operations, but its records {operations}. {_BACKUP}",
             )
 
     async def _values(self) -> None:
@@ -369,7 +376,7 @@ class _Walk:
         self.taken: list[Taken] = []
         self.taken_signals: set[int] = set()
         self.records = self.signals = self.redacted = self.files = 0
-        self.usd = self.tokens = 0
+        self.usd = self.tokens = self.operations = 0
         self.latest = -(2**63)  # the time of the last record; a clock may be set to before 1970
         self.reopened = False  # by an edit or a rewind, after it had ended
         self.blind = False  # a range could not be read, so its redactions are unknown
@@ -426,6 +433,7 @@ class _Walk:
         for effect in getattr(body, "effects", ()):
             self.usd += effect.usd
             self.tokens += effect.tokens
+        self.operations += operations_in(body)
         for hash_ in named_by(body):
             if hash_ not in self.names:
                 what = f"needs large value {hash_.hex()}, which gc would delete"

@@ -20,16 +20,19 @@ from pausepoint.log.replay import (
     Effect,
     EventBody,
     KeyBody,
+    Line,
     OperationBody,
     Origin,
     RewindBody,
     WaitBody,
     body_of,
+    retry_line,
 )
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.questions import Asked, Reply, reply_of
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.sessions import Event, Tombstone
+from pausepoint.model.views import Retrying
 
 _ANSWERS = {"answer": "question.answered", "early": "answer.kept", "refused": "answer.refused"}
 _SIGNALS = {"pause": "pause.requested", "resume": "resume.requested", "cancel": "cancel.requested"}
@@ -124,7 +127,7 @@ def _of_signal(signal: SignalRecord) -> Parts:
     if signal.kind == "child":
         text = f"child session {data['child']} {data['status']}" + (f": {data['reason']}" if data["reason"] else "")
         return signal.at, "", f"child.{data['status']}", text, data
-    if "budget_usd" in data:
+    if "budget_usd" in data:  # tokens and operations are shown as they are stored
         data["budget_usd"] /= 1e6  # stored in microdollars, shown in dollars
     who = signal.by or "someone"
     reason = f": {data['reason']}" if data.get("reason") else ""
@@ -217,9 +220,11 @@ def _of_rewind(record: Record, body: RewindBody) -> Parts:
 
 def _of_effect(effect: Effect) -> Parts:
     if effect.type == "spent":
+        usage = msgspec.json.decode(effect.data)
+        by = f", {usage['model']}" if "model" in usage else ""
         return (
-            effect.at, effect.agent, "spent", f"${effect.usd / 1e6:.4f}, {_counted(effect.tokens, 'token')}",
-            {"usd": effect.usd / 1e6, "tokens": effect.tokens},
+            effect.at, effect.agent, "spent", f"${effect.usd / 1e6:.4f}, {_counted(effect.tokens, 'token')}{by}",
+            {"usd": effect.usd / 1e6, "tokens": effect.tokens, **usage},
         )  # fmt: skip
     return effect.at, effect.agent, effect.type, effect.summary, msgspec.json.decode(effect.data)
 
@@ -238,10 +243,30 @@ def _of_operation(record: Record, body: OperationBody) -> Parts:
 
 def _of_wait(record: Record, body: WaitBody) -> Parts:
     agent = body.agent or record.step
-    if body.due is None:
+    if body.error:
+        return record.at, agent, "operation.retried", retry_line(body), _retry_data(body)
+    if body.after:
+        summary = f"child session {body.after} exceeded the timeout of {body.name!r} and is cancelled"
+        return record.at, agent, "child.noticed", summary, {"child": body.after}
+    if body.child or body.due is None:
         return record.at, agent, "child.called", body.name, {"id": body.id, "child": body.child}
     until = to_datetime(body.due).isoformat(timespec="seconds")
     return record.at, agent, "timer.set", f"{body.name}, until {until}", {"id": body.id, "until": until}
+
+
+def retries_of(line: Line, since: int = 0) -> list[Retrying]:
+    """Return the operations of the open visit that wait to be retried. ``since``: leave out attempts that began."""
+    return [
+        Retrying(wait.name, wait.attempt, wait.error, to_datetime(wait.due or 0))
+        for wait in line.waits.values()
+        if wait.error and (wait.due or 0) >= since
+    ]
+
+
+def _retry_data(body: WaitBody) -> dict[str, Any]:
+    until = None if body.due is None else to_datetime(body.due).isoformat(timespec="seconds")
+    delay = max((body.due or 0) - body.at, 0) / 1e6
+    return {"id": body.id, "attempt": body.attempt, "delay": delay, "until": until, "error": body.error}
 
 
 def _of_question(record: Record, body: WaitBody, ask: Asked) -> Iterator[Parts]:

@@ -10,7 +10,7 @@ import msgspec
 
 from pausepoint.clock import Clock
 from pausepoint.codec.values import encode
-from pausepoint.log.replay import Body, DefinitionBody, Effect, EventBody, Line, fold, to_payload
+from pausepoint.log.replay import Body, DefinitionBody, Effect, EventBody, Line, fold, operations_in, to_payload
 from pausepoint.log.state import Blobs
 from pausepoint.log.telemetry import Watch
 from pausepoint.model.chunks import Part
@@ -74,13 +74,13 @@ class Ledger:
     async def note(
         self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
         agent: str = "", shift: int = 0, wake: bool = False, attempts: int | None = None, noticed: str = "",
-        forgets: tuple[str, ...] = (), part: Part | None = None, **facts: Any,
+        forgets: tuple[str, ...] = (), part: Part | None = None, idle: int = 0, **facts: Any,
     ) -> bool:  # fmt: skip
         """Commit an event. Return False, with nothing written, if an ``only_if_…`` condition no longer holds."""
         raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
         body = EventBody(
             type, summary, agent or self.line.step or "", raw, shift=shift, wake=wake, attempts=attempts,
-            effects=self.take_effects(), noticed=noticed, forgets=forgets, part=part,
+            effects=self.take_effects(), noticed=noticed, forgets=forgets, part=part, idle=idle,
         )  # fmt: skip
         return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
 
@@ -156,7 +156,8 @@ class Ledger:
             self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
             self.line.step, self.line.visit, self.line.held_by_guard,
             keep_crashes=still, spend_usd=usd, spend_tokens=tokens, progress=self.progress,
-            blobs=tuple(blobs) if blobs else (), plain=not (facts or blobs), **facts,
+            blobs=tuple(blobs) if blobs else (), plain=not (facts or blobs), spend_operations=operations_in(body),
+            **facts,
         )  # fmt: skip
         self.parking = commit.release
         try:
@@ -170,7 +171,7 @@ class Ledger:
             self.parking, self.seq, self.digest = False, base, digest
             self._give_back(body)
             return False
-        if facts or kind == "event" or self.watch.meters is not None:
+        if facts or kind in ("event", "wait") or self.watch.meters is not None:
             self.watch.committed(commit, body)
         self.parked = commit.release
         self.on_commit(flags)

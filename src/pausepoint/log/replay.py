@@ -79,7 +79,7 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     ``shift`` extends the open timers by the time for which they were frozen; ``wake`` ends them now. ``attempts`` is
     the number of failed attempts of the open visit. ``noticed`` is a child whose failure was raised in the step.
     ``forgets`` lists operations to forget: unanswered questions, which are then asked again. ``part`` is a chunk of a
-    file that failed.
+    file that failed. ``idle`` is how long the session was paused, which does not count for the time-out of a child.
     """
 
     type: str
@@ -96,6 +96,7 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     noticed: str = ""
     forgets: tuple[str, ...] = ()
     part: Part | None = None
+    idle: int = 0
 
 
 class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -349,8 +350,10 @@ class Line:
                 tally.wake()
         for id in body.forgets:
             self.operations.pop(id, None)
-        for id, wait in self.waits.items() if body.shift or body.wake else ():
-            if (due := deferred(wait, record.at, body.shift, body.wake)) is not None:
+        for id, wait in self.waits.items() if body.shift or body.wake or body.idle else ():
+            if limits_child(wait):
+                self.waits[id] = msgspec.structs.replace(wait, due=min((wait.due or 0) + body.idle, LATEST))
+            elif (due := deferred(wait, record.at, body.shift, body.wake)) is not None:
                 self.waits[id] = msgspec.structs.replace(wait, due=due)
 
     def _forget_attempts(self) -> None:
@@ -503,13 +506,30 @@ def _work(record: Record, body: CheckpointBody, published: Published) -> Work:
     )  # fmt: skip
 
 
+def operations_in(body: Body) -> int:
+    """Return how many operations a record counts for: one that is remembered, or an attempt that is retried."""
+    if isinstance(body, OperationBody):
+        return 0 if body.total else 1  # one with a total announces the items of a map
+    return 1 if isinstance(body, WaitBody) and body.error else 0
+
+
+def retry_line(wait: WaitBody) -> str:
+    """Return what happened to an operation that waits for its next attempt.
+
+    >>> retry_line(WaitBody("/fetch~1#1", "fetch", due=3_500_000, at=1_000_000, attempt=2, error="OSError: down"))
+    'fetch: attempt 2 failed, OSError: down; retry in 2.5 s'
+    """
+    delay = max((wait.due or 0) - wait.at, 0) / 1e6
+    return f"{wait.name}: attempt {wait.attempt} failed, {wait.error}; retry in {delay:.1f} s"
+
+
 def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:
     """Return the new end of a wait after timers were frozen, or are woken now; None if this does not affect the wait.
 
     A wait that started while the session was pausing was frozen only since its start. If the clock was set back since
     then, the start is unknown and the full ``shift`` counts.
     """
-    if wait.due is None or (wait.child and not wait.error):
+    if wait.due is None or limits_child(wait) or (not shift and not wake):
         return None
     if wait.ask is None and (wait.name != "sleep" or wait.error) and not wake:
         return None
@@ -517,6 +537,11 @@ def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:
         return 0
     passed = at - wait.at
     return min(wait.due + (shift if passed < 0 else min(shift, passed)), LATEST)
+
+
+def limits_child(wait: WaitBody) -> bool:
+    """Return whether a wait has the time-out of a child that runs."""
+    return bool(wait.child) and wait.due is not None and not wait.error
 
 
 def fold(records: Iterable[Record]) -> Line:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from pausepoint.errors import HoldLost, error_text
-from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody
+from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody, WaitBody, retry_line
 from pausepoint.model.sessions import Commit, SessionRow
 from pausepoint.name import NAME
 
@@ -223,6 +223,11 @@ class Watch:
             return _NOTHING
         return self._span(f"operation {name}", {_OPERATION: name, **self._where()})
 
+    def used(self, span: object, usage: dict[str, Any]) -> None:
+        """Record on an operation's span that it used a language model, by OpenTelemetry's names."""
+        if isinstance(span, _Span):
+            _guarded(span.used, self.session_id, usage)
+
     def _where(self) -> dict[str, str | int]:
         _, step, visit, attempt = self.place
         return {_STEP: step, f"{NAME}.visit": visit, f"{NAME}.attempt": attempt}
@@ -257,7 +262,7 @@ class Watch:
         if commit.release:
             self.status = _status_after(commit, paused)
             self.failure = commit.failure.type if commit.failure is not None else ""
-        if isinstance(body, EventBody) or commit.release:
+        if isinstance(body, EventBody) or commit.release or _is_retried(body):
             level, text = _line(commit, body, paused, self.status)
             self._log(level, text, commit.records[0].step, commit.records[0].visit)
         if self.meters is not None:
@@ -269,7 +274,7 @@ class Watch:
             meters.took("visit.duration", body.took / 1e6, where)
         elif isinstance(body, OperationBody) and not body.total:  # one with a total announces the items of a map
             meters.took("operation.duration", body.took / 1e6, {**where, _OPERATION: body.name})
-        elif isinstance(body, EventBody) and body.type == "step.retried":
+        elif _is_retried(body):
             meters.add("retries", 1, where)
         if commit.spend_usd:
             meters.add("spent", commit.spend_usd, where)
@@ -338,6 +343,13 @@ def _pause(commit: Commit, body: object) -> str:
     return commit.open_pauses[0].kind if commit.open_pauses and commit.release else ""
 
 
+def _is_retried(body: object) -> bool:
+    """Return whether a record says that an attempt failed, and another follows."""
+    if isinstance(body, WaitBody):
+        return bool(body.error)
+    return isinstance(body, EventBody) and body.type == "step.retried"
+
+
 def _status_after(commit: Commit, paused: str) -> str:
     """Return the status of a session after a commit that releases it."""
     if commit.ended or paused:
@@ -355,6 +367,8 @@ def _line(commit: Commit, body: object, paused: str, status: str) -> tuple[int, 
     if paused and paused != "operator":
         reason = body.summary if isinstance(body, EventBody) else commit.open_pauses[0].reason
         return logging.WARNING, f"paused ({paused}): {reason}"
+    if isinstance(body, WaitBody):
+        return logging.WARNING, retry_line(body)
     if not isinstance(body, EventBody):
         return logging.INFO, status
     if body.type == "session.stopped":
@@ -368,7 +382,9 @@ def _line(commit: Commit, body: object, paused: str, status: str) -> tuple[int, 
 class _Span:
     """A context manager for a span that is current inside its block."""
 
-    __slots__ = ("attributes", "failure", "name", "origin", "quiet", "span", "status", "token", "tracer", "trouble")
+    __slots__ = (
+        "attributes", "failure", "name", "origin", "quiet", "span", "status", "token", "tracer", "trouble", "usage",
+    )  # fmt: skip
 
     def __init__(
         self, tracer: Tracer, name: str, attributes: dict[str, Any], quiet: tuple[type[Exception], ...],
@@ -384,6 +400,7 @@ class _Span:
         self.trouble: BaseException | None = None
         self.span: Span | None = None
         self.token: Token[Context] | None = None
+        self.usage: dict[str, int] = {}  # the tokens that it has spent
 
     def __enter__(self) -> _Span:
         _guarded(self._open)
@@ -407,6 +424,18 @@ class _Span:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _guarded(self._close, error)
+
+    def used(self, session_id: str, usage: dict[str, Any]) -> None:
+        """Record the use of a model. Tokens of several calls in one span are added up."""
+        if self.span is None:
+            return
+        for name in ("input_tokens", "output_tokens"):
+            self.usage[name] = self.usage.get(name, 0) + usage[name]
+            self.span.set_attribute(f"gen_ai.usage.{name}", self.usage[name])
+        if "model" in usage:
+            self.span.set_attribute("gen_ai.request.model", usage["model"])
+        self.span.set_attribute("gen_ai.operation.name", "chat")
+        self.span.set_attribute("gen_ai.conversation.id", session_id)
 
     def _close(self, error: BaseException | None) -> None:
         from opentelemetry import context

@@ -45,6 +45,7 @@ ENGINE_EVENTS: frozenset[str] = frozenset(
         "step.retried",
         "operation.completed",
         "operation.missed",
+        "operation.retried",
         "map.started",
         "item.failed",
         "chunk.failed",

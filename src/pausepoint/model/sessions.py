@@ -162,11 +162,24 @@ class SessionRow(msgspec.Struct, frozen=True):
     ready_at: int | None = None
     own_pause: bool = False
     under_everything: bool = False
+    spent_operations: int = 0
+    budget_tokens: int | None = None
+    budget_operations: int | None = None
 
     @property
     def status(self) -> Status:
         """See `derive_status`."""
         return derive_status(self)
+
+    @property
+    def may_have_budget(self) -> bool:
+        """Return whether the session has a budget, or may spend the budget of a parent."""
+        return (
+            self.parent is not None
+            or self.budget_usd is not None
+            or self.budget_tokens is not None
+            or self.budget_operations is not None
+        )
 
     @property
     def awaits_child(self) -> bool:
@@ -335,6 +348,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     only_if_waiting: str = ""
     settles: bool = False
     plain: bool = False
+    spend_operations: int = 0
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -363,6 +377,8 @@ class NewSession(msgspec.Struct, frozen=True):
     names: tuple[bytes, ...] = ()
     held_by_guard: bool = False
     files: tuple[SignalRecord, ...] = ()
+    budget_tokens: int | None = None
+    budget_operations: int | None = None
 
 
 class Tombstone(msgspec.Struct, frozen=True):

@@ -57,6 +57,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     held_by_guard: bool = False
     kept_by: str | None = None
     fence: int = 0
+    spent_operations: int = 0
+    budget_tokens: int | None = None
+    budget_operations: int | None = None
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress
@@ -74,7 +77,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
             "step kept by": self.kept_by,
             "failure": failure and _failed(failure),
             "spent": _money(self.spent_usd, self.budget_usd),
-            "tokens": self.spent_tokens or None,
+            "tokens": _count(self.spent_tokens, self.budget_tokens),
+            "operations": _count(self.spent_operations, self.budget_operations),
         }
         return facts(known, f"Session {self.session_id}")
 
@@ -91,6 +95,19 @@ class Working(msgspec.Struct, frozen=True):
     step: str
     operations: tuple[str, ...]
     confirmed: bool
+
+
+class Retrying(msgspec.Struct, frozen=True):
+    """An operation that waits to be retried: how many attempts have failed, the last error, and the next attempt."""
+
+    operation: str
+    attempt: int
+    error: str
+    until: datetime
+
+    def __str__(self) -> str:
+        when = f"{self.until:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{self.operation} waits to be retried at {when}: attempt {self.attempt} failed, {self.error}"
 
 
 class Listing(list[T]):
@@ -121,6 +138,10 @@ def _money(spent: float, budget: float | None = None) -> str:
     if budget is not None:
         return f"{spent:.6g} of {budget:.6g} USD"
     return f"{spent:.6g} USD" if spent else ""
+
+
+def _count(spent: int, budget: int | None) -> str | int | None:
+    return f"{spent:,} of {budget:,}" if budget is not None else spent or None
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from pausepoint.errors import (
     VerbRefused,
     did_you_mean,
 )
+from pausepoint.model.budgets import Amount
 from pausepoint.model.sessions import Pause, Status
 from pausepoint.orchestrator.bus import EventBus, OrchestratorPaused, TaskCompleted, TaskFailed, TaskStarted
 from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
@@ -128,7 +128,7 @@ class Orchestrator:
         await self._look()
         await self.controller.pause(reason, by, said=self._said)
 
-    async def resume(self, budget: float | Decimal | None = None) -> None:
+    async def resume(self, budget: Amount | None = None) -> None:
         """Resume all agents from the snapshot, with a new budget if given; see `PauseResumeController.resume`.
 
         A run that another process drives and that is still pausing continues there: only the pause is withdrawn.
@@ -152,7 +152,7 @@ class Orchestrator:
             self.registry.budget = None
         self._watch()
 
-    async def _withdraw(self, budget: float | Decimal | None) -> bool:
+    async def _withdraw(self, budget: Amount | None) -> bool:
         """Withdraw the pause of a run that is still pausing in another process. Return False if there is none."""
         if await self._found() is not Status.PAUSING or self.session_id in self.engine.running:
             return False
@@ -165,7 +165,7 @@ class Orchestrator:
     # the run
 
     async def start(
-        self, tasks: Sequence[Task] | None = None, *, by: str | None = None, budget: float | Decimal | None = None,
+        self, tasks: Sequence[Task] | None = None, *, by: str | None = None, budget: Amount | None = None,
         owner: str | None = None, tags: Sequence[str] = (), keep_for: timedelta | None = None,
     ) -> None:  # fmt: skip
         """Start the run, or continue it after its program was killed or ended. Return when the run is stored.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from decimal import Decimal
 from typing import Any
 from weakref import WeakValueDictionary
 
 from pausepoint.engine.control import Control
 from pausepoint.errors import AlreadyRunning, DefinitionError, RestoreRefused, UnknownSession, VerbRefused
+from pausepoint.model.budgets import Amount
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import Listing, SessionInfo
 from pausepoint.orchestrator.registry import IDLE_TIMEOUT, stuck_for
@@ -127,7 +127,7 @@ class RunAgents:
         self._agents: WeakValueDictionary[str, TaskAgent] = WeakValueDictionary()
         self._exited: dict[str, tuple[str, dict[str, Any], tuple[ToolCall, ...]]] = {}
         self._asked: tuple[str, ...] | None = None
-        self.budget: float | Decimal | None = None  # for the next resume
+        self.budget: Amount | None = None  # for the next resume
 
     def begun(self, agent: TaskAgent) -> None:
         """Record that an agent has begun a task."""
@@ -295,7 +295,7 @@ async def check(engine: Control, state: AgentState) -> SessionInfo:
     return info
 
 
-async def resume_session(engine: Control, session_id: str, budget: float | Decimal | None = None) -> None:
+async def resume_session(engine: Control, session_id: str, budget: Amount | None = None) -> None:
     """Resume a session, unless it is running or was cancelled."""
     if (await engine.info(session_id)).status is not Status.CANCELLED:
         with suppress(AlreadyRunning):

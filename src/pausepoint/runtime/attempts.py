@@ -19,6 +19,7 @@ from pausepoint.clock import LATEST, to_datetime
 from pausepoint.definition.functions import Callee
 from pausepoint.definition.rate import Rate
 from pausepoint.definition.retry import Retry, inside_of
+from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import ContextClosed, OperationTimeout, StepError, Unanswered, error_text
 from pausepoint.log.replay import WaitBody
 from pausepoint.runtime.frames import Frame
@@ -131,7 +132,18 @@ def clashing(step: str, what: Callee) -> StepError:
     )
 
 
-async def call(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def refuse_field_clash(step: str, workflow: Workflow[Any]) -> None:
+    """Refuse the options of a call if they are also fields of the child's input: which of the two is meant?"""
+    for name in ("retry", "timeout"):
+        if name in workflow.model.model_fields:
+            raise StepError(
+                f"Step {step!r}: ctx.call takes {name}= for the call, but the state of workflow {workflow.name!r} has a"
+                f" field {name!r} too. Pass the child's input as a state: ctx.call({workflow.name},"
+                f" {workflow.model.__name__}({name}=..., ...))."
+            )
+
+
+async def invoke(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the function of an operation. A blocking one runs in a thread of its own."""
     if what.is_async:
         return await fn(*args, **kwargs)
@@ -150,16 +162,16 @@ async def attempts(
         frame = run.frame
         limit = frame.limit = None if timeout is None else visit.timeouts.start(timeout)
         try:
-            value = await call(what, fn, args, ctx._with_context(what, frame, kwargs) if what.context else kwargs)
+            value = await invoke(what, fn, args, ctx._with_context(what, frame, kwargs) if what.context else kwargs)
         except (Exception, asyncio.CancelledError) as raised:
             error = raised
             if limit is not None and limit.ends(raised):
                 # The thread of a blocking function cannot be stopped. It must not act for the next attempt.
                 run.frame = _abandon(visit, frame)
-                error = _timed_out(run.operation, timeout)
+                error = timed_out(run.operation, timeout)
             elif isinstance(raised, asyncio.CancelledError):
                 raise
-            await fail(visit, run, policy, error)
+            await fail(visit, run.operation, policy, error)
         else:
             if limit is not None:
                 limit.ends()
@@ -171,7 +183,7 @@ async def begin(visit: Visit, run: Run, policy: Policy) -> None:
     wait = visit.host.line.waits.get(run.operation.id)
     failed = 0 if wait is None else wait.attempt
     if failed:
-        await back_off(visit, run.frame, run.operation.id)
+        await back_off(visit, run.frame, run.operation.id, asking=1)
     if policy.pace is not None:
         await policy.pace.turn(visit, run.frame)
     run.frame.attempt = failed + 1
@@ -186,8 +198,11 @@ def _count_again(visit: Visit, scope: str) -> None:
     visit.follows.pop(scope, None)
 
 
-async def back_off(visit: Visit, frame: Frame, id: str) -> None:
-    """Wait for the next attempt at an operation. A pause takes effect here, and so does a spent budget."""
+async def back_off(visit: Visit, frame: Frame, id: str, asking: int = 0) -> None:
+    """Wait for the next attempt at an operation. A pause takes effect here, and so does a spent budget.
+
+    ``asking`` is 1 if the operation counts as in flight.
+    """
     host = visit.host
     while True:
         await halt_for_pause(visit, frame)
@@ -195,7 +210,7 @@ async def back_off(visit: Visit, frame: Frame, id: str) -> None:
         if wait is None or not wait.error or not wait.due or (left := wait.due - host.clock.now()) <= 0:
             break
         await visit.wait(frame, Wait("timer", wait.due, holds=left <= HOLD))
-    if host.budgeted is not False and (reason := await visit.uninterrupted(host.over_budget())):
+    if host.budgeted is not False and (reason := await visit.uninterrupted(host.over_budget(asking))):
         await visit.refuse(frame, "budget", reason)
 
 
@@ -205,9 +220,11 @@ async def halt_for_pause(visit: Visit, frame: Frame) -> None:
         await visit.halt(frame)
 
 
-async def fail(visit: Visit, run: Run, policy: Policy, error: BaseException, child: str = "") -> None:
+async def fail(
+    visit: Visit, operation: Operation, policy: Policy, error: BaseException, child: str = ""
+) -> None:  # fmt: skip
     """Record a failed attempt, with the time of the next one. Raises the error if no further attempt is allowed."""
-    operation, host = run.operation, visit.host
+    host = visit.host
     before = host.line.waits.get(operation.id)
     failed = 1 if before is None else before.attempt + 1
     now = host.clock.now()
@@ -240,7 +257,8 @@ def _abandon(visit: Visit, frame: Frame) -> Frame:
     return visit.replace(frame)
 
 
-def _timed_out(operation: Operation, timeout: float | None) -> OperationTimeout:
+def timed_out(operation: Operation, timeout: float | None) -> OperationTimeout:
+    """Return the error of an attempt that took too long."""
     return OperationTimeout(
         f"Operation {operation.name!r} exceeded its timeout of {timeout:g} s. Raise timeout=, or pass retry= to try it"
         " again."

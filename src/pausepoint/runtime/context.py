@@ -23,10 +23,21 @@ from pausepoint.model.ids import SessionId
 from pausepoint.runtime import questions as asking
 from pausepoint.runtime import waits
 from pausepoint.runtime.artifacts import BlockingStepArtifact, StepArtifact
-from pausepoint.runtime.attempts import Policy, Run, attempts, begin, call, clashing, fail, policy_of
+from pausepoint.runtime.attempts import (
+    Policy,
+    Run,
+    attempts,
+    begin,
+    clashing,
+    fail,
+    invoke,
+    policy_of,
+    refuse_field_clash,
+)
 from pausepoint.runtime.chunks import BlockingStepFiles, StepFiles
 from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, Batch, FanOut
 from pausepoint.runtime.questions import Judge, Options
+from pausepoint.runtime.spending import spend
 from pausepoint.runtime.visit import Frame, Operation, Visit, is_count
 from pausepoint.runtime.waits import Duration
 
@@ -161,7 +172,7 @@ class Context:
         try:
             with self._visit.host.ledger.watch.operation(operation.name) as run.frame.span:
                 if policy is None:
-                    value = await call(what, fn, args, self._with_context(what, run.frame, kwargs))
+                    value = await invoke(what, fn, args, self._with_context(what, run.frame, kwargs))
                 else:
                     value = await attempts(self, run, policy, fn, args, kwargs)
                 return await self._keep(run, value)
@@ -340,8 +351,9 @@ class Context:
 
     @_tracked_call
     async def call(
-        self, workflow: Workflow[S, R], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
-    ) -> R:
+        self, workflow: Workflow[S, R], state: S | None = None, /, *, key: str | int | None = None,
+        retry: int | Retry | None = None, timeout: Duration | None = None, **fields: Any,
+    ) -> R:  # fmt: skip
         """Run a workflow as a child session, wait until it ends, and return its result or its final state.
 
         A workflow that is a function returns its result; one with a list of steps its state.
@@ -349,10 +361,18 @@ class Context:
         Pass the input as for ``engine.start``: as fields or as a state. Pausing or cancelling this session does the
         same to its children, and what children spend counts for this session too. A failed child raises `ChildFailed`;
         when the step runs again, the child resumes where it failed.
+
+        ``retry`` resumes a failed child after a back-off, as often as it says. ``timeout`` limits how long the child
+        may take, without the time in which this session is paused; then the child is cancelled, `OperationTimeout` is
+        raised, and a further attempt starts another child.
         """
         if state is not None and fields:
             raise TypeError("Pass the child's input either as a state or as keyword fields, not both.")
-        end: Any = await waits.call(self._visit, self._frame, workflow, fields if state is None else state, key)
+        policy = policy_of(self._visit, retry, timeout)
+        if policy is not None and state is None:
+            refuse_field_clash(self._visit.step.name, workflow)
+        given = fields if state is None else state
+        end: Any = await waits.call(self._visit, self._frame, workflow, given, key, policy)
         return cast("R", end if workflow.returns is None else getattr(end, workflow.returns))
 
     @_tracked_call
@@ -379,14 +399,21 @@ class Context:
         """
         self._visit.emit(self._frame.scope, event_type, summary, data)
 
-    def spend(self, *, usd: float | Decimal = 0, tokens: int = 0) -> None:
+    def spend(
+        self, *, usd: float | Decimal = 0, tokens: int | None = None, model: str | None = None, input_tokens: int = 0,
+        output_tokens: int = 0,
+    ) -> None:  # fmt: skip
         """Record a cost in dollars, tokens or both. It counts against the session's budget.
 
+        ``model`` names the language model that was used, ``input_tokens`` and ``output_tokens`` say how much of it.
+        They are recorded with the event, and on the OpenTelemetry span of the operation that calls this. ``tokens`` is
+        by default their sum.
+
         The cost is committed with the next operation or the step's checkpoint, and counts once, however often the
-        step is interrupted and runs again. Each further attempt of a step that failed adds its own cost, except right
-        after a remembered operation, whose cost an earlier attempt has recorded.
+        step is interrupted and runs again. Each further attempt of a step or an operation that failed adds its own
+        cost, except right after a remembered operation, whose cost an earlier attempt has recorded.
         """
-        self._visit.spend(self._frame.scope, usd, tokens)
+        spend(self._visit, self._frame, usd, tokens, model, input_tokens, output_tokens)
 
     async def _gather(self, coroutines: list[Coroutine[Any, Any, None]]) -> None:
         if len(coroutines) == 1:
@@ -485,7 +512,7 @@ class BlockingContext:
             try:
                 return fn(*args, **given)
             except Exception as error:
-                self._wait(fail(visit, run, policy, error))
+                self._wait(fail(visit, run.operation, policy, error))
         return fn(*args, **given)
 
     @overload
@@ -551,10 +578,12 @@ class BlockingContext:
         return True
 
     def call(
-        self, workflow: Workflow[S, R], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
-    ) -> R:
+        self, workflow: Workflow[S, R], state: S | None = None, /, *, key: str | int | None = None,
+        retry: int | Retry | None = None, timeout: Duration | None = None, **fields: Any,
+    ) -> R:  # fmt: skip
         """See `Context.call`."""
-        return cast(R, self._wait(self._context.call(workflow, state, key=key, **fields)))
+        called = self._context.call(workflow, state, key=key, retry=retry, timeout=timeout, **fields)
+        return cast(R, self._wait(called))
 
     def safe_point(self) -> None:
         """See `Context.safe_point`."""
@@ -568,9 +597,13 @@ class BlockingContext:
         """See `Context.emit`."""
         self._wait(_later(self._context.emit, event_type, summary, **data))
 
-    def spend(self, *, usd: float | Decimal = 0, tokens: int = 0) -> None:
+    def spend(
+        self, *, usd: float | Decimal = 0, tokens: int | None = None, model: str | None = None, input_tokens: int = 0,
+        output_tokens: int = 0,
+    ) -> None:  # fmt: skip
         """See `Context.spend`."""
-        self._wait(_later(self._context.spend, usd=usd, tokens=tokens))
+        usage = {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens}
+        self._wait(_later(self._context.spend, usd=usd, tokens=tokens, **usage))
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine on the engine's loop and wait for it in this thread."""

@@ -17,9 +17,10 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import AlreadyRunning, HoldLost, StateRefused, StoreError
 from pausepoint.log.access import StateAccess
 from pausepoint.log.ledger import Ledger
-from pausepoint.log.replay import Line, body_of, deferred
+from pausepoint.log.replay import Line, body_of, deferred, limits_child
 from pausepoint.log.telemetry import Watch
 from pausepoint.log.versions import DoesNotFit, fits, upgrade
+from pausepoint.model.budgets import Spending, reached
 from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
@@ -75,7 +76,7 @@ class Holding:
         self.wake = False  # whether open timers end now
         self.until: str | None = None  # the step after which the session must pause
         # Whether the session or one of its parents has a budget. None: not looked up yet.
-        self.budgeted = False if row.parent is None and row.budget_usd is None else None
+        self.budgeted = None if row.may_have_budget else False
         self.parks: tuple[str | None, int | None] | None = None  # if all branches wait: for what, until when
         self.awaited: frozenset[str] = frozenset()  # the children that branches waited for when the step exited
         self.asked: frozenset[str] = frozenset()  # the questions that branches waited for then
@@ -229,7 +230,8 @@ class Holding:
         if obstacle := await self._obstacle(pauses):
             await self.ledger.park(obstacle, pauses)
             return
-        if not (self.resumed or self.wake or self.row.frozen):
+        idle = await self._idle()
+        if not (self.resumed or self.wake or self.row.frozen or idle):
             await self._read_requests()  # it wakes on its own; nobody resumed it
             return
         visits, took, usd = self.saved
@@ -248,7 +250,18 @@ class Holding:
         await self.ledger.note(
             "session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by,
             shift=self.row.frozen, wake=self.wake, thaw=bool(self.row.frozen), questions=self._deferred_questions(),
+            idle=idle,
         )  # fmt: skip
+
+    async def _idle(self) -> int:
+        """Return how long the session was paused since its last record, if the time-out of a child depends on it."""
+        if not any(map(limits_child, self.line.waits.values())):
+            return 0
+        pauses = await self.store.pauses(self.row.key, open_only=False)
+        since = self.row.updated_at
+        closed = [each for each in pauses if each.kind == "operator" and (each.closed_at or 0) >= since]
+        ends = [each.closed_at for each in closed if each.closed_at is not None]
+        return max(max(ends) - min(each.created_at for each in closed), 0) if closed else 0
 
     def _deferred_questions(self) -> tuple[QuestionChange, ...]:
         """Return changes that postpone the expiry of questions by the time that the timers were frozen."""
@@ -286,14 +299,22 @@ class Holding:
 
     # money
 
-    async def over_budget(self) -> str:
-        """Return why no more money may be spent; empty if it may. Children also spend their parents' budgets."""
+    async def over_budget(self, asking: int = 0) -> str:
+        """Return why no more may be spent; empty if it may. Children also spend their parents' budgets.
+
+        Operations in flight count, except those that are ``asking``.
+        """
         if self.budgeted is False:
             return ""
         purses = await self.store.purses(self.row.key)
         self.budgeted = bool(purses)  # budgets change only at a start or a resume, so one lookup is enough
-        pending = sum(effect.usd for effect in self.ledger.pending.values())
-        return spent_budget(purses, self.session_id, pending)
+        effects = self.ledger.pending.values()
+        usd, tokens = sum(effect.usd for effect in effects), sum(effect.tokens for effect in effects)
+        return reached(purses, self.session_id, Spending(usd, tokens, self._in_flight() - asking))
+
+    def _in_flight(self) -> int:
+        """Return how many operations run now."""
+        return 0
 
 
 def _skipped(visits: int, operations: int) -> str:
@@ -313,18 +334,6 @@ def crash_report(crashes: int, step: str | None, visit: int) -> str:
         f"{crashes} processes died at {step}#{visit} without making progress; check what the step does there, then"
         " resume"
     )
-
-
-def spent_budget(purses: Sequence[tuple[str, int, int]], session_id: str, pending: int = 0) -> str:
-    """Return which budget of a session or its parents is spent; empty if none is. ``pending`` is not stored yet."""
-    for owner, spent, budget in purses:
-        if spent + pending >= budget:
-            whose = "" if owner == session_id else f" of its parent session {owner!r}"
-            return (
-                f"${(spent + pending) / 1e6:.4f} of the ${budget / 1e6:.4f} budget{whose} is spent;"
-                " resume with a higher budget"
-            )
-    return ""
 
 
 async def end_parked(store: Store, clock: Clock, session_id: str) -> None:

@@ -34,6 +34,9 @@ class Family(Protocol):
     async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
         """Resume a child that no engine drives, in this engine."""
 
+    async def cancel_child(self, child_id: str, reason: str) -> None:
+        """Cancel a child and its children."""
+
 
 class Host(Protocol):
     """The services that a visit needs from the drive of its session."""
@@ -71,8 +74,8 @@ class Host(Protocol):
     async def look(self) -> None:
         """Read the requests that have arrived."""
 
-    async def over_budget(self) -> str:
-        """Return why no more money may be spent; an empty string if it may."""
+    async def over_budget(self, asking: int = 0) -> str:
+        """Return why no more may be spent; an empty string if it may. ``asking``: that many in flight ask for it."""
 
     def exit_step(self, waits: bool = False) -> None:
         """Make the step exit, or keep it in memory; nothing is in flight.

@@ -43,6 +43,9 @@ class Keeping(Holding):
         """Whether the session is parked with its step in memory."""
         return self.keeping is not None and self.ledger.parked
 
+    def _in_flight(self) -> int:
+        return 0 if self.visit is None else len(self.visit.running)
+
     def _release_step(self) -> None:
         """Make the step exit."""
         raise NotImplementedError
@@ -166,7 +169,7 @@ class Keeping(Holding):
         self.ledger.claimed_again(row)
         self.quiet.clear()
         self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
-        self.budgeted = False if row.parent is None and row.budget_usd is None else None
+        self.budgeted = None if row.may_have_budget else False
         await self._note_resumed_in_place()
         return True
 
@@ -186,4 +189,5 @@ class Keeping(Holding):
         }
         await self.ledger.note(
             "session.resumed", summary, data, shift=frozen, thaw=bool(frozen), questions=self._deferred_questions(),
+            idle=await self._idle(),
         )  # fmt: skip

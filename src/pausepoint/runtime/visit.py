@@ -11,7 +11,6 @@ import asyncio
 import re
 import threading
 from collections.abc import Awaitable
-from decimal import Decimal, InvalidOperation
 from hashlib import sha256
 from types import CoroutineType
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -31,8 +30,10 @@ from pausepoint.errors import (
     ValueRefused,
     did_you_mean,
 )
-from pausepoint.log.replay import Effect, OperationBody, WaitBody
+from pausepoint.log.replay import OperationBody, WaitBody
 from pausepoint.log.state import Blobs, stored
+from pausepoint.model.budgets import is_count as is_count
+from pausepoint.model.budgets import to_micro_usd as to_micro_usd
 from pausepoint.model.chunks import Part
 from pausepoint.model.events import ENGINE_EVENTS
 from pausepoint.model.records import SignalRecord
@@ -50,9 +51,6 @@ _NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
 
 CALLS = 64
 """How many calls of the context are remembered before those that were awaited are forgotten."""
-
-MOST = 2**60
-"""The most tokens or micro-dollars that one call can record."""
 
 
 class Wait(NamedTuple):
@@ -95,6 +93,7 @@ class Visit:
         self.root = Frame("", None)
         self.seen: dict[str, int] = {}
         self.follows: dict[str, bool] = {}  # by scope: whether the last operation was remembered
+        self.paid: set[str] | None = None  # what attempts have spent; None: no attempt has failed
         self.active = 0
         self.halted: set[asyncio.Future[None]] = set()
         self.waits: dict[asyncio.Future[None], Wait] = {}
@@ -377,22 +376,6 @@ class Visit:
         print_ = fingerprint(summary, data).hex()[:24]
         self.host.ledger.effect(self.nth(f"{scope}/emit:{type}~{print_}"), type, summary, data, self.step.agent)
 
-    def spend(self, scope: str, usd: float | Decimal, tokens: int) -> None:
-        """Add money and tokens that the step has spent to the next record."""
-        self.check_open()
-        micros = to_micro_usd(usd)
-        if not is_count(tokens):
-            raise ValueError(f"tokens must be a whole number, 0 or more, not {tokens!r}.")
-        # A further attempt spends again. One that was interrupted, and runs again, repeats what it had recorded.
-        line, ledger = self.host.line, self.host.ledger
-        first = id = self.nth(f"{scope}/spend:{micros}:{tokens}")
-        if line.tries:
-            id = f"{first}@{line.tries}"
-            earlier = (first, *(f"{first}@{number}" for number in range(1, line.tries)))
-            if self.follows.get(scope) and any(each in line.effects or each in ledger.pending for each in earlier):
-                return  # the cost of the remembered operation before it, as an earlier attempt recorded it
-        ledger.pend(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
-
     # halting
 
     def check_open(self) -> None:
@@ -529,26 +512,6 @@ class Visit:
                 released.set_result(None)
         self.halted.clear()  # they count as running from now on, although their tasks have not woken up yet
         self.recheck_waits()  # child sessions that were paused as well must be resumed
-
-
-def is_count(value: object) -> bool:
-    """Return whether a value is a whole number that can be stored."""
-    return isinstance(value, int) and 0 <= value <= MOST
-
-
-def to_micro_usd(usd: float | Decimal) -> int:
-    """Convert dollars to micro-dollars.
-
-    >>> to_micro_usd(0.25), to_micro_usd(Decimal("0.000001"))
-    (250000, 1)
-    """
-    try:
-        amount = Decimal(str(usd))
-    except InvalidOperation:
-        amount = Decimal("NaN")
-    if isinstance(usd, bool) or not 0 <= (amount if amount.is_finite() else -1) <= MOST // 1_000_000:
-        raise ValueError(f"Money must be an amount of dollars, 0 or more, not {usd!r}.")
-    return int((amount * 1_000_000).to_integral_value())
 
 
 def key_text(key: object) -> str:

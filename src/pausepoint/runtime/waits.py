@@ -18,11 +18,12 @@ import msgspec
 from pausepoint.clock import LATEST, to_micros
 from pausepoint.codec.values import Typed, fingerprint, typed
 from pausepoint.definition.workflow import Workflow
-from pausepoint.errors import ChildFailed, StateRefused, StepError, ValueRefused
+from pausepoint.errors import ChildFailed, OperationTimeout, StateRefused, StepError, ValueRefused
 from pausepoint.log.replay import WaitBody
 from pausepoint.model.ids import SessionId
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import SessionRow, Status
+from pausepoint.runtime.attempts import Policy, back_off, fail, timed_out
 from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text, mismatch
 
 if TYPE_CHECKING:
@@ -164,8 +165,9 @@ def _read(message: SignalRecord, result: Typed) -> Any:
 
 
 async def call(
-    visit: Visit, frame: Frame, workflow: Workflow[S], given: S | Mapping[str, Any], key: str | int | None
-) -> S:
+    visit: Visit, frame: Frame, workflow: Workflow[S], given: S | Mapping[str, Any], key: str | int | None,
+    policy: Policy | None = None,
+) -> S:  # fmt: skip
     """Run a workflow as a child session, wait until it ends, and return its final state."""
     operation = _identify(visit, frame, workflow, given, key)
     result = typed(workflow.model)
@@ -174,7 +176,24 @@ async def call(
     if found is not None:
         known: S = await visit.recall(found, result)
         return known
-    child = await _child_of(visit, frame, operation)
+    while policy is not None:
+        await back_off(visit, frame, operation.id)
+        try:
+            return await _ended(visit, frame, operation, workflow, given, policy.timeout)
+        except (ChildFailed, OperationTimeout) as error:
+            if error.fields.get("status") == "cancelled":
+                raise  # a person cancelled it
+            await fail(visit, operation, policy, error, visit.host.line.waits[operation.id].child)
+    return await _ended(visit, frame, operation, workflow, given, None)
+
+
+async def _ended(
+    visit: Visit, frame: Frame, operation: Operation, workflow: Workflow[S], given: S | Mapping[str, Any],
+    timeout: float | None,
+) -> S:  # fmt: skip
+    """Wait until the child has ended and return its final state. Raises if it fails or takes too long."""
+    result, waits = typed(workflow.model), visit.host.line.waits
+    child = await _child_of(visit, frame, operation, timeout)
     while True:
         row = await visit.uninterrupted(visit.host.family.child(child))
         if row is not None and row.ended is not None and visit.host.must_stop:
@@ -185,21 +204,45 @@ async def call(
             reports = tuple(report.n for report in await _reports(visit, child))
             done: S = await conclude(visit, operation, result, state, frame, consume=reports)
             return done
+        due = waits[operation.id].due if timeout is not None else None
+        if due is not None and due <= visit.host.clock.now() and (row is None or row.ended in (None, "cancelled")):
+            if visit.host.must_stop:
+                await visit.halt(frame)
+                continue
+            await _give_up(visit, operation, row)
+            raise timed_out(operation, timeout)
         if row is not None and row.ended is not None:
             await _raise_failure(visit, row)
         await _start_or_resume(visit, workflow, row, child, given)
-        await visit.wait(frame, Wait("child", child=child))
+        await visit.wait(frame, Wait("child", due, child))
 
 
-async def _child_of(visit: Visit, frame: Frame, operation: Operation) -> str:
+async def _give_up(visit: Visit, operation: Operation, row: SessionRow | None) -> None:
+    """Cancel a child that takes too long, and record which child a further attempt starts.
+
+    The child is cancelled first: if this process dies in between, its time is over for the next one, too.
+    """
+    if row is None:
+        return
+    await visit.uninterrupted(visit.host.family.cancel_child(row.session_id, "its caller's timeout has passed"))
+    known, following = visit.host.line.waits[operation.id], _child_id(visit, operation, row.session_id)
+    body = msgspec.structs.replace(known, due=None, child=following, after=row.session_id, error="", effects=())
+    await visit.open_wait(body)
+
+
+async def _child_of(visit: Visit, frame: Frame, operation: Operation, timeout: float | None) -> str:
     """Return the id of the child that a call waits for. The wait is recorded before the child starts."""
-    waits = visit.host.line.waits
-    if (known := waits.get(operation.id)) is None:
-        child = _child_id(visit, operation)
-        known = WaitBody(operation.id, operation.name, child=child, agent=visit.agent, input=operation.input)
-        await visit.open_wait(known)
-    elif operation.keyed and known.input and operation.input and known.input != operation.input:
+    known = visit.host.line.waits.get(operation.id)
+    if known is not None and operation.keyed and known.input and operation.input and known.input != operation.input:
         await visit.refuse(frame, "mismatch", mismatch(visit.step.name, operation))
+    if known is None or known.error or (timeout is not None and known.due is None):
+        child, attempt = (_child_id(visit, operation), 0) if known is None else (known.child, known.attempt)
+        now = 0 if timeout is None else visit.host.clock.now()
+        due = None if timeout is None else min(now + int(timeout * 1e6), LATEST)
+        known = WaitBody(
+            operation.id, operation.name, due, child, visit.agent, at=now, input=operation.input, attempt=attempt
+        )
+        await visit.open_wait(known)
     return known.child
 
 
@@ -229,10 +272,13 @@ def _identify(
     return Operation(visit.nth(f"{frame.scope}/{name}~{print_}"), name, print_, False)
 
 
-def _child_id(visit: Visit, operation: Operation) -> SessionId:
-    """Return the child's id: the same whenever the step reaches this call again, different in every visit."""
+def _child_id(visit: Visit, operation: Operation, after: str = "") -> SessionId:
+    """Return the child's id: the same whenever the step reaches this call again, different in every visit.
+
+    ``after`` is the child that it replaces.
+    """
     parent = visit.host.session_id
-    text = f"{parent}|{visit.host.line.opened}|{operation.id}"
+    text = f"{parent}|{visit.host.line.opened}|{operation.id}" + (f"|{after}" if after else "")
     print_ = sha256(text.encode()).hexdigest()[:16]
     # Without the dots at the end of the parent's id, because no id contains "..".
     return SessionId(f"{parent.rstrip('.')}.{print_}" if len(parent) <= 100 else print_)

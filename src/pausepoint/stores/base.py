@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pausepoint.errors import DamagedRecord
+from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered, Inquiry, QuestionRow
 from pausepoint.model.records import Record, SignalRecord
@@ -210,7 +211,7 @@ class Store(Protocol):
         by `pausepoint.model.questions.about`. The cost depends on the signals returned, not on those that wait.
         """
 
-    async def purses(self, key: int) -> list[tuple[str, int, int]]:
+    async def purses(self, key: int) -> list[Purse]:
         """Return id, spending and budget of the session and its ancestors. Sessions without a budget are left out."""
 
     async def due(
@@ -279,15 +280,15 @@ class Store(Protocol):
         """
 
     async def unpause(
-        self, session_id: str, by: str | None, at: int, budget_usd: int | None = None, wake: bool = False
+        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
     ) -> SessionRow:
         """Withdraw the operator's pauses of a session and its descendants, and record who did.
 
-        The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget_usd`` sets a new budget for the
-        session. With ``wake``, the sessions become due if they need an engine to drive them. Without it, those that
-        wait for nothing are not due, because the caller drives them. A session whose step an engine keeps becomes due
-        in any case, so that another engine can drive it if the keeper dies. Damaged descendants stay unchanged,
-        because they cannot resume anyway.
+        The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget`` sets new limits for the session;
+        those that are None stay. With ``wake``, the sessions become due if they need an engine to drive them. Without
+        it, those that wait for nothing are not due, because the caller drives them. A session whose step an engine
+        keeps becomes due in any case, so that another engine can drive it if the keeper dies. Damaged descendants stay
+        unchanged, because they cannot resume anyway.
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:

@@ -28,6 +28,7 @@ from pausepoint.model.pauses import Paused
 from pausepoint.model.records import Record
 from pausepoint.runtime.drive import Drive, Exited
 from pausepoint.runtime.host import Family
+from pausepoint.runtime.spending import unmarked
 from pausepoint.runtime.visit import Frame, Operation
 from pausepoint.stores.base import Store
 from pausepoint.testing.clock import ManualClock
@@ -172,7 +173,7 @@ class _RehearsedDrive(Drive):
         self.flags = msgspec.structs.replace(self.flags, pause_requested=False, cancel_requested=False)
         self.task = asyncio.current_task()
 
-    async def over_budget(self) -> str:
+    async def over_budget(self, asking: int = 0) -> str:
         """Return no reason to stop: a rehearsal spends nothing."""
         return ""
 
@@ -218,7 +219,7 @@ class _RehearsedDrive(Drive):
         return [f"it no longer asks for operation {id}" for id in lost] + [f"it no longer emits {id}" for id in quiet]
 
     def _unheard(self, id: str, visit: _RehearsedVisit) -> bool:
-        base, _, count = id.rpartition("#")
+        base, _, count = unmarked(id).rpartition("#")
         if id.startswith(_ENGINES_OWN) or inside(id, visit.claimed):
             return False
         return visit.seen.get(base, 0) < int(count)

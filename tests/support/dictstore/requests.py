@@ -13,6 +13,7 @@ from pausepoint.errors import (
     SessionEnded,
 )
 from pausepoint.model import questions
+from pausepoint.model.budgets import NO_BUDGET, Allowance
 from pausepoint.model.everything import Round, frozen_since
 from pausepoint.model.records import SignalRecord, first_digest, signal_intact
 from pausepoint.model.sessions import (
@@ -121,12 +122,12 @@ class Requests(Base):
         return lifted
 
     async def unpause(
-        self, session_id: str, by: str | None, at: int, budget_usd: int | None = None, wake: bool = False
+        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
     ) -> SessionRow:
         self._check()
         top = self._named(session_id)
         for kept in self._tree(session_id):
-            budget = {} if budget_usd is None or kept is not top else {"budget_usd": budget_usd}
+            limits = budget.given() if kept is top else {}
             asked = self._seen(kept).pause_requested
             since = None
             if asked:
@@ -134,15 +135,15 @@ class Requests(Base):
                 since = self._frozen_since(kept)
             if self.data.standing is not None and not over(kept.row):
                 kept.exempt = self.data.rounds[-1].round
-            if not asked and not budget:
+            if not asked and not limits:
                 continue
             frozen = 0 if since is None else max(at - since, 0)
             kept.pauses = [
                 replace(each, closed_at=at, closed_by=by) if is_open_request(each) else each for each in kept.pauses
             ]
-            self._signal(kept, "resume", by, at, msgspec.json.encode(budget))
+            self._signal(kept, "resume", by, at, msgspec.json.encode(limits))
             frozen += kept.row.frozen
-            self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen, **budget)
+            self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen, **limits)
             if asked and kept.row.wakes_at == 0 and kept.row.waiting is None:
                 self._set(kept, wakes_at=None)
             if (wake or kept.row.kept_by) and needs_driving(self._seen(kept)):

@@ -17,6 +17,7 @@ from pausepoint.errors import (
     SessionEnded,
     VerbRefused,
 )
+from pausepoint.model.budgets import Purse
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.records import Record, SignalRecord, first_digest, intact
 from pausepoint.model.sessions import (
@@ -59,7 +60,8 @@ class Sessions(Questions):
             failure=None, pause_requested=False, pause_mode="finish", cancel_requested=False,
             holder=self._number if new.claim else None, fence=int(new.claim), live=False, waiting=None,
             wakes_at=None, crashes=0, spent_usd=0, spent_tokens=0, budget_usd=new.budget_usd, open_pauses=0,
-            progress=None, parent=new.parent, keep_for=new.keep_for,
+            progress=None, parent=new.parent, keep_for=new.keep_for, budget_tokens=new.budget_tokens,
+            budget_operations=new.budget_operations,
         )  # fmt: skip
         kept = self.data.sessions[row.key] = Kept(row, list(new.records))
         kept.exempt = self._exempt_like(new.parent)
@@ -258,7 +260,8 @@ class Sessions(Questions):
         up: Kept | None = kept
         while up is not None:
             usd, tokens = up.row.spent_usd + commit.spend_usd, up.row.spent_tokens + commit.spend_tokens
-            self._set(up, spent_usd=usd, spent_tokens=tokens)
+            operations = up.row.spent_operations + commit.spend_operations
+            self._set(up, spent_usd=usd, spent_tokens=tokens, spent_operations=operations)
             up = None if commit.parent is None or up.row.parent is None else self.data.sessions.get(up.row.parent)
 
     def _report(self, commit: Commit) -> None:
@@ -282,14 +285,15 @@ class Sessions(Questions):
         rows = [self._seen(kept) for kept in self._known() if kept.row.key in keys]
         return {row.key: (row.fence, flags_of(row)) for row in rows}
 
-    async def purses(self, key: int) -> list[tuple[str, int, int]]:
+    async def purses(self, key: int) -> list[Purse]:
         self._check()
-        found: list[tuple[str, int, int]] = []
+        found: list[Purse] = []
         up: int | None = key
         while up is not None:
             row = self._by(up).row
-            if row.budget_usd is not None:
-                found.append((row.session_id, row.spent_usd, row.budget_usd))
+            limits = row.budget_usd, row.budget_tokens, row.budget_operations
+            if limits != (None, None, None):
+                found.append(Purse(row.session_id, row.spent_usd, row.spent_tokens, row.spent_operations, *limits))
             up = row.parent
         return found
 

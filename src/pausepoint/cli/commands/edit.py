@@ -14,7 +14,7 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, USAGE, Refused, code_of
-from pausepoint.cli.options import SESSIONS, STEPS, Usd, common, reason_and_by
+from pausepoint.cli.options import SESSIONS, STEPS, BudgetOption, common, reason_and_by
 from pausepoint.engine import documents
 from pausepoint.errors import PausepointError, StateRefused, UnknownSession, ValueRefused
 
@@ -369,7 +369,9 @@ def print_dry_run(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> N
 @click.option("--session-id", metavar="ID", help="The id of the new session.")
 @click.option("--owner", help="The owner of the new session. Default: the same.")
 @click.option("--tag", "tags", multiple=True, help="A tag of the new session; repeatable. Default: the same.")
-@click.option("--budget", type=Usd(), metavar="USD", help="The budget of the new session. Default: the same.")
+@click.option(
+    "--budget", type=BudgetOption(), metavar="BUDGET", help="The budget of the new session. Default: the same."
+)
 @click.option("--folder", metavar="PATH", help="The folder for the artifacts that steps publish.")
 @dry_option
 @force_option

@@ -18,7 +18,7 @@ from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, PERSON, USAGE, Refused
 from pausepoint.cli.fields import Field, collect_values, field_help, input_of, options_for, start_arguments, typed
 from pausepoint.cli.host import TARGET, Start, command_line
-from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, OneOf, Usd, by_option, common
+from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, BudgetOption, OneOf, by_option, common
 from pausepoint.cli.project import find_project
 from pausepoint.cli.prompts import confirmed
 from pausepoint.cli.sessions import RESUMABLE, candidates, find_session, list_candidates, status_and_age
@@ -130,7 +130,9 @@ def _loaded(target: str) -> Loaded:
 @click.option("--session-id", metavar="ID", help="The session's id. An existing session with this input is resumed.")
 @click.option("--owner", metavar="NAME", help="The session's owner.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag to find the session by; repeatable.")
-@click.option("--budget", type=Usd(), metavar="USD", help="Pause before the session spends more.")
+@click.option(
+    "--budget", type=BudgetOption(), metavar="BUDGET", help="Dollars, or limits: usd=2,tokens=9000,operations=50."
+)
 @click.option("--at-step", metavar="STEP", shell_complete=STEPS, help="Start at a later step.")
 @click.option("--folder", metavar="PATH", help="The folder for the artifacts that steps publish.")
 @click.option("--resume", "again", is_flag=True, help="Resume an interrupted session that has the same input.")
@@ -220,7 +222,7 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
 @click.option("--rerun", multiple=True, metavar="STEP", shell_complete=STEPS,
               help="Redo a finished step, and the steps that read its artifacts or fields; repeatable.")  # fmt: skip
 @click.option("--wake", is_flag=True, help="Wake a sleeping session now.")
-@click.option("--budget", type=Usd(), metavar="USD", help="Set a new budget.")
+@click.option("--budget", type=BudgetOption(), metavar="BUDGET", help="A new budget: dollars, or limits as for `run`.")
 @click.option("--owner", metavar="NAME", help="Refuse if the session has another owner.")
 @click.option("--detach", is_flag=True, help="Run in the background; return when the session has been resumed.")
 @click.option("--detached", is_flag=True, hidden=True)

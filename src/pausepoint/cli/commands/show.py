@@ -17,6 +17,7 @@ from pausepoint.cli.text import (
     command_lines,
     counted,
     folded,
+    limited,
     one_line,
     open_questions,
     position_phrase,
@@ -141,7 +142,7 @@ async def _print_session(
         out.line()
         out.line(out.paint(heading, bold=True))
     else:
-        paragraph(cli, await status_reasons(cli, engine, info))
+        paragraph(cli, [*await status_reasons(cli, engine, info), *await _retries(engine, info)])
         failed = info.failure is not None and info.status.value in ("failed", "paused")
         for line in ["", *traceback(cli, info, full)] if failed else ():
             out.line(line)
@@ -159,7 +160,8 @@ async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, objec
     out = cli.out
     spent = money(info.spent_usd) if info.spent_usd or info.budget_usd is not None else ""
     budget = f" of {money(info.budget_usd)}" if info.budget_usd is not None else ""
-    tokens = f", {counted(info.spent_tokens, 'token')}" if info.spent_tokens else ""
+    tokens = f", {counted(info.spent_tokens, 'token')}" if info.spent_tokens and info.budget_tokens is None else ""
+    tokens += "".join(f", {each}" for each in limited(info))
     called = await engine.children(info.session_id)
     open_children = [f"{each.session_id} ({each.status.value})" for each in called[:5]]
     more = [f"… and {len(called) - 5:,} more"] if len(called) > 5 else []
@@ -181,6 +183,17 @@ async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, objec
         "forked from": await _origin(engine, info),
         "children": ", ".join(open_children + more),
     }
+
+
+async def _retries(engine: Engine, info: SessionInfo) -> list[str]:
+    """Return a line for every operation that waits to be retried."""
+    if info.status.value in ("completed", "cancelled", "failed"):
+        return []
+    try:
+        found = await engine.retries(info.session_id)
+    except (DamagedRecord, Redacted):
+        return []  # the damage is reported with the state
+    return [one_line(str(each)) for each in found]
 
 
 async def _origin(engine: Engine, info: SessionInfo) -> str:

@@ -60,7 +60,7 @@ SELECT
     key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
     seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
     pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
-    crashes, spent_usd, spent_tokens, budget_usd,
+    crashes, spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations,
     (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0),
     progress, parent, keep_for, mail, {frozen},
     (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent),
@@ -81,7 +81,7 @@ FROM sessions WHERE key = ?
 UPDATE sessions SET
     seq = ?, tail = ?, head = ?, key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
     step = ?, visit = ?, held_by_guard = ?, ended = ?, failure = ?, crashes = crashes * ?,
-    spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, progress = ?,
+    spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, spent_operations = spent_operations + ?, progress = ?,
     version = coalesce(?, version), moved_sum = ?
 WHERE key = ?
 
@@ -227,7 +227,9 @@ WITH RECURSIVE up (key) AS (
     UNION
     SELECT sessions.parent FROM up JOIN sessions USING (key) WHERE sessions.parent IS NOT NULL
 )
-UPDATE sessions SET spent_usd = spent_usd + ?2, spent_tokens = spent_tokens + ?3 WHERE key IN (SELECT key FROM up)
+UPDATE sessions SET
+    spent_usd = spent_usd + ?2, spent_tokens = spent_tokens + ?3, spent_operations = spent_operations + ?4
+WHERE key IN (SELECT key FROM up)
 
 -- name: purses
 -- Spending and budget of a session and its ancestors.
@@ -236,7 +238,9 @@ WITH RECURSIVE up (key) AS (
     UNION
     SELECT sessions.parent FROM up JOIN sessions USING (key) WHERE sessions.parent IS NOT NULL
 )
-SELECT session_id, spent_usd, budget_usd FROM up JOIN sessions USING (key) WHERE budget_usd IS NOT NULL
+SELECT session_id, spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations
+FROM up JOIN sessions USING (key)
+WHERE budget_usd IS NOT NULL OR budget_tokens IS NOT NULL OR budget_operations IS NOT NULL
 
 -- name: next_wake
 SELECT min(wakes_at) FROM sessions
@@ -260,10 +264,11 @@ UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ?
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
     seq, head, key_frame, digest, step, visit, holder, ready_at, fence, budget_usd, signals_digest, parent, keep_for,
-    held_by_guard, given_sum, moved_sum, exempt
+    held_by_guard, given_sum, moved_sum, budget_tokens, budget_operations, exempt
 )
 VALUES (
     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24,
+    ?25, ?26,
     max({last_lifted}, ifnull((SELECT above.exempt FROM sessions AS above WHERE above.key = ?20), 0))
 )
 ON CONFLICT (session_id) DO NOTHING
@@ -278,7 +283,7 @@ WHERE key = ?
 -- name: given
 -- The facts that `given_sum` covers, in the order of `checksums.given`.
 SELECT session_id, workflow, version, owner, tags, input_digest, created_at, parent, keep_for, budget_usd,
-    cancel_requested
+    budget_tokens, budget_operations, cancel_requested
 FROM sessions WHERE key = ?
 
 -- name: seal_given
@@ -329,7 +334,11 @@ SELECT {frozen_since} FROM sessions WHERE key = ?
 UPDATE sessions SET frozen = frozen + ? WHERE key = ?
 
 -- name: set_budget
-UPDATE sessions SET budget_usd = ? WHERE key = ?
+-- A limit that is not given stays as it is.
+UPDATE sessions SET
+    budget_usd = coalesce(?, budget_usd), budget_tokens = coalesce(?, budget_tokens),
+    budget_operations = coalesce(?, budget_operations)
+WHERE key = ?
 
 -- name: request_cancel
 UPDATE sessions SET cancel_requested = 1 WHERE key = ?
@@ -590,10 +599,11 @@ INSERT INTO sessions (
     session_id, parent, workflow, version, owner, tags, input_digest, created_at, updated_at, keep_for,
     seq, head, key_frame, digest, step, visit, held_by_guard, ended, failure,
     pause_requested, pause_mode, cancel_requested, fence, waiting, wakes_at, mail, frozen, crashes,
-    spent_usd, spent_tokens, budget_usd, progress, signals_n, signals_digest, given_sum, moved_sum, exempt
+    spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations,
+    progress, signals_n, signals_digest, given_sum, moved_sum, exempt
 )
 VALUES (
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
     {last_lifted}
 )
 RETURNING key

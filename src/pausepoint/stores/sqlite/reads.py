@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pausepoint.errors import DamagedRecord, UnknownSession
+from pausepoint.model.budgets import Purse
 from pausepoint.model.records import Record, SignalRecord, first_digest, intact, signal_intact
 from pausepoint.model.sessions import (
     Ended,
@@ -58,7 +59,7 @@ _Stored = tuple[
     int, str, str, int, str | None, str, bytes, _Time, _Time,
     _Seq, _Seq, bytes, str | None, int, _Flag, Ended | None, str | None,
     _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
-    int, int, int, int | None, int, str | None,
+    int, int, int, int, int | None, int | None, int | None, int, str | None,
     int | None, int | None, _Flag, int, str | None,
     int | None, _Flag, int, int, _Time | None, PauseMode | None,
 ]  # fmt: skip
@@ -340,9 +341,9 @@ def failure_of(stored: str | None) -> str | None:
         raise _damaged_facts(exc) from exc
 
 
-def purses(connection: apsw.Connection, key: int) -> list[tuple[str, int, int]]:
+def purses(connection: apsw.Connection, key: int) -> list[Purse]:
     rows = every(connection, QUERIES["purses"], key)
-    found: list[tuple[str, int, int]] = _typed(rows, list[tuple[str, int, int]])
+    found: list[Purse] = _typed(rows, list[Purse])
     return found
 
 
@@ -351,7 +352,8 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
     (key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
      seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
-     crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
+     crashes, spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations,
+     open_pauses, progress,
      parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum, ready_at,
      everything) = facts  # fmt: skip
     if removing:
@@ -360,7 +362,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
             session_id=session_id,
         )
     if given_sum != sums.given(session_id, workflow, version, owner, tags, input_digest, created_at, parent,
-                               keep_for, budget_usd, cancel_requested):  # fmt: skip
+                               keep_for, budget_usd, budget_tokens, budget_operations, cancel_requested):  # fmt: skip
         raise _damaged_row(session_id, "settings")
     if moved_sum != sums.moved(seq, key_frame, digest, step, visit, held_by_guard, ended, failure, progress, fence):
         raise _damaged_row(session_id, "position")
@@ -377,7 +379,8 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
             parent_id,
             wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
             kept_by if kept_by is not None and present.alive(kept_by) else None,
-            ready_at, bool(pause_requested), everything is not None,
+            ready_at, bool(pause_requested), everything is not None, spent_operations, budget_tokens,
+            budget_operations,
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise _damaged_facts(exc) from exc

@@ -13,6 +13,7 @@ import apsw
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.errors import DamagedRecord, HoldLost, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
+from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
@@ -329,7 +330,7 @@ class SqliteStore:
         with self._snapshot() as connection:
             return reads.mail(connection, key, limit, kind, about)
 
-    async def purses(self, key: int) -> list[tuple[str, int, int]]:
+    async def purses(self, key: int) -> list[Purse]:
         with self._reading() as connection:
             return reads.purses(connection, key)
 
@@ -376,10 +377,10 @@ class SqliteStore:
         return await self._do(lambda connection: self._writes.lift(connection, by, at))
 
     async def unpause(
-        self, session_id: str, by: str | None, at: int, budget_usd: int | None = None, wake: bool = False
+        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
     ) -> SessionRow:
         def verb(connection: apsw.Connection) -> SessionRow:
-            return self._writes.unpause(connection, session_id, by, at, budget_usd, wake)
+            return self._writes.unpause(connection, session_id, by, at, budget, wake)
 
         return await self._do(verb)
 

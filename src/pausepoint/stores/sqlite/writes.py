@@ -26,6 +26,7 @@ from pausepoint.errors import (
     UnknownSession,
     VerbRefused,
 )
+from pausepoint.model.budgets import Allowance
 from pausepoint.model.endings import can_end, cancelled, is_over
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.questions import about
@@ -175,8 +176,9 @@ class Writes:
 
     def _report_to_parent(self, connection: apsw.Connection, commit: Commit, parent: int) -> None:
         """Add a child's spending to all its ancestors, and deliver its report to the parent."""
-        if commit.spend_usd or commit.spend_tokens:
-            connection.execute(QUERIES["charge_ancestors"], (commit.key, commit.spend_usd, commit.spend_tokens))
+        spent = commit.spend_usd, commit.spend_tokens, commit.spend_operations
+        if any(spent):
+            connection.execute(QUERIES["charge_ancestors"], (commit.key, *spent))
         report = commit.report
         if report is None or is_over(reads.get_by_key(connection, parent, self.present)):
             return
@@ -305,9 +307,10 @@ class Writes:
             self.number if new.claim else None, None if new.claim else 0, fence, new.budget_usd,
             first_digest(new.session_id), new.parent, new.keep_for, new.held_by_guard,
             sums.given(new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest, new.created_at,
-                       new.parent, new.keep_for, new.budget_usd, 0),
+                       new.parent, new.keep_for, new.budget_usd, new.budget_tokens, new.budget_operations, 0),
             sums.moved(last.seq, key_frame, last.digest, new.step, new.visit, new.held_by_guard, None, None, None,
                        fence),
+            new.budget_tokens, new.budget_operations,
         )  # fmt: skip
         connection.execute(QUERIES["create"], values)
         if not connection.changes():
@@ -411,21 +414,21 @@ class Writes:
         return self._again(connection, row)
 
     def unpause(
-        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, budget_usd: int | None,
+        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, limits: Allowance,
         wake: bool = False,
     ) -> SessionRow:  # fmt: skip
         self._known(connection, session_id)
         for row in reads.find(connection, Filter(session_id=session_id, tree=True), self.present):
-            budget = budget_usd if row.session_id == session_id else None
+            budget = limits.given() if row.session_id == session_id else {}
             if row.pause_requested:
                 self._withdraw_pause(connection, row, by, at)
             connection.execute(QUERIES["excuse"], (row.key,))
-            if not row.pause_requested and budget is None:
+            if not row.pause_requested and not budget:
                 continue
-            if budget is not None:
-                connection.execute(QUERIES["set_budget"], (budget, row.key))
+            if budget:
+                connection.execute(QUERIES["set_budget"], (*astuple(limits), row.key))
                 self._seal_given(connection, row.key)
-            self._signal(connection, row.key, "resume", by, at, _json({} if budget is None else {"budget_usd": budget}))
+            self._signal(connection, row.key, "resume", by, at, _json(budget))
             if wake or row.kept_by is not None:  # if the engine that keeps it dies now, any other may drive it
                 self._wake(connection, self._again(connection, row))
         return self._known(connection, session_id)
@@ -655,6 +658,7 @@ def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
         commit.keep_crashes,
         commit.spend_usd,
         commit.spend_tokens,
+        commit.spend_operations,
         progress,
         commit.version,
         moved,

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from pausepoint.errors import UnknownSession, VerbRefused
+from pausepoint.model.budgets import Allowance
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import Filter, Pause, QuestionStatus, Status
 from pausepoint.stores.base import Store
@@ -136,9 +137,11 @@ class OutsideTests(Suite):
             before = (await started(store)).key, await stored(store)
             assert await store.unpause("s1", "ann", 1) == before[1]
             assert await store.signals(before[0], 0) == []
-            row = await store.unpause("s1", "ann", 1, budget_usd=9)
+            row = await store.unpause("s1", "ann", 1, Allowance(usd=9))
             assert row.budget_usd == 9
             assert [signal.payload for signal in await store.signals(row.key, 0)] == [b'{"budget_usd":9}']
+            row = await store.unpause("s1", "ann", 2, Allowance(tokens=5, operations=6))
+            assert (row.budget_usd, row.budget_tokens, row.budget_operations) == (9, 5, 6)  # the first stays
 
     @on_loop
     async def test_cancel_is_a_flag_and_one_signal(self, place: Place) -> None:

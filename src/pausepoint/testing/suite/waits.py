@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pausepoint.errors import SessionEnded, UnknownSession
+from pausepoint.model.budgets import Purse
 from pausepoint.model.sessions import Filter, Pause, Report, Status, ready_at
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
+
+_LIMITS = ("budget_usd", "budget_tokens", "budget_operations")
 
 
 class WaitingTests(Suite):
@@ -261,10 +264,19 @@ class WaitingTests(Suite):
             root = await created(store, "root", budget_usd=100)
             middle = await created(store, "middle", parent=root.key)
             leaf = await started(store, "leaf", parent=middle.key, budget_usd=50)
-            await leaf.commit(spend_usd=7, spend_tokens=3, parent=middle.key)
-            spent = [(row.spent_usd, row.spent_tokens) for row in await store.find(Filter())]
-            assert spent == [(7, 3)] * 3
-            assert sorted(await store.purses(leaf.key)) == [("leaf", 7, 50), ("root", 7, 100)]
-            assert await store.purses(middle.key) == [("root", 7, 100)]
+            await leaf.commit(spend_usd=7, spend_tokens=3, spend_operations=2, parent=middle.key)
+            spent = [(row.spent_usd, row.spent_tokens, row.spent_operations) for row in await store.find(Filter())]
+            assert spent == [(7, 3, 2)] * 3
+            above = Purse("root", 7, 3, 2, 100, None, None)
+            assert sorted(await store.purses(leaf.key)) == [Purse("leaf", 7, 3, 2, 50, None, None), above]
+            assert await store.purses(middle.key) == [above]
             await Driver(store, root).commit(spend_usd=1)
             assert (await stored(store, "leaf")).spent_usd == 7
+
+    @pytest.mark.parametrize("limit", ["budget_usd", "budget_tokens", "budget_operations"])
+    @on_loop
+    async def test_a_session_with_any_limit_has_a_purse(self, place: Place, limit: str) -> None:
+        async with place.store() as store:
+            row = await created(store, "s1", **{"budget_usd": None, limit: 5})
+            [purse] = await store.purses(row.key)
+            assert purse == ("s1", 0, 0, 0, *(5 if name == limit else None for name in _LIMITS))
