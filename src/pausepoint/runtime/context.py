@@ -226,6 +226,13 @@ class Context:
     ) -> list[R]: ...  # fmt: skip
     @overload
     async def map(
+        self, fn: Callable[..., Coroutine[Any, Any, R]], items: Iterable[T], *,
+        key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
+        on_error: Literal["collect"], retry: int | Retry | None = None, timeout: Duration | None = None,
+        rate: Rate | None = None,
+    ) -> Batch[R]: ...  # fmt: skip
+    @overload
+    async def map(
         self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
         retry: int | Retry | None = None, timeout: Duration | None = None, rate: Rate | None = None,
