@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, OperationTimeout, Retry, Session, Status, Workflow, step
 from pausepoint.errors import StepExited
+from pausepoint.runtime.frames import Frame
 from pausepoint.runtime.timeouts import Timeouts
 from tests.runtime.kit import Gate
 from tests.support.loop import PATIENCE, on_loop
@@ -259,27 +260,26 @@ async def test_a_pause_takes_effect_although_a_thread_of_a_failed_attempt_is_stu
 
 @on_loop
 async def test_one_timer_serves_all_time_outs_of_a_visit() -> None:
-    loop = asyncio.get_running_loop()
-    timeouts = Timeouts(loop)
-    late, soon = timeouts.start(PATIENCE), timeouts.start(PATIENCE / 2)
+    timeouts = Timeouts(asyncio.get_running_loop())
+    late, soon, later = (Frame(name, None) for name in ("late", "soon", "later"))
+    timeouts.start(late, PATIENCE)
+    timeouts.start(soon, PATIENCE / 2)
     assert timeouts.rings_at == soon.due
     timer = timeouts.timer
-    assert [limit.ends() for limit in (late, soon)] == [False, False]
-    timeouts.start(PATIENCE)
+    timeouts.armed.clear()
+    timeouts.start(later, PATIENCE)
     assert timeouts.timer is timer  # it rings for nothing, once, and looks for the next limit then
     timeouts.close()
 
 
 @on_loop
 async def test_a_limit_that_stands_still_keeps_the_rest_of_its_time() -> None:
-    timeouts = Timeouts(asyncio.get_running_loop())
-    limit = timeouts.start(PATIENCE)
-    limit.stop()
-    left = limit.left
-    assert PATIENCE - 1 < left <= PATIENCE
-    assert min(each.due for each in timeouts.armed) == float("inf")
+    timeouts, frame = Timeouts(asyncio.get_running_loop()), Frame("one", None)
+    timeouts.start(frame, PATIENCE)
+    timeouts.stop(frame)
+    left = frame.left
+    assert (PATIENCE - 1 < left <= PATIENCE, frame.due) == (True, float("inf"))
     await asyncio.sleep(SOON)
-    limit.go()
-    assert limit.due - asyncio.get_running_loop().time() == pytest.approx(left, abs=0.01)
-    assert limit.ends() is False
+    timeouts.go(frame)
+    assert frame.due - asyncio.get_running_loop().time() == pytest.approx(left, abs=0.01)
     timeouts.close()

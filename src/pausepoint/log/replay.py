@@ -520,7 +520,7 @@ def retry_line(wait: WaitBody) -> str:
     'fetch: attempt 2 failed, OSError: down; retry in 2.5 s'
     """
     delay = max((wait.due or 0) - wait.at, 0) / 1e6
-    return f"{wait.name}: attempt {wait.attempt} failed, {wait.error}; retry in {delay:.1f} s"
+    return f"{wait.name}: attempt {wait.attempt} failed, {wait.error.rstrip('.')}; retry in {delay:.1f} s"
 
 
 def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:

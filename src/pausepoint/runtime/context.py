@@ -158,8 +158,12 @@ class Context:
     def _policy(
         self, what: Callee, fn: Callable[..., Any], retry: int | Retry | None, timeout: Duration | None
     ) -> Policy | None:
-        if what.clash or (what.clash is None and clash_of(what, fn)):
+        if what.clash != "" and clash_of(what, fn):
             raise clashing(self._visit.step.name, what)
+        known = self._visit.policy
+        if known is not None and known[0] is retry and known[1] is timeout:
+            policy: Policy = known[2]  # an agent passes the same options in every turn
+            return policy
         return policy_of(self._visit, retry, timeout)
 
     async def _once(

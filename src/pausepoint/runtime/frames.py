@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-
-from pausepoint.runtime.timeouts import Limit
+from typing import Any
 
 
 class Frame:
     """A piece of a visit in flight: an operation, or a map item that contains operations."""
 
-    __slots__ = ("attempt", "closed", "ended", "halted", "limit", "parent", "scope", "span")
+    __slots__ = (
+        "attempt", "cancelling", "closed", "due", "ended", "expired", "halted", "left", "parent", "scope",
+        "span", "task",
+    )  # fmt: skip
+
+    # Set only while an attempt has a time limit; see `pausepoint.runtime.timeouts`.
+    due: float
+    left: float
+    task: asyncio.Task[Any] | None
+    cancelling: int
 
     def __init__(self, scope: str, parent: Frame | None) -> None:
         self.scope = scope
         self.parent = parent
         self.halted = 0  # how many branches inside are halted or wait
         self.attempt = 1
-        self.limit: Limit | None = None
+        self.expired = False  # the time limit of the attempt
         self.closed = False  # its attempt timed out; what still runs inside no longer counts
         self.ended: asyncio.Event | None = None
         self.span: object = None

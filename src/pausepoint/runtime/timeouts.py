@@ -3,69 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import current_task
 from math import inf
 
-
-class Limit:
-    """The time-out of one attempt at an operation. It stands still while the operation waits or is paused."""
-
-    __slots__ = ("cancelling", "due", "expired", "left", "task", "timeouts")
-
-    def __init__(self, timeouts: Timeouts, due: float) -> None:
-        self.timeouts = timeouts
-        self.due = due
-        self.left = 0.0  # seconds, while it stands still
-        self.expired = False
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self.cancelling = task.cancelling()
-
-    def stop(self) -> None:
-        """Stand still."""
-        self.left, self.due = self.due - self.timeouts.loop.time(), inf
-
-    def go(self) -> None:
-        """Continue to count."""
-        if self.due == inf:
-            self.due = self.timeouts.loop.time() + self.left
-            self.timeouts.watch(self.due)
-
-    def ends(self, raised: BaseException | None = None) -> bool:
-        """End the limit. Return whether the attempt ended because its time was over, and for no other reason."""
-        self.timeouts.armed.discard(self)
-        if not self.expired:
-            return False
-        # The task may have been cancelled from elsewhere too, which counts more.
-        return self.task.uncancel() <= self.cancelling and isinstance(raised, asyncio.CancelledError)
+from pausepoint.runtime.frames import Frame
 
 
 class Timeouts:
-    """The running limits of one visit."""
+    """The frames of a visit whose attempt has a time limit.
 
-    __slots__ = ("armed", "loop", "rings_at", "timer")
+    The limit of a frame stands still while the operation waits or is paused.
+    """
+
+    __slots__ = ("armed", "loop", "rings_at", "time", "timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.armed: set[Limit] = set()
+        self.time = loop.time
+        self.armed: set[Frame] = set()
         self.rings_at = inf
         self.timer: asyncio.TimerHandle | None = None
 
-    def start(self, seconds: float) -> Limit:
-        """Cancel the calling task if it takes longer than this."""
-        due = self.loop.time() + seconds
-        limit = Limit(self, due)
-        self.armed.add(limit)
+    def start(self, frame: Frame, seconds: float) -> None:
+        """Cancel the calling task if the attempt in this frame takes longer than this."""
+        frame.due = due = self.time() + seconds
+        frame.task = current_task()
+        self.armed.add(frame)
         if due < self.rings_at:
-            self.watch(due)
-        return limit
+            self._watch(due)
 
-    def watch(self, due: float) -> None:
-        """Make the timer ring at ``due``, unless it rings earlier anyway."""
-        if due >= self.rings_at:
-            return
-        self.close()
-        self.rings_at, self.timer = due, self.loop.call_at(due, self._ring)
+    def stop(self, frame: Frame) -> None:
+        """Let the limit of a frame stand still."""
+        if frame in self.armed and frame.due < inf:
+            frame.left, frame.due = frame.due - self.time(), inf
+
+    def go(self, frame: Frame) -> None:
+        """Let the limit of a frame count again."""
+        if frame in self.armed and frame.due == inf and not frame.expired:
+            frame.due = self.time() + frame.left
+            self._watch(frame.due)
+
+    def expired(self, frame: Frame, raised: BaseException | None) -> bool:
+        """End a limit that has expired. Return whether the attempt ended for that reason, and for no other."""
+        frame.expired = False
+        assert frame.task is not None
+        # The task may have been cancelled from elsewhere too, which counts more.
+        return frame.task.uncancel() <= frame.cancelling and isinstance(raised, asyncio.CancelledError)
 
     def close(self) -> None:
         """Stop the timer."""
@@ -73,11 +56,17 @@ class Timeouts:
             self.timer.cancel()
             self.timer = None
 
+    def _watch(self, due: float) -> None:
+        """Make the timer ring at ``due``, unless it rings earlier anyway."""
+        if due < self.rings_at:
+            self.close()
+            self.rings_at, self.timer = due, self.loop.call_at(due, self._ring)
+
     def _ring(self) -> None:
         self.rings_at, self.timer = inf, None
-        now = self.loop.time()
-        for limit in self.armed:
-            if limit.due <= now:
-                limit.due, limit.expired = inf, True
-                limit.task.cancel()
-        self.watch(min((limit.due for limit in self.armed), default=inf))
+        now = self.time()
+        for frame in self.armed:
+            if frame.due <= now and frame.task is not None:
+                frame.due, frame.expired, frame.cancelling = inf, True, frame.task.cancelling()
+                frame.task.cancel()
+        self._watch(min((frame.due for frame in self.armed), default=inf))

@@ -108,7 +108,7 @@ class Visit:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.callers: dict[asyncio.Task[Any], Frame] = {}  # the calls that threads make
         self.running: dict[str, Frame] = {}
-        self.policy: tuple[Any, Any, Any] | None = None  # the last options of an operation, and what they mean
+        self.policy: tuple[object, object, Any] | None = None  # the last options of an operation, and what they mean
         self.refused = False
         self.exited = False
         self.loop = asyncio.get_running_loop()
@@ -461,8 +461,8 @@ class Visit:
             inner.halted += change
             if was != (inner.halted > 0) and not inner.closed:
                 self.active += 1 if was else -1
-                if inner.limit is not None:
-                    inner.limit.go() if was else inner.limit.stop()
+                if self.timeouts.armed:
+                    self.timeouts.go(inner) if was else self.timeouts.stop(inner)
             inner = inner.parent
 
     def settle(self) -> None:
