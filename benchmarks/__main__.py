@@ -19,6 +19,7 @@ import apsw
 from benchmarks import fresh, steps, travel
 from benchmarks.agents import agents
 from benchmarks.chat import chat
+from benchmarks.operations import operations
 from benchmarks.parked import parked
 from benchmarks.questions import questions
 from benchmarks.results import Figure, to_json, to_table
@@ -35,6 +36,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "parked": parked,
     "questions": questions,
     "agents": agents,
+    "operations": operations,
     "import": fresh.imports,
 }
 

@@ -260,26 +260,29 @@ async def test_a_pause_takes_effect_although_a_thread_of_a_failed_attempt_is_stu
 
 @on_loop
 async def test_one_timer_serves_all_time_outs_of_a_visit() -> None:
-    timeouts = Timeouts(asyncio.get_running_loop())
-    late, soon, later = (Frame(name, None) for name in ("late", "soon", "later"))
-    timeouts.start(late, PATIENCE)
-    timeouts.start(soon, PATIENCE / 2)
-    assert timeouts.rings_at == soon.due
+    frames = {name: Frame(name, None) for name in ("late", "soon")}
+    timeouts, now = Timeouts(asyncio.get_running_loop(), frames), asyncio.get_running_loop().time()
+    timeouts.watch(now + PATIENCE)
+    timeouts.watch(now + PATIENCE / 2)
+    assert timeouts.rings_at == now + PATIENCE / 2
     timer = timeouts.timer
-    timeouts.armed.clear()
-    timeouts.start(later, PATIENCE)
-    assert timeouts.timer is timer  # it rings for nothing, once, and looks for the next limit then
+    timeouts.watch(now + PATIENCE)
+    assert timeouts.timer is timer
     timeouts.close()
 
 
 @on_loop
 async def test_a_limit_that_stands_still_keeps_the_rest_of_its_time() -> None:
-    timeouts, frame = Timeouts(asyncio.get_running_loop()), Frame("one", None)
-    timeouts.start(frame, PATIENCE)
+    frame, loop = Frame("one", None), asyncio.get_running_loop()
+    timeouts = Timeouts(loop, {"one": frame})
+    timeouts.stop(frame)
+    assert frame.due == float("inf")  # it has no limit
+    frame.due = loop.time() + PATIENCE
     timeouts.stop(frame)
     left = frame.left
+    assert left is not None
     assert (PATIENCE - 1 < left <= PATIENCE, frame.due) == (True, float("inf"))
     await asyncio.sleep(SOON)
     timeouts.go(frame)
-    assert frame.due - asyncio.get_running_loop().time() == pytest.approx(left, abs=0.01)
+    assert frame.due - loop.time() == pytest.approx(left, abs=0.01)
     timeouts.close()

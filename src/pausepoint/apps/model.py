@@ -234,7 +234,7 @@ def _spend(ctx: Context, asked: Settings, usage: _Usage | None) -> None:
     usd = Decimal(0)
     if asked.prices is not None:
         usd = sum((Decimal(count) * price for count, price in zip(tokens, asked.prices, strict=True)), usd) / 1_000_000
-    ctx.spend(usd=usd, tokens=sum(tokens))
+    ctx.spend(usd=usd, model=asked.name, input_tokens=tokens[0], output_tokens=tokens[1])
 
 
 async def _post(asked: Settings, body: dict[str, Any]) -> httpx.Response:

@@ -12,7 +12,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, NamedTuple, Protocol
 
 from pausepoint.clock import LATEST, to_datetime
@@ -153,20 +153,22 @@ async def attempts(
 ) -> Any:
     """Call the function until an attempt succeeds. Raises the last error if the policy allows no further attempt."""
     visit, what, timeout = ctx._visit, run.what, policy.timeout
+    timeouts, waits = visit.timeouts, visit.host.line.waits
     while True:
-        if policy.pace is not None or run.operation.id in visit.host.line.waits:
+        if policy.pace is not None or (waits and run.operation.id in waits):
             await begin(visit, run, policy)
         frame = run.frame
         if timeout is not None:
-            visit.timeouts.start(frame, timeout)
+            frame.due, frame.task = timeouts.time() + timeout, asyncio.current_task(visit.loop)
+            if frame.due < timeouts.rings_at:
+                timeouts.watch(frame.due)
         try:
             given = kwargs if what.context is None else ctx._with_context(what, frame, kwargs)
             # Without another coroutine in between, which would cost a microsecond.
             value = await (fn(*args, **given) if what.is_async else invoke(what, fn, args, given))
         except (Exception, asyncio.CancelledError) as raised:
             error = raised
-            visit.timeouts.armed.discard(frame)
-            if frame.expired and visit.timeouts.expired(frame, raised):
+            if timeouts.has_expired(frame, raised):
                 # The thread of a blocking function cannot be stopped. It must not act for the next attempt.
                 run.frame = _abandon(visit, frame)
                 error = timed_out(run.operation, timeout)
@@ -174,10 +176,9 @@ async def attempts(
                 raise
             await fail(visit, run.operation, policy, error)
             continue
-        if timeout is not None:
-            visit.timeouts.armed.discard(frame)
-            if frame.expired:  # it ended, although it was cancelled
-                visit.timeouts.expired(frame, None)
+        frame.due = inf
+        if frame.expired:  # it ended, although it was cancelled
+            timeouts.has_expired(frame, None)
         return value
 
 

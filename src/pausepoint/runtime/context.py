@@ -152,18 +152,18 @@ class Context:
         """
         what = callee(fn)
         operation = self._visit.identify(self._frame.scope, what, args, kwargs, key)
-        policy = None if retry is None and timeout is None else self._policy(what, fn, retry, timeout)
+        policy = None
+        if retry is not None or timeout is not None:
+            last = self._visit.policy  # an agent passes the same options in every turn
+            same = last is not None and last[0] is retry and last[1] is timeout and what.clash == ""
+            policy = last[2] if same and last is not None else self._policy(what, fn, retry, timeout)
         return await self._once(operation, what, fn, args, kwargs, policy)
 
     def _policy(
         self, what: Callee, fn: Callable[..., Any], retry: int | Retry | None, timeout: Duration | None
     ) -> Policy | None:
-        if what.clash != "" and clash_of(what, fn):
+        if clash_of(what, fn):
             raise clashing(self._visit.step.name, what)
-        known = self._visit.policy
-        if known is not None and known[0] is retry and known[1] is timeout:
-            policy: Policy = known[2]  # an agent passes the same options in every turn
-            return policy
         return policy_of(self._visit, retry, timeout)
 
     async def _once(

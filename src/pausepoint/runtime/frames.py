@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any
 
 
@@ -10,22 +11,21 @@ class Frame:
     """A piece of a visit in flight: an operation, or a map item that contains operations."""
 
     __slots__ = (
-        "attempt", "cancelling", "closed", "due", "ended", "expired", "halted", "left", "parent", "scope",
-        "span", "task",
+        "attempt", "cancelling", "closed", "due", "ended", "expired", "halted", "left", "parent", "scope", "span",
+        "task",
     )  # fmt: skip
 
-    # Set only while an attempt has a time limit; see `pausepoint.runtime.timeouts`.
-    due: float
-    left: float
-    task: asyncio.Task[Any] | None
-    cancelling: int
+    cancelling: int  # of `task`, when its time was over
 
     def __init__(self, scope: str, parent: Frame | None) -> None:
         self.scope = scope
         self.parent = parent
         self.halted = 0  # how many branches inside are halted or wait
         self.attempt = 1
-        self.expired = False  # the time limit of the attempt
+        self.due = inf  # when the time of the attempt is over, as the loop counts; see `pausepoint.runtime.timeouts`
+        self.left: float | None = None  # the rest of this time, while it stands still
+        self.expired = False
+        self.task: asyncio.Task[Any] | None = None
         self.closed = False  # its attempt timed out; what still runs inside no longer counts
         self.ended: asyncio.Event | None = None
         self.span: object = None

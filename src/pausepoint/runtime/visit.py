@@ -112,7 +112,7 @@ class Visit:
         self.refused = False
         self.exited = False
         self.loop = asyncio.get_running_loop()
-        self.timeouts = Timeouts(self.loop)
+        self.timeouts = Timeouts(self.loop, self.running)
         self.thread = threading.get_ident()
         self.unclaimed = set(host.line.operations)
         self.pauses_inside = step.pause == "operation"
@@ -461,8 +461,7 @@ class Visit:
             inner.halted += change
             if was != (inner.halted > 0) and not inner.closed:
                 self.active += 1 if was else -1
-                if self.timeouts.armed:
-                    self.timeouts.go(inner) if was else self.timeouts.stop(inner)
+                self.timeouts.go(inner) if was else self.timeouts.stop(inner)
             inner = inner.parent
 
     def settle(self) -> None:
