@@ -12,15 +12,17 @@ from typing import Any, Literal, get_args
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Artifact, Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
+from pausepoint import Artifact, Budget, Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
 from pausepoint.codec.values import DEFAULT_LIMITS
 from pausepoint.errors import AnswerConflict, AnswerRefused, QuestionExpired
 from pausepoint.model import Chunk
 from pausepoint.model.events import ENGINE_EVENTS
 from pausepoint.model.sessions import Event, PauseKind, Status
 from pausepoint.stores.sqlite import sql
+from pausepoint.testing import ManualClock
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, code, links, name_of, rows, section
 from tests.support.children import outside_sql
+from tests.support.status import settled
 
 CONCEPTS, GUIDE, STORE = DOCS / "concepts.md", DOCS / "guide.md", DOCS / "store.md"
 
@@ -448,6 +450,35 @@ async def held_in_place() -> list[Event]:
         return await _followed(session.events(follow=True))
 
 
+async def retried() -> list[Event]:
+    """The history of a session whose operation is retried, whose child takes too long, and whose budget is raised."""
+    clock, calls = ManualClock(), list[int]()
+
+    async def model(ctx: Context) -> None:
+        calls.append(1)
+        ctx.spend(usd=1, model="gpt-5", input_tokens=1, output_tokens=1)
+        if len(calls) == 1:
+            raise OSError("once")
+
+    @step
+    async def listen(ctx: Context) -> None:
+        await ctx.receive()
+
+    @step
+    async def act(ctx: Context) -> None:
+        await ctx.do(model, retry=Retry(attempts=2, first=0))
+        await ctx.call(Workflow("listen", state=Everything, steps=[listen]), timeout=60)
+
+    async with Engine(":memory:", clock=clock) as engine:
+        session = await engine.start(Workflow("retried", state=Everything, steps=[act]), budget=1)
+        await session.outcome()
+        await session.resume(budget=Budget(usd=9, tokens=99, operations=9))
+        await settled(session)
+        clock.advance(61)
+        await session.outcome()
+        return await _followed(session.events())
+
+
 def test_the_table_of_events_says_what_they_carry(tmp_path: Path) -> None:
     table = {code(row[0])[0]: set(code(row[2])) for row in rows(section(GUIDE, "Events"))}
     assert table.keys() == ENGINE_EVENTS
@@ -455,7 +486,7 @@ def test_the_table_of_events_says_what_they_carry(tmp_path: Path) -> None:
     changed = asyncio.run(redefined(1)) + asyncio.run(redefined(2))
     changed += asyncio.run(redacted_and_removed()) + asyncio.run(waited()) + asyncio.run(gone_back())
     changed += asyncio.run(asked()) + asyncio.run(filed(tmp_path)) + asyncio.run(left(tmp_path))
-    changed += asyncio.run(held_in_place())
+    changed += asyncio.run(held_in_place()) + asyncio.run(retried())
     for event in asyncio.run(all_events()) + asyncio.run(stopped_and_paused()) + changed:
         seen.setdefault(event.event_type, set()).update(event.data)
     assert seen.pop("note.made") == {"page"}
