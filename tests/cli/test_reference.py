@@ -169,7 +169,7 @@ def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to
         "show": "The argument SESSION[@CHECKPOINT] is missing. See `pausepoint show --help`.",
         "rewind student": "The option --to is missing. See `pausepoint rewind --help`.",
         "run brief --topic x --budget much": "--budget: 'much' is not a budget."
-        f" Write a number, such as 2.50. {fields}",
+        f" Write dollars, such as 2.50, or limits, such as usd=2.50,tokens=20000,operations=100. {fields}",
         "run breif": "'breif' is not a file or a workflow of this project. Did you mean 'brief'?",
         "run brif.py": "There is no file brif.py. Did you mean 'brief.py'?",
         "show studnet": "There is no session 'studnet' in this store. Did you mean 'student'?",

@@ -166,6 +166,7 @@ class BlockingEngine:
     state = on_engine(Control.state)
     stored = on_engine(Control.stored)
     outline = on_engine(Control.outline)
+    retries = on_engine(Control.retries)
     outcome = on_engine(Control.outcome)
     pauses = on_engine(Control.pauses)
     standing_pause = on_engine(Control.standing_pause)
