@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound="BaseModel")
-R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
+R = TypeVar("R", default=S, covariant=True)  # the result: what a function returned, or the final state
 _MISSING: Any = object()
 
 RESULT = "result"

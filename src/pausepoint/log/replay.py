@@ -58,7 +58,8 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A remembered operation. ``input`` is a fingerprint, never the arguments themselves.
 
     ``outcome`` is set if a question got no valid answer (``expired``, ``rounds``, ``declined``); ``value`` then holds
-    the details. ``part`` is set if the operation works on one chunk of a file, or on all chunks.
+    the details. It is ``timeout`` if no message arrived in time. ``part`` is set if the operation works on one chunk of
+    a file, or on all chunks.
     """
 
     id: str
@@ -103,7 +104,7 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The start of a wait: until ``due``, for the end of ``child``, or for the answer to ``ask``, until ``due``.
 
     The operation with the same id ends the wait. ``at`` is the time at which it started. ``input`` is the same as in an
-    operation. A wait for a message needs no record, because messages are stored until they are received.
+    operation. A wait for a message has a record only if it has a time-out: messages are stored until they are received.
 
     ``attempt`` is how many attempts at the operation have failed so far. With an ``error``, that of the last one, the
     operation waits until ``due`` for its next attempt. ``after`` is a child that took too long; ``child`` replaces it.
@@ -223,6 +224,9 @@ class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 ASKING = ("ask", "confirm", "collect")
 """The names of the operations that ask a person."""
+
+SPANS = ("sleep", "receive")
+"""The names of the waits that last for a time, and not until a point in time."""
 
 Body = KeyBody | CheckpointBody | OperationBody | EventBody | WaitBody | EditBody | RewindBody | DefinitionBody
 _bodies: dict[str, msgspec.json.Decoder[Any]] = {
@@ -531,7 +535,7 @@ def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:
     """
     if wait.due is None or limits_child(wait) or (not shift and not wake):
         return None
-    if wait.ask is None and (wait.name != "sleep" or wait.error) and not wake:
+    if wait.ask is None and (wait.name not in SPANS or wait.error) and not wake:
         return None
     if wake and wait.ask is None:
         return 0

@@ -31,6 +31,7 @@ ENGINE_EVENTS: frozenset[str] = frozenset(
         "answer.kept",
         "answer.refused",
         "timer.set",
+        "wait.unused",
         "child.called",
         "child.noticed",
         "child.completed",

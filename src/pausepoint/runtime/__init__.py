@@ -8,13 +8,16 @@ from pausepoint.lazy import exported
 
 if TYPE_CHECKING:
     from pausepoint.runtime.fanout import Batch
+    from pausepoint.runtime.pending import First
 
 _HOMES = {
     "Batch": "fanout",
+    "First": "pending",
 }
 
 __all__ = [
     "Batch",
+    "First",
 ]
 
 __getattr__, __dir__ = exported(__name__, _HOMES)

@@ -207,15 +207,20 @@ async def back_off(visit: Visit, frame: Frame, id: str, asking: int = 0) -> None
 
     ``asking`` is 1 if the operation counts as in flight.
     """
+    while (left := await rest(visit, frame, id, asking)) is not None:
+        await visit.wait(frame, left)
+
+
+async def rest(visit: Visit, frame: Frame, id: str, asking: int = 0) -> Wait | None:
+    """Return the rest of the back-off before the next attempt at an operation; None if the attempt may begin."""
     host = visit.host
-    while True:
-        await halt_for_pause(visit, frame)
-        wait = host.line.waits.get(id)
-        if wait is None or not wait.error or not wait.due or (left := wait.due - host.clock.now()) <= 0:
-            break
-        await visit.wait(frame, Wait("timer", wait.due, holds=left <= HOLD))
+    await halt_for_pause(visit, frame)
+    wait = host.line.waits.get(id)
+    if wait is not None and wait.error and wait.due and (left := wait.due - host.clock.now()) > 0:
+        return Wait("timer", wait.due, holds=left <= HOLD)
     if host.budgeted is not False and (reason := await visit.uninterrupted(host.over_budget(asking))):
         await visit.refuse(frame, "budget", reason)
+    return None
 
 
 async def halt_for_pause(visit: Visit, frame: Frame) -> None:

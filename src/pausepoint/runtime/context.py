@@ -18,7 +18,7 @@ from pausepoint.definition.functions import Callee, callee, clash_of
 from pausepoint.definition.rate import Rate
 from pausepoint.definition.retry import Retry
 from pausepoint.definition.workflow import Workflow
-from pausepoint.errors import ContextClosed, Declined, StepError, StepExited
+from pausepoint.errors import ContextClosed, StepError, StepExited
 from pausepoint.model.ids import SessionId
 from pausepoint.runtime import questions as asking
 from pausepoint.runtime import waits
@@ -36,6 +36,7 @@ from pausepoint.runtime.attempts import (
 )
 from pausepoint.runtime.chunks import BlockingStepFiles, StepFiles
 from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, Batch, FanOut
+from pausepoint.runtime.pending import RACES, WAITS, First, Make, finish, first, taken_apart
 from pausepoint.runtime.questions import Judge, Options
 from pausepoint.runtime.spending import spend
 from pausepoint.runtime.visit import Frame, Operation, Visit, is_count
@@ -63,6 +64,25 @@ def _tracked_call(method: F) -> F:
     @functools.wraps(method)
     def call(self: Context, /, *args: Any, **kwargs: Any) -> Any:
         return self._visit.track(method(self, *args, **kwargs))
+
+    return cast(F, call)
+
+
+def _wait_call(method: F) -> F:
+    """Do the same, for a method that `Context.first` can race."""
+    WAITS.add(method.__code__)
+    return _tracked_call(method)
+
+
+def _race_call(method: F) -> F:
+    """Do the same, for a method that gets calls of other methods. It gets the waits of these calls instead."""
+    RACES.add(method.__code__)
+
+    @functools.wraps(method)
+    def call(self: Context, /, *args: Any, **kwargs: Any) -> Any:
+        waits = [taken_apart(self._visit, each) for each in args]
+        named = {name: taken_apart(self._visit, each) for name, each in kwargs.items()}
+        return self._visit.track(method(self, *waits, **named))
 
     return cast(F, call)
 
@@ -280,31 +300,56 @@ class Context:
             raise fan.error()
         return [fan.done[index] for index in range(len(fan.items))]
 
-    @_tracked_call
+    @_wait_call
     async def sleep(self, duration: Duration) -> None:
         """Wait for a duration: seconds or a ``timedelta``.
 
         The timer survives restarts, and a waiting session uses no resources.
         """
-        await waits.sleep(self._visit, self._frame, duration)
+        await self._finish(lambda: waits.sleeping(self._visit, self._frame, duration))
 
-    @_tracked_call
+    @_wait_call
     async def until(self, moment: datetime) -> None:
         """Wait until a point in time: a ``datetime`` with a time zone. The timer survives restarts."""
-        await waits.until(self._visit, self._frame, moment)
+        await self._finish(lambda: waits.waiting_until(self._visit, self._frame, moment))
 
     @overload
-    async def receive(self) -> str: ...
+    async def receive(self, *, timeout: None = None) -> str: ...
     @overload
-    async def receive(self, kind: type[T]) -> T: ...
-    @_tracked_call
-    async def receive(self, kind: Any = str) -> Any:
+    async def receive(self, kind: type[T], *, timeout: None = None) -> T: ...
+    @overload
+    async def receive(self, *, timeout: Duration | None) -> str | None: ...
+    @overload
+    async def receive(self, kind: type[T], *, timeout: Duration | None) -> T | None: ...
+    @_wait_call
+    async def receive(self, kind: Any = str, *, timeout: Duration | None = None) -> Any:
         """Wait for the session's next message and return it as a value of type ``kind``.
 
         Messages are sent with ``session.send``. They are kept until received, in the order they were sent. A message
         that does not fit the type is recorded as an event (``message.refused``), and the wait continues.
+
+        With ``timeout``, seconds or a ``timedelta``, return None if no message arrives in time. The time counts from
+        the first time the step reaches the call. If the wait is cancelled, or if the step fails or exits before its
+        next operation, wait or checkpoint, the message is still in the mailbox for the next ``receive``.
         """
-        return await waits.receive(self._visit, self._frame, kind)
+        return await self._finish(lambda: waits.receiving(self._visit, self._frame, kind, timeout))
+
+    @_race_call
+    async def first(self, *waits: Coroutine[Any, Any, T], **named: Coroutine[Any, Any, T]) -> First[T]:
+        """Wait until one of several waits is over, and return its name and its result.
+
+        Pass calls of `receive`, `sleep`, `until`, `ask`, `confirm` and `call` that are not awaited:
+        ``name, value = await ctx.first(reply=ctx.receive(), late=ctx.sleep(60))``. A wait that is passed by position
+        has its position as name, starting at 0.
+
+        Only the wait that ended first is remembered, in this and in every later run of the step. The others take
+        nothing: messages stay in the mailbox, questions are closed, and child sessions continue to run. If several
+        waits are over, an answer or the end of a child comes before a message, and a message before a timer. If the
+        wait that ended first raises an error, such as `QuestionExpired`, this raises it.
+        """
+        makes: dict[str | int, Any] = dict(enumerate(waits))  # `_race_call` has replaced the calls
+        makes.update(named)
+        return await first(self._visit, self._frame, makes)
 
     @overload
     async def ask(
@@ -318,7 +363,7 @@ class Context:
     async def ask(
         self, question: str, *, choices: Sequence[C], default: C | EllipsisType = ..., **options: Unpack[Options]
     ) -> C: ...
-    @_tracked_call
+    @_wait_call
     async def ask(
         self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None, default: Any = ...,
         **options: Unpack[Options],
@@ -337,9 +382,9 @@ class Context:
         that contains the conversation.
         """
         spec = asking.question(question, kind, choices, default=default, **options)
-        return await asking.ask(self._visit, self._frame, spec)
+        return await self._finish(lambda: asking.asking(self._visit, self._frame, spec))
 
-    @_tracked_call
+    @_wait_call
     async def confirm(
         self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,
         **options: Unpack[Options],
@@ -352,15 +397,10 @@ class Context:
         """
         name = act if isinstance(act, str) else callee(act).name
         spec = asking.confirmation(what, name, understand, **options)
-        try:
-            await asking.ask(self._visit, self._frame, spec)
-        except Declined as declined:
-            if name:
-                self._visit.barred[name] = declined
-            raise
+        await self._finish(lambda: asking.asking(self._visit, self._frame, spec))
         return True
 
-    @_tracked_call
+    @_wait_call
     async def call(
         self, workflow: Workflow[S, R], state: S | None = None, /, *, key: str | int | None = None,
         retry: int | Retry | None = None, timeout: Duration | None = None, **fields: Any,
@@ -383,8 +423,7 @@ class Context:
         if policy is not None and state is None:
             refuse_field_clash(self._visit.step.name, workflow)
         given = fields if state is None else state
-        end: Any = await waits.call(self._visit, self._frame, workflow, given, key, policy)
-        return cast("R", end if workflow.returns is None else getattr(end, workflow.returns))
+        return await self._finish(lambda: waits.calling(self._visit, self._frame, workflow, given, key, policy))
 
     @_tracked_call
     async def safe_point(self) -> None:
@@ -425,6 +464,9 @@ class Context:
         cost, except right after a remembered operation, whose cost an earlier attempt has recorded.
         """
         spend(self._visit, self._frame, usd, tokens, model, input_tokens, output_tokens)
+
+    async def _finish(self, make: Callable[[], Make[T]]) -> T:
+        return await finish(self._visit, self._frame, make)
 
     async def _gather(self, coroutines: list[Coroutine[Any, Any, None]]) -> None:
         if len(coroutines) == 1:
@@ -555,12 +597,16 @@ class BlockingContext:
         self._wait(self._context.until(moment))
 
     @overload
-    def receive(self) -> str: ...
+    def receive(self, *, timeout: None = None) -> str: ...
     @overload
-    def receive(self, kind: type[T]) -> T: ...
-    def receive(self, kind: Any = str) -> Any:
+    def receive(self, kind: type[T], *, timeout: None = None) -> T: ...
+    @overload
+    def receive(self, *, timeout: Duration | None) -> str | None: ...
+    @overload
+    def receive(self, kind: type[T], *, timeout: Duration | None) -> T | None: ...
+    def receive(self, kind: Any = str, *, timeout: Duration | None = None) -> Any:
         """See `Context.receive`."""
-        return self._wait(self._context.receive(kind))
+        return self._wait(self._context.receive(kind, timeout=timeout))
 
     @overload
     def ask(self, question: str, *, default: str | EllipsisType = ..., **options: Unpack[Options]) -> str: ...

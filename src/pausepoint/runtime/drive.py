@@ -242,6 +242,8 @@ class Drive(Requests):
         try:
             value = await self._call(step, values)
             visit.check_awaited()
+            if visit.handover.open:
+                await visit.settle_mail(None)
             if visit.misses:
                 visit.note_misses()
             return value

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from inspect import isawaitable
 from types import EllipsisType
 from typing import Any, NoReturn, TypedDict, Unpack
@@ -26,8 +27,8 @@ from pausepoint.log.replay import OperationBody, WaitBody
 from pausepoint.model.questions import ROUNDS, Asked, Kind, OnExpiry, QuestionRow, digest, is_time_to_answer, reply_of
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import QuestionChange, QuestionFacts, QuestionStatus
+from pausepoint.runtime.pending import Done, Make, Pending, conclude, finish
 from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text
-from pausepoint.runtime.waits import conclude
 
 
 class Options(TypedDict, total=False):
@@ -109,33 +110,23 @@ class QuestionSpec:
 
 async def ask(visit: Visit, frame: Frame, spec: QuestionSpec) -> Any:
     """Ask a person and wait for the answer."""
+    return await finish(visit, frame, lambda: asking(visit, frame, spec))
+
+
+def asking(visit: Visit, frame: Frame, spec: QuestionSpec) -> Make[Any]:
+    """Return a wait for the answer to a question, which the wait asks."""
     spec.check(visit)
-    operation = _identify(visit, frame, spec)
-    found = visit.remembered(operation)
-    await visit.admit(operation, frame, found)
-    if found is not None:
-        return await _recall(visit, found, spec)
-    asking = _Asking(visit, frame, operation, spec)
-    while (done := await asking.look()) is None:
-        pass
-    return done[0]
+    return partial(_Asking, visit, frame, spec)
 
 
-def _identify(visit: Visit, frame: Frame, spec: QuestionSpec) -> Operation:
+def _identify(visit: Visit, scope: str, spec: QuestionSpec) -> Operation:
     if spec.key is not None:
-        return Operation(f"{frame.scope}/{spec.kind}[{key_text(spec.key)}]", spec.kind, "", True)
-    return Operation(visit.nth(f"{frame.scope}/{spec.kind}~{_print(spec)}"), spec.kind, "", False)
+        return Operation(f"{scope}/{spec.kind}[{key_text(spec.key)}]", spec.kind, "", True)
+    return Operation(visit.nth(f"{scope}/{spec.kind}~{_print(spec)}"), spec.kind, "", False)
 
 
 def _print(spec: QuestionSpec) -> str:
     return fingerprint(spec.text, spec.like).hex()[:24]
-
-
-async def _recall(visit: Visit, found: OperationBody, spec: QuestionSpec) -> Any:
-    if not found.outcome:
-        return await visit.recall(found, spec.result)
-    words: dict[str, str] = await visit.recall(found, _WORDS)
-    raise _error(found.outcome, words)
 
 
 def _error(outcome: str, words: dict[str, str]) -> Exception:
@@ -143,20 +134,30 @@ def _error(outcome: str, words: dict[str, str]) -> Exception:
     return _ERRORS[outcome](words["text"], **fields)
 
 
-class _Asking:
+class _Asking(Pending[Any]):
     """One question of one visit, until it is answered or given up."""
 
-    def __init__(self, visit: Visit, frame: Frame, operation: Operation, spec: QuestionSpec) -> None:
-        self.visit = visit
-        self.host = visit.host
-        self.frame = frame
-        self.operation = operation
+    def __init__(self, visit: Visit, frame: Frame, spec: QuestionSpec, scope: str) -> None:
+        super().__init__(visit, frame, _identify(visit, scope, spec))
         self.spec = spec
 
-    async def look(self) -> tuple[Any] | None:
-        """Return the answer if there is one. Otherwise do what is due, or wait, and return None."""
+    async def recall(self, found: OperationBody) -> Any:
+        if not found.outcome:
+            return await self.visit.recall(found, self.spec.result)
+        words: dict[str, str] = await self.visit.recall(found, _WORDS)
+        raise self._failed(found.outcome, words)
+
+    def _failed(self, outcome: str, words: dict[str, str]) -> Exception:
+        """Return the error of a question without an answer. After a no, the act that it names cannot run."""
+        error = _error(outcome, words)
+        if isinstance(error, Declined) and self.spec.kind == "confirm" and self.spec.tool is not None:
+            self.visit.barred[self.spec.tool[0]] = error
+        return error
+
+    async def look(self) -> Done | Wait | None:
+        """Return the answer if there is one. Otherwise do what is due, or return what to wait for."""
         if (found := self.visit.remembered(self.operation)) is not None:
-            return (await _recall(self.visit, found, self.spec),)  # another branch asked with the same key
+            return Done(await self.recall(found))  # another branch asked with the same key
         asked, expires_at = await self._current()
         row = await self.visit.uninterrupted(self.host.question(asked.id))
         now = self.host.clock.now()
@@ -175,9 +176,7 @@ class _Asking:
             return await self._take(asked, signal)
         if expired or row.facts.status is QuestionStatus.EXPIRED:
             return await self._expire(asked, row)
-        due = self._remind(asked, expires_at, now)
-        await self.visit.wait(self.frame, Wait("answer", due, question=asked.id))
-        return None
+        return Wait("answer", self._remind(asked, expires_at, now), question=asked.id)
 
     async def _let_twin_finish(self) -> None:
         """Wait for the branch that processes the same answer."""
@@ -256,7 +255,7 @@ class _Asking:
             return None
         return next(iter(await self.visit.mail(1, "early", str(self.spec.key))), None)
 
-    async def _take(self, asked: Asked, signal: SignalRecord) -> tuple[Any] | None:
+    async def _take(self, asked: Asked, signal: SignalRecord) -> Done | None:
         self.visit.taken.add(signal.n)  # another branch may get here while this one commits
         try:
             if signal.redacted:
@@ -276,7 +275,10 @@ class _Asking:
             if asked.kind == "collect":  # the person did not answer the question but declined the tool
                 facts["questions"] = (QuestionChange(asked.id, QuestionStatus.CANCELLED),)
             await self._give_up("declined", asked, str(value), value.reason, signal, **facts)
-        return (await conclude(self.visit, self.operation, self.spec.result, value, self.frame, **facts),)
+        return Done(await self._conclude(self.spec.result, value, **facts))
+
+    async def _conclude(self, result: Typed, value: Any, **facts: Any) -> Any:
+        return await conclude(self.visit, self.operation, result, value, self.frame, self.rivals, **facts)
 
     async def _next_round(self, asked: Asked, again: AskAgain, signal: SignalRecord) -> None:
         """Ask again with the reason. The question waits as long as in the first round."""
@@ -304,16 +306,16 @@ class _Asking:
             words["answer"] = as_json(as_plain(decode(bytes(reply_of(answer.payload).value)))).decode()
         if asked.collected is not None:
             words["collected"] = as_json(asked.collected).decode()
-        await conclude(self.visit, self.operation, _WORDS, words, self.frame, outcome=outcome, **facts)
-        raise _error(outcome, words)
+        await self._conclude(_WORDS, words, outcome=outcome, **facts)
+        raise self._failed(outcome, words)
 
     # time
 
-    async def _expire(self, asked: Asked, row: QuestionRow) -> tuple[Any] | None:
+    async def _expire(self, asked: Asked, row: QuestionRow) -> Done | None:
         if row.facts.status is QuestionStatus.WAITING and not await self._note_expiry(asked, row.facts.answer):
             return None  # an answer arrived at the last moment
         if self.spec.on_expiry == "default":
-            return (await conclude(self.visit, self.operation, self.spec.result, self.spec.default, self.frame),)
+            return Done(await self._conclude(self.spec.result, self.spec.default))
         if self.spec.on_expiry == "escalate" and not asked.instead_of:
             await self._open(instead_of=asked.id)
             return None

@@ -151,8 +151,8 @@ class Requests(Keeping):
             self.keep_step()
             return
         self.parks = visit.waits_for() if visit is not None and waits else None
-        self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
-        self.asked = frozenset(wait.question for wait in visit.waits.values()) if visit is not None else frozenset()
+        self.awaited = frozenset(wait.child for wait in visit.awaited) if visit is not None else frozenset()
+        self.asked = frozenset(wait.question for wait in visit.awaited) if visit is not None else frozenset()
         self._interrupt("exit")
 
     def _release_step(self) -> None:

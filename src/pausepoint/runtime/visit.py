@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from types import CoroutineType
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -39,6 +40,7 @@ from pausepoint.model.events import ENGINE_EVENTS
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind
 from pausepoint.runtime.frames import Frame as Frame
+from pausepoint.runtime.handover import Handover, Receipt
 from pausepoint.runtime.host import Host
 from pausepoint.runtime.timeouts import Timeouts
 
@@ -96,8 +98,11 @@ class Visit:
         self.paid: set[str] | None = None  # what attempts have spent; None: no attempt has failed
         self.active = 0
         self.halted: set[asyncio.Future[None]] = set()
-        self.waits: dict[asyncio.Future[None], Wait] = {}
+        self.waits: dict[asyncio.Future[None], tuple[Wait, ...]] = {}
+        self.rechecks = 0  # how often waiting branches were woken
+        self.takes_apart = False  # a wait that is called now is meant for a race
         self.taken: set[int] = set()
+        self.handover = Handover()
         self.barred: dict[str, Declined] = {}  # operations that a person has declined
         self.misses: list[Operation] = []
         self.nudged: set[str] = set()
@@ -200,6 +205,8 @@ class Visit:
             if operation.keyed and found.input and operation.input and found.input != operation.input:
                 await self.refuse(frame, "mismatch", mismatch(self.step.name, operation))
             return
+        if self.handover.open:
+            await self.settle_mail(frame)
         if self.host.may_have_news():  # a pause, or another engine has taken the session over
             await self.uninterrupted(self.host.look())
         while self._may_not_start():
@@ -242,6 +249,8 @@ class Visit:
         except OversizedValue as error:
             await self.refuse(frame, "oversized", f"step {self.step.name!r}: {error}")
             raise
+        if self.handover.open:
+            await self.settle_mail(None)  # messages received inside the operation
         self.check_open()  # first, because the pending effects may be those of a later step
         blobs: Blobs = []
         took = 0 if started is None else int((self.host.clock.monotonic() - started) * 1e6)
@@ -263,16 +272,21 @@ class Visit:
 
     async def open_wait(self, body: WaitBody, **facts: Any) -> None:
         """Commit the record of a wait before the wait begins."""
+        if self.handover.open:
+            await self.settle_mail(frame=None)
         self.check_open()
         effects = self.host.ledger.take_effects()
         body = msgspec.structs.replace(body, effects=effects) if effects else body
         await self.uninterrupted(self.host.remember(body, [], **facts))
 
-    async def wait(self, frame: Frame, wait: Wait) -> None:
-        """Wait until the awaited thing may have arrived. The caller then checks and may wait again."""
+    async def wait(self, frame: Frame, *waits: Wait) -> None:
+        """Wait until one of the awaited things may have arrived. The caller then checks and may wait again."""
+        if self.handover.open:
+            await self.settle_mail(frame)
+            return  # the caller checks again: what it waits for may have arrived meanwhile
         self.check_open()
         news: asyncio.Future[None] = self.loop.create_future()
-        self.waits[news] = wait
+        self.waits[news] = waits
         self._count_halted(frame, 1)
         self._set_alarm()
         self.settle()
@@ -291,9 +305,10 @@ class Visit:
         """
         if self.host.must_stop:
             return
-        self._wake([news for news, wait in self.waits.items() if child in ("", wait.child)])
+        self._wake([news for news, waits in self.waits.items() if not child or any(w.child == child for w in waits)])
 
     def _wake(self, branches: list[asyncio.Future[None]]) -> None:
+        self.rechecks += 1
         for news in branches:
             del self.waits[news]  # it counts as running from now on, although its task has not woken up yet
             if not news.done():
@@ -305,13 +320,18 @@ class Visit:
         The kind ``timer`` is included only together with ``answer``: a question may be due too, and the two must be
         distinguishable.
         """
-        kinds = {wait.kind for wait in self.waits.values()}
+        kinds = {wait.kind for wait in self.awaited}
         if "answer" not in kinds:
             kinds.discard("timer")
         return ",".join(sorted(kinds)) or None, self._first_due()
 
     def _first_due(self) -> int | None:
-        return min((wait.due for wait in self.waits.values() if wait.due is not None), default=None)
+        return min((wait.due for wait in self.awaited if wait.due is not None), default=None)
+
+    @property
+    def awaited(self) -> Iterator[Wait]:
+        """What the waiting branches wait for."""
+        return (wait for waits in self.waits.values() for wait in waits)
 
     def _set_alarm(self) -> None:
         """Watch the earliest timer while other branches work, because the visit does not exit meanwhile."""
@@ -348,11 +368,25 @@ class Visit:
         self.check_open()
         await self.uninterrupted(self.host.take_mail(signal, type, summary, noticed))
 
+    def hand_over(self, receipt: Receipt) -> None:
+        """Queue the receipt of a message that goes to the step now. `settle_mail` commits it."""
+        self.check_open()
+        self.handover.add(receipt)
+
+    async def settle_mail(self, frame: Frame | None) -> list[str]:
+        """Commit the receipts of messages that the step has received. ``frame`` is the branch that has to wait."""
+        self.check_open()
+        return await self.uninterrupted(self.handover.commit(self.host.remember, self.host.ledger.take_effects))
+
     async def refuse_mail(self, signal: SignalRecord, reason: str) -> None:
         """Consume a message that cannot be read, and record that; the wait continues."""
         await self.take_mail(signal, "message.refused", reason)
 
     # effects
+
+    def note_unused(self, id: str, summary: str, data: Mapping[str, Any]) -> None:
+        """Add an event to the next record: a wait has ended, and no code takes its result."""
+        self.host.ledger.effect(f"unused:{id}", "wait.unused", summary, data, self.step.agent)
 
     def emit(self, scope: str, type: str, summary: str, data: dict[str, Any]) -> None:
         """Add one of the workflow's own events to the next record."""
@@ -472,7 +506,11 @@ class Visit:
         """
         if self.exited or self.active:
             return
-        if self._holds():
+        if self.handover.open and (self.waits or self.halted):
+            # Otherwise the step would exit, and the messages that it has received would wake it again.
+            self.tasks.add(task := self.loop.create_task(self._settle_alone()))
+            task.add_done_callback(self.tasks.discard)
+        elif self._holds():
             self._set_alarm()
         elif self.waits and not self.halted:
             if not self.lingering:
@@ -485,7 +523,12 @@ class Visit:
         """Return whether a branch continues so soon that the step does not exit, unless the session must stop."""
         if self.halted or not self.waits or self.host.must_stop:
             return False
-        return any(wait.holds for wait in self.waits.values())
+        return any(wait.holds for wait in self.awaited)
+
+    async def _settle_alone(self) -> None:
+        if self.handover.open and not self.exited:
+            with suppress(Exception):  # the drive knows: a commit that fails aborts the step
+                await self.settle_mail(None)
 
     def _linger(self, turns: int, moves: int) -> None:
         if turns and not self.exited:
@@ -493,7 +536,8 @@ class Visit:
             self.loop.call_soon(self._linger, turns, self.moves)
             return
         self.lingering = False
-        if self.waits and not self.exited and not self.active and not self.halted and not self._holds():
+        idle = not self.active and not self.halted and not self.handover.open and not self._holds()
+        if self.waits and not self.exited and idle:
             # Under a pause it is unknown whether all branches wait; the next resume finds out.
             self.host.exit_step(waits=self.host.stopping or not self.host.must_stop)
         else:
@@ -503,7 +547,8 @@ class Visit:
         """React to changed requests: exit if the session must stop, otherwise continue halted operations."""
         if self.host.must_stop or self.refused:
             if not self.host.stopping:
-                self._wake([news for news, wait in self.waits.items() if wait.holds])  # to be halted in place
+                # To be halted in place.
+                self._wake([news for news, waits in self.waits.items() if any(wait.holds for wait in waits)])
             self.settle()
             return
         for released in self.halted:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,205 +17,170 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from pausepoint.clock import LATEST, to_micros
-from pausepoint.codec.values import Typed, fingerprint, typed
+from pausepoint.codec.values import fingerprint, typed
 from pausepoint.definition.workflow import Workflow
-from pausepoint.errors import ChildFailed, OperationTimeout, StateRefused, StepError, ValueRefused
-from pausepoint.log.replay import WaitBody
+from pausepoint.errors import ChildFailed, OperationTimeout, StepError, ValueRefused
+from pausepoint.log.replay import OperationBody, WaitBody
 from pausepoint.model.ids import SessionId
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import SessionRow, Status
-from pausepoint.runtime.attempts import Policy, back_off, fail, timed_out
+from pausepoint.runtime.attempts import Policy, fail, rest, timed_out
+from pausepoint.runtime.messages import Receiving
+from pausepoint.runtime.pending import Done, Make, Pending, conclude
 from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text, mismatch
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-T = TypeVar("T")
+R = TypeVar("R")
 S = TypeVar("S", bound="BaseModel")
 
 _NOTHING = typed(None)
 
-FEW = 8
-"""The number of signals that `receive` reads first."""
-
 Duration = timedelta | float
-
-
-class Message(msgspec.Struct, frozen=True):
-    """The payload of a message, as the signal carries it."""
-
-    value: msgspec.Raw
-
-
-_message = msgspec.json.Decoder(Message)
 
 
 # time
 
 
-async def sleep(visit: Visit, frame: Frame, duration: Duration) -> None:
-    """Wait for a duration, counted from the first time the step reaches this call."""
-    micros = _micros(visit.step.name, duration)
-    operation = Operation(visit.nth(f"{frame.scope}/sleep~{micros}"), "sleep", "", True)
-    await _timer(visit, frame, operation, span=micros)
+def sleeping(visit: Visit, frame: Frame, duration: Duration) -> Make[None]:
+    """Return a wait for a duration, counted from the first time the step reaches the call."""
+    span = micros(visit.step.name, "sleep", duration)
+    return partial(_Timer, visit, frame, "sleep", span, None)
 
 
-async def until(visit: Visit, frame: Frame, moment: datetime) -> None:
-    """Wait until a point in time. Return immediately if it has passed."""
-    due = to_micros(moment)
-    operation = Operation(visit.nth(f"{frame.scope}/until~{due}"), "until", "", True)
-    await _timer(visit, frame, operation, due)
+def waiting_until(visit: Visit, frame: Frame, moment: datetime) -> Make[None]:
+    """Return a wait until a point in time. It is over if the time has passed."""
+    return partial(_Timer, visit, frame, "until", None, to_micros(moment))
 
 
-async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int = 0, span: int | None = None) -> None:
-    found = visit.remembered(operation)
-    await visit.admit(operation, frame, found)
-    if found is not None:
-        return
-    waits, clock = visit.host.line.waits, visit.host.clock
-    if span is not None:
-        due = clock.now() + span  # counted from here, because a pause may have halted the call before
-    if operation.id not in waits and due > (now := clock.now()):
+class _Timer(Pending[None]):
+    rank = 2
+
+    def __init__(self, visit: Visit, frame: Frame, name: str, span: int | None, due: int | None, scope: str) -> None:
+        identity = visit.nth(f"{scope}/{name}~{due if span is None else span}")
+        super().__init__(visit, frame, Operation(identity, name, "", True))
+        self.span = span
+        self.due = due
+
+    async def recall(self, found: OperationBody) -> None:
+        return None
+
+    async def look(self) -> Done | Wait | None:
+        waits, now = self.host.line.waits, self.host.clock.now()
+        if (wait := waits.get(self.operation.id)) is None:
+            due = now + (self.span or 0) if self.due is None else self.due
+            if due > now:
+                await self._open(due, now)
+                return None
+        elif wait.due and wait.due > now:
+            return Wait("timer", wait.due)
+        if self.host.must_stop:
+            await self.visit.halt(self.frame)
+            return None
+        return Done(await conclude(self.visit, self.operation, _NOTHING, None, self.frame, self.rivals))
+
+    async def _open(self, due: int, now: int) -> None:
+        operation, visit = self.operation, self.visit
         if due > LATEST:
             raise ValueError(
                 f"Step {visit.step.name!r}: {operation.name} ends after the year 9999. Use an earlier time."
             )
         await visit.open_wait(WaitBody(operation.id, operation.name, due=due, agent=visit.agent, at=now))
-    while (wait := waits.get(operation.id)) is not None and wait.due and wait.due > clock.now():
-        await visit.wait(frame, Wait("timer", wait.due))
-    while visit.host.must_stop:
-        await visit.halt(frame)
-    await conclude(visit, operation, _NOTHING, None, frame)
 
 
-def _micros(step: str, duration: Duration) -> int:
+def micros(step: str, what: str, duration: Duration) -> int:
+    """Return a duration in microseconds. Raises `ValueError` if it is not one."""
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if type(seconds) not in (int, float) or not isfinite(seconds) or seconds < 0:
-        raise ValueError(f"Step {step!r}: sleep takes seconds or a timedelta, 0 or more, not {duration!r}.")
+        raise ValueError(f"Step {step!r}: {what} takes seconds or a timedelta, 0 or more, not {duration!r}.")
     return int(seconds * 1_000_000)
-
-
-async def conclude(
-    visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame, **facts: Any
-) -> Any:  # fmt: skip
-    """Remember the result of a finished wait, together with ``facts``. A wait counts as taking no time."""
-    while (twin := visit.running.get(operation.id)) is not None:
-        await twin.wait()  # another branch makes the same call with the same key
-    if (found := visit.remembered(operation)) is not None:
-        return await visit.recall(found, result)
-    inside = Frame(operation.id, frame)
-    visit.enter(inside)
-    try:
-        data = await visit.keep(operation, result, value, None, inside, **facts)
-        return result.decode(data, operation.name)
-    finally:
-        visit.exit(inside)
 
 
 # messages
 
 
-async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
-    """Wait for the session's next message that has not been received yet."""
-    result = typed(kind)
-    operation = Operation(visit.nth(f"{frame.scope}/receive"), "receive", "", True)
-    found = visit.remembered(operation)
-    await visit.admit(operation, frame, found)
-    if found is not None:
-        return await visit.recall(found, result)
-    while True:
-        message = await _next_message(visit)
-        if message is None:
-            await visit.wait(frame, Wait("message"))
-            continue
-        if visit.host.must_stop:
-            await visit.halt(frame)
-            continue
-        visit.taken.add(message.n)  # another branch may get here while this one commits
-        try:
-            value = _read(message, result)
-        except StateRefused as error:
-            await visit.refuse_mail(message, f"step {visit.step.name!r}: {error}")
-            continue
-        return await conclude(visit, operation, result, value, frame, consume=(message.n,))
-
-
-async def _next_message(visit: Visit) -> SignalRecord | None:
-    """Return the oldest message not received yet. Reads only a few signals at a time, since thousands may wait."""
-    limit = FEW
-    while True:
-        mail = await visit.mail(limit)
-        for signal in mail:
-            if signal.kind == "message" and signal.n not in visit.taken:
-                return signal
-        if len(mail) < limit:
-            return None
-        limit *= FEW  # all of these are reports of children or are being received by other branches
-
-
-def _read(message: SignalRecord, result: Typed) -> Any:
-    try:
-        value = result.decode(bytes(_message.decode(message.payload).value), f"message {message.n}")
-        result.encode(value, f"message {message.n}")
-    except (ValueRefused, msgspec.MsgspecError) as error:
-        raise StateRefused(f"Message {message.n} cannot be received: {error}", field="message") from error
-    return value
+def receiving(visit: Visit, frame: Frame, kind: Any, timeout: Duration | None) -> Make[Any]:
+    """Return a wait for the session's next message."""
+    span = None if timeout is None else micros(visit.step.name, "receive(timeout=)", timeout)
+    return partial(Receiving, visit, frame, kind, span)
 
 
 # children
 
 
-async def call(
-    visit: Visit, frame: Frame, workflow: Workflow[S], given: S | Mapping[str, Any], key: str | int | None,
-    policy: Policy | None = None,
-) -> S:  # fmt: skip
-    """Run a workflow as a child session, wait until it ends, and return its final state."""
-    operation = _identify(visit, frame, workflow, given, key)
-    result = typed(workflow.model)
-    found = visit.remembered(operation)
-    await visit.admit(operation, frame, found)
-    if found is not None:
-        known: S = await visit.recall(found, result)
-        return known
-    while policy is not None:
-        await back_off(visit, frame, operation.id)
+def calling(
+    visit: Visit, frame: Frame, workflow: Workflow[S, R], given: S | Mapping[str, Any], key: str | int | None,
+    policy: Policy | None,
+) -> Make[R]:  # fmt: skip
+    """Return a wait for the end of a child session, which the wait starts.
+
+    Its result is what the workflow returns, or the child's final state.
+    """
+    return partial(_Calling, visit, frame, workflow, given, key, policy)
+
+
+class _Calling(Pending[Any]):
+    def __init__(
+        self, visit: Visit, frame: Frame, workflow: Workflow[Any, Any], given: BaseModel | Mapping[str, Any],
+        key: str | int | None, policy: Policy | None, scope: str,
+    ) -> None:  # fmt: skip
+        super().__init__(visit, frame, _identify(visit, scope, workflow, given, key))
+        self.workflow = workflow
+        self.given = given
+        self.policy = policy
+        self.timeout = None if policy is None else policy.timeout
+        self.result = typed(workflow.model)
+        self.child = ""  # that of the current attempt; empty before the attempt begins
+
+    async def recall(self, found: OperationBody) -> Any:
+        return self._returned(await self.visit.recall(found, self.result))
+
+    async def look(self) -> Done | Wait | None:
+        policy, operation = self.policy, self.operation
+        if not self.child:
+            if policy is not None and (left := await rest(self.visit, self.frame, operation.id)) is not None:
+                return left
+            self.child = await _child_of(self.visit, self.frame, operation, self.timeout)
         try:
-            return await _ended(visit, frame, operation, workflow, given, policy.timeout)
+            return await self._ended()
         except (ChildFailed, OperationTimeout) as error:
-            if error.fields.get("status") == "cancelled":
+            if policy is None or error.fields.get("status") == "cancelled":
                 raise  # a person cancelled it
-            await fail(visit, operation, policy, error, visit.host.line.waits[operation.id].child)
-    return await _ended(visit, frame, operation, workflow, given, None)
+            await fail(self.visit, operation, policy, error, self.host.line.waits[operation.id].child)
+            self.child = ""
+            return None
 
-
-async def _ended(
-    visit: Visit, frame: Frame, operation: Operation, workflow: Workflow[S], given: S | Mapping[str, Any],
-    timeout: float | None,
-) -> S:  # fmt: skip
-    """Wait until the child has ended and return its final state. Raises if it fails or takes too long."""
-    result, waits = typed(workflow.model), visit.host.line.waits
-    child = await _child_of(visit, frame, operation, timeout)
-    while True:
-        row = await visit.uninterrupted(visit.host.family.child(child))
-        if row is not None and row.ended is not None and visit.host.must_stop:
-            await visit.halt(frame)
-            continue
+    async def _ended(self) -> Done | Wait | None:
+        """Return the result of the child if it has ended. Raises if it fails or takes too long."""
+        visit, host, child = self.visit, self.host, self.child
+        row = await visit.uninterrupted(host.family.child(child))
+        if row is not None and row.ended is not None and host.must_stop:
+            await visit.halt(self.frame)
+            return None
         if row is not None and row.ended == "completed":
-            state = await visit.uninterrupted(visit.host.family.child_state(workflow, row))
-            reports = tuple(report.n for report in await _reports(visit, child))
-            done: S = await conclude(visit, operation, result, state, frame, consume=reports)
-            return done
-        due = waits[operation.id].due if timeout is not None else None
-        if due is not None and due <= visit.host.clock.now() and (row is None or row.ended in (None, "cancelled")):
-            if visit.host.must_stop:
-                await visit.halt(frame)
-                continue
-            await _give_up(visit, operation, row)
-            raise timed_out(operation, timeout)
+            return Done(await self._completed(child, row))
+        due = host.line.waits[self.operation.id].due if self.timeout is not None else None
+        if due is not None and due <= host.clock.now() and (row is None or row.ended in (None, "cancelled")):
+            if host.must_stop:
+                await visit.halt(self.frame)
+                return None
+            await _give_up(visit, self.operation, row)
+            raise timed_out(self.operation, self.timeout)
         if row is not None and row.ended is not None:
             await _raise_failure(visit, row)
-        await _start_or_resume(visit, workflow, row, child, given)
-        await visit.wait(frame, Wait("child", due, child))
+        await _start_or_resume(visit, self.workflow, row, child, self.given)
+        return Wait("child", due, child)
+
+    async def _completed(self, child: str, row: SessionRow) -> Any:
+        state = await self.visit.uninterrupted(self.host.family.child_state(self.workflow, row))
+        reports = tuple(report.n for report in await _reports(self.visit, child))
+        kept = await conclude(self.visit, self.operation, self.result, state, self.frame, self.rivals, consume=reports)
+        return self._returned(kept)
+
+    def _returned(self, state: Any) -> Any:
+        name = self.workflow.returns
+        return state if name is None else getattr(state, name)
 
 
 async def _give_up(visit: Visit, operation: Operation, row: SessionRow | None) -> None:
@@ -247,7 +213,7 @@ async def _child_of(visit: Visit, frame: Frame, operation: Operation, timeout: f
 
 
 def _identify(
-    visit: Visit, frame: Frame, workflow: Workflow[Any], given: BaseModel | Mapping[str, Any], key: str | int | None
+    visit: Visit, scope: str, workflow: Workflow[Any], given: BaseModel | Mapping[str, Any], key: str | int | None
 ) -> Operation:
     if not isinstance(workflow, Workflow):
         raise StepError(f"Step {visit.step.name!r}: ctx.call takes a Workflow, not {type(workflow).__name__}.")
@@ -268,8 +234,8 @@ def _identify(
             ) from error
         print_ = ""
     if key is not None:
-        return Operation(f"{frame.scope}/{name}[{key_text(key)}]", name, print_, True)
-    return Operation(visit.nth(f"{frame.scope}/{name}~{print_}"), name, print_, False)
+        return Operation(f"{scope}/{name}[{key_text(key)}]", name, print_, True)
+    return Operation(visit.nth(f"{scope}/{name}~{print_}"), name, print_, False)
 
 
 def _child_id(visit: Visit, operation: Operation, after: str = "") -> SessionId:

@@ -63,6 +63,16 @@ class ReplayingVisit(Visit):
             await self._leave_from(frame, self.host)
         return data
 
+    async def settle_mail(self, frame: Frame | None) -> list[str]:
+        done = await super().settle_mail(frame)
+        self.fresh += done
+        if isinstance(self.host, ReplayingDrive):
+            self.host.kept_ids.update(done)
+            # At the end of the step there is no branch left that could run again.
+            if done and frame is not None and not self.host.must_stop and not self.host.missing(self):
+                await self._leave_from(frame, self.host)
+        return done
+
     async def _leave_from(self, frame: Frame, drive: ReplayingDrive) -> None:
         """Wait until the step exits. Continue instead if another operation in flight waits for this branch."""
         drive.again = True

@@ -1,0 +1,198 @@
+"""A wait of a step, from its identity to its end, and `first`, which races several of them.
+
+A `Pending` looks whether its wait is over. If so, it takes the result and commits it. If not, it says what would end
+the wait. `finish` repeats this for one wait, `first` for several, of which only the winner is committed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, CoroutineType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pausepoint.codec.values import Typed
+from pausepoint.errors import StepError
+from pausepoint.log.replay import OperationBody
+from pausepoint.model.sessions import QuestionChange, QuestionStatus
+from pausepoint.runtime.visit import Frame, Operation, Visit, Wait
+
+T = TypeVar("T")
+
+
+class Done(NamedTuple):
+    """The result of a wait that is over."""
+
+    value: Any
+
+
+class First(NamedTuple, Generic[T]):
+    """The wait that ended first: its name in the call of `Context.first`, or its position, and its result."""
+
+    name: str | int
+    value: T
+
+
+class Pending(Generic[T]):
+    """One wait of a visit. ``rivals`` are the operations that it races against."""
+
+    rank = 0
+    """If several waits of a race are over, the lowest rank wins."""
+
+    def __init__(self, visit: Visit, frame: Frame, operation: Operation) -> None:
+        self.visit = visit
+        self.host = visit.host
+        self.frame = frame
+        self.operation = operation
+        self.rivals: tuple[str, ...] = ()
+
+    async def recall(self, found: OperationBody) -> T:
+        """Return the result that an earlier run of the visit has remembered."""
+        raise NotImplementedError
+
+    async def look(self) -> Done | Wait | None:
+        """Return the result if the wait is over, otherwise what to wait for. None: look again.
+
+        No ``await`` may come between taking a message and returning it, so that a cancelled wait has taken nothing.
+        """
+        raise NotImplementedError
+
+
+Make = Callable[[str], Pending[T]]
+"""Makes a wait with an identity in a scope."""
+
+
+async def finish(visit: Visit, frame: Frame, make: Callable[[], Make[T]]) -> T:
+    """Wait until a wait is over, and return its result."""
+    if visit.takes_apart:
+        raise _TakenApart(make)
+    pending = make()(frame.scope)
+    found = visit.remembered(pending.operation)
+    await visit.admit(pending.operation, frame, found)
+    if found is not None:
+        return await pending.recall(found)
+    while not isinstance(seen := await pending.look(), Done):
+        if seen is not None:
+            await visit.wait(frame, seen)
+    value: T = seen.value
+    return value
+
+
+async def conclude(
+    visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame, rivals: Sequence[str] = (),
+    **facts: Any,
+) -> Any:  # fmt: skip
+    """Remember the result of a finished wait, together with ``facts``. A wait counts as taking no time."""
+    while (twin := visit.running.get(operation.id)) is not None:
+        await twin.wait()  # another branch makes the same call with the same key
+    if (found := visit.remembered(operation)) is not None:
+        return await visit.recall(found, result)
+    if rivals:
+        facts = merged(facts, await withdrawn(visit, rivals))
+    inside = Frame(operation.id, frame)
+    visit.enter(inside)
+    try:
+        data = await visit.keep(operation, result, value, None, inside, **facts)
+        return result.decode(data, operation.name)
+    finally:
+        visit.exit(inside)
+
+
+# races
+
+
+async def first(visit: Visit, frame: Frame, makes: Mapping[str | int, Callable[[], Make[T]]]) -> First[T]:
+    """Wait until one of several waits is over. The others are withdrawn, and take nothing."""
+    if not makes:
+        raise StepError(f"Step {visit.step.name!r}: ctx.first needs at least one wait, such as ctx.receive().")
+    scope = visit.nth(f"{frame.scope}/first")
+    pending = {name: make()(scope) for name, make in makes.items()}
+    for name, each in pending.items():
+        if (found := visit.remembered(each.operation)) is not None:
+            await visit.admit(each.operation, frame, found)
+            return First(name, await each.recall(found))
+    for each in pending.values():
+        await visit.admit(each.operation, frame, None)
+        each.rivals = tuple(other.operation.id for other in pending.values() if other is not each)
+    return await _race(visit, frame, sorted(pending.items(), key=lambda item: item[1].rank))
+
+
+async def _race(visit: Visit, frame: Frame, pending: list[tuple[str | int, Pending[T]]]) -> First[T]:
+    while True:
+        before = visit.rechecks
+        waits: list[Wait | None] = []
+        for name, each in pending:
+            seen = await each.look()
+            if isinstance(seen, Done):
+                return First(name, seen.value)
+            waits.append(seen)
+        # Something may have arrived for a wait that was checked before another one had to be awaited.
+        if None not in waits and visit.rechecks == before:
+            await visit.wait(frame, *(wait for wait in waits if wait is not None))
+
+
+WAITS: set[CodeType] = set()
+"""The methods of a context that finish one wait. A call of them can race."""
+
+RACES: set[CodeType] = set()
+"""The methods of a context that race waits."""
+
+
+class _TakenApart(BaseException):
+    """Carries a wait out of a call that would finish it."""
+
+    def __init__(self, make: Callable[[], Make[Any]]) -> None:
+        super().__init__()
+        self.make = make
+
+
+def taken_apart(visit: Visit, call: object) -> Callable[[], Make[Any]]:
+    """Return what makes the wait of a call such as ``ctx.receive()``. The call is over then, and has done nothing."""
+    if not inspect.iscoroutine(call) or call.cr_code not in WAITS or _has_begun(call):
+        raise StepError(
+            f"Step {visit.step.name!r}: ctx.first takes calls of ctx.receive, sleep, until, ask, confirm and call that"
+            f" were not awaited, not {call!r:.100}. Write: await ctx.first(reply=ctx.receive(), late=ctx.sleep(60))."
+        )
+    if inspect.getcoroutinelocals(call)["self"]._visit is not visit:
+        raise StepError(f"Step {visit.step.name!r}: ctx.first got a wait of another step. Use this step's own context.")
+    visit.takes_apart = True
+    try:
+        call.send(None)
+    except _TakenApart as found:
+        return found.make
+    finally:
+        visit.takes_apart = False
+    raise AssertionError(f"{call!r} finished no wait")
+
+
+def _has_begun(call: CoroutineType[Any, Any, Any]) -> bool:
+    return inspect.getcoroutinestate(call) != inspect.CORO_CREATED
+
+
+def is_call(coroutine: object) -> bool:
+    """Return whether this is a call of a wait, such as ``ctx.receive()``, or of ``ctx.first()``."""
+    return inspect.iscoroutine(coroutine) and (coroutine.cr_code in WAITS or coroutine.cr_code in RACES)
+
+
+async def withdrawn(visit: Visit, rivals: Sequence[str]) -> dict[str, Any]:
+    """Return the facts that close the questions of waits that have lost a race.
+
+    An answer that a person gave to such a question is not used. An event says so.
+    """
+    waits, changes, unread = visit.host.line.waits, [], []
+    for asked in [waits[id].ask for id in rivals if id in waits]:
+        row = None if asked is None else await visit.uninterrupted(visit.host.question(asked.id))
+        if asked is None or row is None or row.facts.status not in (QuestionStatus.WAITING, QuestionStatus.RESUMED):
+            continue
+        changes.append(QuestionChange(asked.id, QuestionStatus.CANCELLED))
+        if row.answer is not None:
+            unread.append(row.answer.n)
+        if row.winner is not None:
+            summary = f"the answer to {asked.text!r} was not used, because another wait of ctx.first ended before"
+            visit.note_unused(asked.id, summary, {"question_id": asked.id, "n": row.winner.n})
+    return {"questions": tuple(changes), "consume": tuple(unread)}
+
+
+def merged(facts: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a commit together with further questions and signals."""
+    return {**facts, **{name: (*facts.get(name, ()), *values) for name, values in more.items() if values}}
