@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.steps import as_names
@@ -59,6 +59,10 @@ WINDOW = 256
 
 LOOK_EVERY = 1.0
 """Seconds between two checks of a session that another process drives."""
+
+
+Until = Literal["ended", "parked"]
+"""When to stop following a session."""
 
 
 class Queries(Service):
@@ -285,6 +289,13 @@ class Queries(Service):
             return True  # a child has ended since the row was read, and has reported to it
         return any(each.live or each.resumes_on_its_own for each in tree if each.key != row.key)
 
+    async def _is_parked(self, row: SessionRow) -> bool:
+        """Return whether the session does not run until someone acts. A wait for a person may have a time limit."""
+        if row.live:
+            return False
+        waits = row.status is Status.WAITING and row.awaits_somebody
+        return waits or not await self._continues_on_its_own(row)
+
     async def _wait_for_change(self, news: asyncio.Event) -> None:
         """Wait until something may have changed, or for `LOOK_EVERY`, since a killed process sends no notice."""
         with suppress(TimeoutError):
@@ -424,12 +435,13 @@ class Queries(Service):
         body: KeyBody = body_of(first)
         return body.origin
 
-    async def events(self, session_id: str, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
-        """Yield the session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.
-
-        ``after`` is the ``cursor`` of the last event you have seen.
-        """
+    async def events(
+        self, session_id: str, after: str = "", *, follow: bool = False, until: Until = "ended"
+    ) -> AsyncIterator[Event]:
+        """Yield the session's events after a cursor. `Engine.events` describes the options."""
         self._check_open()
+        if until not in get_args(Until):
+            raise ValueError(f"until must be 'ended' or 'parked', not {until!r}.")
         cursor = history.Cursor.parse(after) if after else history.Cursor()
         progress: tuple[int, int] | None = None
         with self.driver.listening(session_id) as news:
@@ -440,6 +452,8 @@ class Queries(Service):
                     cursor = history.Cursor.parse(event.cursor)
                     yield event
                 if not follow or last or row.ended is not None:
+                    return
+                if until == "parked" and await self._is_parked(row):
                     return
                 drive = self.driver.drive(session_id)
                 shown = drive.ledger.progress if drive is not None else row.progress

@@ -176,8 +176,8 @@ class Questions(Queries):
         return taken
 
     async def send(
-        self, /, session_id: str, value: Any, *, workflow: Workflow[Any] | None = None, by: str | None = None,
-        channel: str = "", **fields: Any,
+        self, /, session_id: str, value: Any, *, key: str | int | None = None, workflow: Workflow[Any] | None = None,
+        by: str | None = None, channel: str = "", **fields: Any,
     ) -> Status:  # fmt: skip
         """Send a message to a session and return its status.
 
@@ -185,11 +185,18 @@ class Questions(Queries):
         kept until they are received. Pass ``workflow`` to start the session first if it does not exist, with ``fields``
         as its input.
 
+        Pass ``key`` to make the call idempotent: a message is delivered once for each key of a session, however often
+        it is sent. Repeat the call with the same key if you do not know whether it took effect, for example after a
+        crash or a lost connection. The same key with another value raises `AnswerConflict`.
+
         Raises `SeveralQuestions` if several questions wait, and `QuestionClosed` for the first message after a question
         has expired, since it may be a late answer.
         """
         self._check_open()
-        check_texts(by=by, channel=channel)
+        once = "" if key is None else str(key)
+        check_texts(by=by, channel=channel, key=once)
+        if key is not None and not once:
+            raise ValueError("key must not be empty. Pass a different one for each message, or None.")
         encoded = self._encoded(value)
         if workflow is None and fields:
             raise TypeError(
@@ -200,7 +207,7 @@ class Questions(Queries):
         row = await self._row(session_id)
         given = Answer(
             value=encoded, shown=as_plain(decode(encoded)), at=self.clock.now(), by=by, channel=channel,
-            session_id=row.session_id, message=True,
+            session_id=row.session_id, message=True, once=once,
         )  # fmt: skip
         with suppress(AnswerRefused):  # as in a chat: the question is asked again with the reason
             await self._answered(given)
@@ -264,9 +271,17 @@ def _refusal(given: Answer, answered: Answered) -> QuestionError:
     question = answered.question
     if answered.early is not None and answered.row is not None:
         first = _early_receipt(answered.row, answered.early)
-        return AnswerConflict(
+        text = (
             f"Question {given.key!r} of session {first.session_id!r} already has a different answer, given by"
-            f" {_whose(first)}. That answer counts; it is kept until the question is asked.",
+            f" {_whose(first)}. That answer counts; it is kept until the question is asked."
+        )
+        if given.once:
+            text = (
+                f"Session {first.session_id!r} has already got a different message with the key {given.once!r}, sent by"
+                f" {_whose(first)}. Nothing was sent. Use another key for another message."
+            )
+        return AnswerConflict(
+            text,
             session_id=first.session_id, question_id="", by=first.by, channel=first.channel, answered_at=_when(first),
         )  # fmt: skip
     if answered.several:

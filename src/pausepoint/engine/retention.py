@@ -17,7 +17,7 @@ from pausepoint.clock import to_micros
 from pausepoint.codec.values import encode
 from pausepoint.engine import redaction
 from pausepoint.engine.base import check_texts
-from pausepoint.engine.queries import Queries
+from pausepoint.engine.queries import Queries, Until
 from pausepoint.errors import (
     AlreadyRunning,
     DamagedRecord,
@@ -163,13 +163,18 @@ class Retention(Queries):
         self._check_open()
         return await self.store.tombstones(session_id)
 
-    async def events(self, session_id: str, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
+    async def events(
+        self, session_id: str, after: str = "", *, follow: bool = False, until: Until = "ended"
+    ) -> AsyncIterator[Event]:
         """Yield a session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.
+
+        With ``until="parked"``, following also ends when the session stops before its end: when it is paused, has
+        failed, or waits for a message or an answer. While a timer runs or a child works, it continues.
 
         ``after`` is the ``cursor`` of the last event you have seen. A removed session has one event,
         ``session.removed``.
         """
-        events = super().events(session_id, after, follow=follow)
+        events = super().events(session_id, after, follow=follow, until=until)
         try:
             async for event in events:
                 after = event.cursor or after

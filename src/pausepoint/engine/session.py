@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 from typing_extensions import TypeVar
 
 from pausepoint.artifacts.status import ArtifactState
+from pausepoint.engine.queries import Until
 from pausepoint.engine.questions import Statuses
 from pausepoint.engine.retention import DEFAULT, Redaction
 from pausepoint.log.replay import Origin
@@ -133,9 +134,12 @@ class Session(Generic[S, R]):
         """Cancel the session and its children: immediately if no process drives it, else at its next safe point."""
         return await self._control.cancel(self.id, reason=reason, by=by)
 
-    async def send(self, value: Any, *, by: str | None = None) -> Status:
-        """Send a message. It answers the open question if there is one; otherwise the next ``ctx.receive`` gets it."""
-        return await self._control.send(self.id, value, by=by)
+    async def send(self, value: Any, *, key: str | int | None = None, by: str | None = None) -> Status:
+        """Send a message. It answers the open question if there is one; otherwise the next ``ctx.receive`` gets it.
+
+        With ``key``, the message is delivered once, however often you repeat the call. See `Engine.send`.
+        """
+        return await self._control.send(self.id, value, key=key, by=by)
 
     async def questions(self, status: Statuses = QuestionStatus.WAITING) -> Listing[Question]:
         """Return the open questions of the session and its children; with ``status=None``, all its questions."""
@@ -244,9 +248,13 @@ class Session(Generic[S, R]):
         )  # fmt: skip
         return cast("Session[S, R]", forked)
 
-    def events(self, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
-        """Yield the session's events after a cursor. With ``follow``, keep yielding new ones until the session ends."""
-        return self._control.events(self.id, after, follow=follow)
+    def events(self, after: str = "", *, follow: bool = False, until: Until = "ended") -> AsyncIterator[Event]:
+        """Yield the session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.
+
+        With ``until="parked"``, following also ends when the session is paused, has failed, or waits for a message or
+        an answer. See `Engine.events`.
+        """
+        return self._control.events(self.id, after, follow=follow, until=until)
 
     async def emit(
         self, event_type: str, summary: str = "", data: Mapping[str, Any] | None = None, *, agent_name: str = ""

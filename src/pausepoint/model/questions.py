@@ -170,7 +170,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     ``value`` is the stored form of the answer; ``shown`` is the form that front ends see. If ``shown`` is unset, only
     the step that asked can judge the answer. ``seen`` is the digest of the question that was answered. ``message``
-    means that the answer becomes a message if no question is waiting.
+    means that the answer becomes a message if no question is waiting. A message with the key ``once`` is delivered
+    once, however often it is sent.
     """
 
     value: bytes
@@ -183,6 +184,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     seen: bytes | None = None
     message: bool = False
+    once: str = ""
 
 
 Verdict = Literal[
@@ -194,7 +196,8 @@ Verdict = Literal[
 class Answered(msgspec.Struct, frozen=True):
     """The result of an `Answer`.
 
-    ``row`` is the session afterwards. ``early`` is the answer that is kept until its question is asked.
+    ``row`` is the session afterwards. ``early`` is the answer that is kept until its question is asked, or the message
+    that was sent with the same key before.
     """
 
     verdict: Verdict
@@ -219,6 +222,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     reason: str = ""
     count: int = 0
+    once: str = ""
 
 
 reply_of = msgspec.json.Decoder(Reply).decode
@@ -232,7 +236,31 @@ def reply(
     if question is None:
         return _encode(Reply(value, channel=given.channel, key=given.key or ""))
     facts = question.facts
-    return _encode(Reply(value, facts.id, facts.version, given.channel, why=why, reason=reason, count=count))
+    return _encode(
+        Reply(value, facts.id, facts.version, given.channel, why=why, reason=reason, count=count, once=given.once)
+    )
+
+
+class _Sent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The payload of a message. That of an answer has the same fields and more."""
+
+    value: msgspec.Raw
+    once: str = ""
+    why: str = ""
+
+
+_sent = msgspec.json.Decoder(_Sent).decode
+
+
+def message(given: Answer) -> bytes:
+    """Return a message as the payload of a signal."""
+    return _encode(_Sent(msgspec.Raw(given.value), given.once))
+
+
+def once_of(signal: SignalRecord) -> str:
+    """Return the key that a message was sent with; an empty string if it has none."""
+    may_have = signal.kind in ("message", "answer") and b'"once":' in signal.payload
+    return _sent(signal.payload).once if may_have else ""
 
 
 def about(kind: str, payload: bytes) -> str | None:
@@ -285,6 +313,13 @@ def objection_to(given: Answer, found: QuestionRow) -> str:
 def judge_early(given: Answer, first: SignalRecord) -> Verdict:
     """Return the verdict on an early answer if another early answer with its key is already waiting."""
     return "early" if bytes(reply_of(first.payload).value) == given.value else "conflict"
+
+
+def judge_again(given: Answer, first: SignalRecord) -> Verdict:
+    """Return the verdict on a message whose key was used before. Content that is not stored counts as the same."""
+    if first.redacted or (before := _sent(first.payload)).why:
+        return "same"
+    return "same" if bytes(before.value) == given.value else "conflict"
 
 
 def choose(given: Answer, found: Sequence[QuestionRow]) -> QuestionRow | Answered | None:

@@ -188,9 +188,15 @@ class SessionRow(msgspec.Struct, frozen=True):
 
     @property
     def awaits_timer(self) -> bool:
-        """Return whether the session waits for a timer. The expiry of a question does not count."""
+        """Return whether the session waits for a timer. The time limit of a question or a message does not count."""
         kinds = (self.waiting or "").split(",")
-        return self.wakes_at is not None and ("answer" not in kinds or "timer" in kinds)
+        return self.wakes_at is not None and ("timer" in kinds or not self.awaits_somebody)
+
+    @property
+    def awaits_somebody(self) -> bool:
+        """Return whether the session waits for a message or an answer."""
+        kinds = (self.waiting or "").split(",")
+        return "message" in kinds or "answer" in kinds
 
     @property
     def awaits_answer_for_ever(self) -> bool:

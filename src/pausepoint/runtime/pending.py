@@ -128,7 +128,13 @@ async def _race(visit: Visit, frame: Frame, pending: list[tuple[str | int, Pendi
             waits.append(seen)
         # Something may have arrived for a wait that was checked before another one had to be awaited.
         if None not in waits and visit.rechecks == before:
-            await visit.wait(frame, *(wait for wait in waits if wait is not None))
+            await visit.wait(frame, *_limited([wait for wait in waits if wait is not None]))
+
+
+def _limited(waits: list[Wait]) -> list[Wait]:
+    """Return the waits of a race. A timer next to a message or a question is the time limit of that wait."""
+    others = [wait.kind for wait in waits if wait.kind in ("message", "answer")]
+    return [wait._replace(kind=others[0]) if others and wait.kind == "timer" else wait for wait in waits]
 
 
 WAITS: set[CodeType] = set()

@@ -317,11 +317,11 @@ class Visit:
     def waits_for(self) -> tuple[str | None, int | None]:
         """Return the kinds of things that branches wait for, and the earliest due time.
 
-        The kind ``timer`` is included only together with ``answer``: a question may be due too, and the two must be
-        distinguishable.
+        The kind ``timer`` is included only together with ``answer`` or ``message``: these may be due too, and the two
+        must be distinguishable.
         """
         kinds = {wait.kind for wait in self.awaited}
-        if "answer" not in kinds:
+        if "answer" not in kinds and "message" not in kinds:
             kinds.discard("timer")
         return ",".join(sorted(kinds)) or None, self._first_due()
 

@@ -321,6 +321,9 @@ class Store(Protocol):
         - Any other refused answer is counted. If `pausepoint.model.questions.is_noted`, it is also a signal of kind
           ``refused``, without the content. If the question has expired, the store sets ``told``.
         - With ``given.message``, an answer that no question waits for is delivered as a message, as by `send`.
+        - With ``given.once``, a message is delivered once: if the session's tree has got one with this key before,
+          nothing is written, and `pausepoint.model.questions.judge_again` returns the verdict. This also holds after
+          the session has ended. Only a delivered message uses up its key.
 
         Raises `UnknownSession`, and `SessionEnded` if the session has ended and has no such question.
         """

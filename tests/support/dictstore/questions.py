@@ -26,6 +26,20 @@ class Questions(Requests):
 
     async def answer(self, given: Answer) -> Answered:
         self._check()
+        if given.once:
+            tree = self._tree(self._root(self._named(given.session_id or "")).row.session_id)
+            for first in [signal for kept in tree for signal in kept.signals]:
+                if questions.once_of(first) == given.once:
+                    row = self._seen(self._named(given.session_id or ""))
+                    return Answered(questions.judge_again(given, first), row, early=first)
+        return await self._decide(given)
+
+    def _root(self, kept: Kept) -> Kept:
+        while kept.row.parent is not None:
+            kept = self._by(kept.row.parent)
+        return kept
+
+    async def _decide(self, given: Answer) -> Answered:
         if given.question is not None:
             found = await self.questions(Inquiry(ids=(given.question,)))
             return self._answer(given, found[0]) if found else Answered("unknown")
@@ -36,8 +50,8 @@ class Questions(Requests):
         if chosen is not None:
             if chosen.verdict != "none" or not given.message:
                 return chosen
-            payload = b'{"value":' + given.value + b"}"
-            return Answered("queued", await self.send(kept.row.session_id, given.by, given.at, payload))
+            sent = await self.send(kept.row.session_id, given.by, given.at, questions.message(given))
+            return Answered("queued", sent)
         if over(kept.row):
             raise SessionEnded(f"{given.session_id} has ended", session_id=given.session_id, status=str(kept.row.ended))
         for first in await self.mail(kept.row.key, 1, "early", given.key):

@@ -303,11 +303,12 @@ def _asked_to_end(info: SessionInfo) -> bool:
 @click.option("--workflow", metavar="TARGET", shell_complete=TARGETS,
               help="Run the session here; start it if it does not exist.")  # fmt: skip
 @click.option("--field", "fields", metavar="NAME=VALUE", multiple=True, help="The input of a new session; repeatable.")
+@click.option("--key", metavar="KEY", help="Deliver the message once, however often this command is repeated.")
 @by_option
 @common()
 def send(
     cli: Cli, session: str, text: str | None, data: str | None, workflow: str | None,
-    fields: tuple[str, ...], by: str | None,
+    fields: tuple[str, ...], key: str | None, by: str | None,
 ) -> int:  # fmt: skip
     """Send a message to a session; its next `receive` gets it.
 
@@ -316,10 +317,23 @@ def send(
     """
     if fields and workflow is None:
         raise click.UsageError("--field is the input of a new session. Add --workflow to start one.")
-    value = _message(text, data)
+    if key == "":
+        raise click.UsageError("--key is empty. Give each message a key of its own, or leave the option out.")
+    sent = _Sent(_message(text, data), key, by)
     if workflow is None:
-        return int(run_async(_send(cli, session, value, by)))
-    return _send_and_run(cli, session, value, workflow, fields, by)
+        return int(run_async(_send(cli, session, sent)))
+    return _send_and_run(cli, session, sent, workflow, fields)
+
+
+class _Sent(NamedTuple):
+    """A message on the command line."""
+
+    value: Any
+    key: str | None
+    by: str | None
+
+    async def to(self, engine: Engine, session_id: str) -> None:
+        await engine.send(session_id, self.value, key=self.key, by=self.by)
 
 
 def _message(text: str | None, data: str | None) -> Any:
@@ -336,12 +350,12 @@ def _message(text: str | None, data: str | None) -> Any:
         raise Refused(f"--data is not JSON: {error}. Pass plain text as TEXT, without --data.", USAGE) from None
 
 
-async def _send(cli: Cli, session: str, value: Any, by: str | None) -> int:
+async def _send(cli: Cli, session: str, sent: _Sent) -> int:
     from pausepoint.cli.sessions import find_session
 
     async with cli.engine() as engine:
         session_id = (await find_session(engine, session)).session_id
-        await engine.send(session_id, value, by=by)
+        await sent.to(engine, session_id)
         info = await engine.info(session_id)
         _report_sent(cli, info)
         return DONE
@@ -363,7 +377,7 @@ def _report_sent(cli: Cli, info: SessionInfo) -> None:
         cli.out.note(cli.resume_line(info))
 
 
-def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[str, ...], by: str | None) -> int:
+def _send_and_run(cli: Cli, session: str, sent: _Sent, target: str, pairs: tuple[str, ...]) -> int:
     """Send the message, and drive the session here until it ends or needs a person again."""
     from pausepoint.cli.drive import DrivenSession
     from pausepoint.cli.live import catch_up
@@ -371,7 +385,7 @@ def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[
 
     target, code = load_named(target, cli.project)
     cli.targets = (target,)
-    driven = DrivenSession(cli, code, by)
+    driven = DrivenSession(cli, code, sent.by)
     if not cli.place.exists:
         driven.check_start(_input(code, pairs), {"session_id": session})
 
@@ -382,8 +396,8 @@ def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[
             await catch_up(engine, session, driven.view)
             handle = await engine.session(session)
         else:
-            handle = await driven.start(engine, _input(code, pairs), {"session_id": session, "by": by})
-        await engine.send(session, value, by=by)
+            handle = await driven.start(engine, _input(code, pairs), {"session_id": session, "by": sent.by})
+        await sent.to(engine, session)
         return handle
 
     return driven.drive(begin)

@@ -14,7 +14,9 @@ from pausepoint.model.questions import (
     choose,
     is_noted,
     judge,
+    judge_again,
     judge_early,
+    message,
     objection_to,
     reply,
 )
@@ -29,6 +31,28 @@ class Answering(Writes):
     """The methods that store people's answers."""
 
     def answer(self, connection: apsw.Connection, given: Answer) -> Answered:
+        if not given.once:
+            return self._decide(connection, given)
+        row = self._known(connection, given.session_id or "")
+        (root,) = reads.one(connection, QUERIES["root_of"], row.key)
+        for key, n in reads.every(connection, QUERIES["sent_with_key"], root, given.once):
+            (first,) = reads.signals(connection, key, n - 1, n)
+            return Answered(judge_again(given, first), row, early=first)
+        answered = self._decide(connection, given)
+        if (place := self._delivered(connection, row, answered)) is not None:
+            connection.execute(QUERIES["note_sent"], (root, given.once, *place))
+        return answered
+
+    def _delivered(self, connection: apsw.Connection, row: SessionRow, answered: Answered) -> tuple[int, int] | None:
+        """Return the session and the number of the signal that has just been delivered; None if none was."""
+        if answered.verdict == "queued":
+            return row.key, reads.one(connection, QUERIES["signals_head"], row.key)[2]
+        if answered.question is None or answered.verdict not in ("taken", "invalid"):
+            return None
+        kept = asking.by_number(connection, answered.question.n)
+        return None if kept.facts.answer is None else (kept.session, kept.facts.answer)
+
+    def _decide(self, connection: apsw.Connection, given: Answer) -> Answered:
         now = self.present.now()
         if given.question is not None:
             rows = asking.found(connection, Inquiry(ids=(given.question,)), now)
@@ -40,8 +64,7 @@ class Answering(Writes):
         if chosen is None:
             return self._early(connection, given, row)
         if chosen.verdict == "none" and given.message:
-            payload = b'{"value":%b}' % given.value
-            return Answered("queued", self.send(connection, row.session_id, given.by, given.at, payload))
+            return Answered("queued", self.send(connection, row.session_id, given.by, given.at, message(given)))
         return chosen
 
     def _to(self, connection: apsw.Connection, given: Answer, found: QuestionRow) -> Answered:

@@ -387,6 +387,12 @@ SELECT n FROM files WHERE session = ? AND content = ? ORDER BY n
 -- name: note_file
 INSERT INTO files (session, id, content, n) VALUES (?, ?, ?, ?)
 
+-- name: sent_with_key
+SELECT session, n FROM sent WHERE root = ? AND once = ?
+
+-- name: note_sent
+INSERT OR IGNORE INTO sent (root, once, session, n) VALUES (?, ?, ?, ?)
+
 -- name: log_head
 SELECT session_id, seq, digest, head FROM sessions WHERE key = ?
 
@@ -532,6 +538,9 @@ DELETE FROM signals WHERE id IN (SELECT id FROM signals WHERE session = ? LIMIT 
 
 -- name: strip_inbox
 DELETE FROM inbox WHERE session = ?1 AND n IN (SELECT n FROM inbox WHERE session = ?1 LIMIT ?2) RETURNING n
+
+-- name: strip_sent
+DELETE FROM sent WHERE root = ?1 AND once IN (SELECT once FROM sent WHERE root = ?1 LIMIT ?2) RETURNING n
 
 -- name: strip_files
 DELETE FROM files WHERE session = ?1 AND id IN (SELECT id FROM files WHERE session = ?1 LIMIT ?2) RETURNING n
@@ -746,6 +755,15 @@ WITH brought (session, n) AS (
 )
 SELECT * FROM (SELECT * FROM brought EXCEPT SELECT * FROM known)
 UNION SELECT * FROM (SELECT * FROM known EXCEPT SELECT * FROM brought)
+
+-- name: stray_sent
+-- Rows of `sent` without a signal, and messages with a key without a row. A redacted message has lost its key.
+SELECT sent.session, sent.n FROM sent LEFT JOIN signals USING (session, n) WHERE signals.id IS NULL
+UNION
+SELECT session, n FROM signals JOIN sessions ON sessions.key = session
+WHERE signals.kind IN ('message', 'answer') AND instr(payload, CAST('"once":' AS BLOB)) AND removing = 0
+    AND json_extract(CAST(payload AS TEXT), '$.once') IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM sent WHERE sent.session = signals.session AND sent.n = signals.n)
 
 -- name: stray_questions
 -- Questions without a session.

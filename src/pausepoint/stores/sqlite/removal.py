@@ -24,7 +24,9 @@ from pausepoint.stores.sqlite.answers import Answering
 from pausepoint.stores.sqlite.sql import QUERIES
 
 _stone = msgspec.json.Decoder(Tombstone)
-_PARTS = ("strip_signals", "strip_files", "strip_inbox", "strip_pauses", "strip_questions", "strip_names")
+_PARTS = (
+    "strip_signals", "strip_files", "strip_inbox", "strip_sent", "strip_pauses", "strip_questions", "strip_names",
+)  # fmt: skip
 
 
 def session_folder(database: str, session_id: str) -> Path:

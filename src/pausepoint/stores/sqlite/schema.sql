@@ -131,6 +131,15 @@ CREATE TABLE inbox (
 
 CREATE INDEX inbox_kinds ON inbox (session, kind, about);
 
+-- Messages that were sent with a key, by the root of the session's tree: the same key again delivers nothing.
+CREATE TABLE sent (
+    root INTEGER NOT NULL REFERENCES sessions (key),
+    once TEXT NOT NULL,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    n INTEGER NOT NULL,
+    PRIMARY KEY (root, once)
+) STRICT, WITHOUT ROWID;
+
 -- `opened_sum` is the checksum of the pause when it began, `closed_sum` that of its end. A pause that ended without a
 -- `closed_sum` was ended directly in the database.
 CREATE TABLE pauses (

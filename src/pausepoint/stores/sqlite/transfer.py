@@ -11,7 +11,7 @@ from msgspec.structs import astuple, replace
 
 from pausepoint.errors import UnknownSession
 from pausepoint.model.files import check_names, file_facts
-from pausepoint.model.questions import about
+from pausepoint.model.questions import about, once_of
 from pausepoint.model.records import first_digest
 from pausepoint.model.sessions import Filter, Pause, SessionRow, Whole
 from pausepoint.stores.sqlite import checksums as sums
@@ -90,6 +90,9 @@ class Moving(Cleaning):
         connection.executemany(QUERIES["import_pause"], [_pause(key, pause) for pause in session.pauses])
         self._keep(connection, key, tuple(session.blobs.items()))
         root = reads.one(connection, QUERIES["root_of"], key)[0]
+        for signal in session.signals:
+            if once := once_of(signal):
+                connection.execute(QUERIES["note_sent"], (root, once, key, signal.n))
         for question in session.questions:
             asking.open_one(connection, key, root, first + question.seq - 1, question)
         connection.execute(QUERIES["reckon"], (key,))

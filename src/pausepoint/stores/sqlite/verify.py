@@ -66,6 +66,8 @@ def check(connection: apsw.Connection) -> list[str]:
         said.append(f"question {n} does not belong to any session")
     for key, n in reads.every(connection, QUERIES["stray_files"]):
         said.append(f"the list of files does not match signal {n} (session key {key})")
+    for key, n in reads.every(connection, QUERIES["stray_sent"]):
+        said.append(f"the list of messages with a key does not match signal {n} (session key {key})")
     if not connection.execute(QUERIES["rounds_agree"]).get:
         said.append("the pause of everything does not match its rounds. Pause everything and lift it to correct this")
     return said

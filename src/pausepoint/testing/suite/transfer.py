@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from pausepoint.errors import FileRefused, HoldLost, InvalidSessionId, UnknownSession
 from pausepoint.model.files import FileFacts
+from pausepoint.model.questions import Answer
 from pausepoint.model.records import first_digest, seal_signal
 from pausepoint.model.sessions import Filter, Whole
 from pausepoint.stores.base import Store
@@ -52,6 +53,21 @@ class MovingTests(Suite):
             await store.send("s1", None, 6001, b"{}")  # the digest chain continues
             assert [signal.n for signal in await store.signals(row.key, 0)] == [1, 2]
             assert (await stored(store)).mail
+
+    @on_loop
+    async def test_the_key_of_a_message_still_counts_after_an_import(self, place: Place) -> None:
+        given = Answer(value=b"1", at=6000, session_id="s1", message=True, once="k")
+        async with place.store() as store:
+            await parked(store, waiting="message")
+            await store.answer(given)
+            sessions = await store.whole("s1")
+            await gone(store, "s1")
+            await store.import_(sessions)
+            assert (await store.answer(given)).verdict == "same"
+            await gone(store, "s1")
+            await parked(store)
+            assert (await store.answer(given)).verdict == "queued"  # the keys were removed with the session
+            assert await store.check() == []
 
     @on_loop
     async def test_an_imported_session_is_free_and_its_former_driver_cannot_write(self, place: Place) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from pausepoint.errors import SessionEnded, UnknownSession
 from pausepoint.model.budgets import Purse
+from pausepoint.model.questions import Answer
 from pausepoint.model.sessions import Filter, Pause, Report, Status, ready_at
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
+from pausepoint.testing.suite.questions import asking
 
 _LIMITS = ("budget_usd", "budget_tokens", "budget_operations")
 
@@ -199,6 +202,37 @@ class WaitingTests(Suite):
             await store.send("s2", None, 7000, b"{}")
             await store.send("s3", None, 7000, b"{}")  # s3 waits for a child, not for a message
             assert [(await stored(store, id)).due for id in ("s1", "s2", "s3")] == [False, True, False]
+
+    @on_loop
+    async def test_a_message_with_a_key_is_delivered_once(self, place: Place) -> None:
+        given = Answer(value=b"1", at=7000, by="ann", session_id="s1", message=True, once="k")
+        async with place.store() as store:
+            row = await parked(store, waiting="message")
+            assert (await store.answer(given)).verdict == "queued"
+            before = await stored(store)
+            again = await store.answer(replace(given, at=8000, by="ben"))
+            assert (again.verdict, again.early and again.early.by, await stored(store)) == ("same", "ann", before)
+            assert (await store.answer(replace(given, value=b"2"))).verdict == "conflict"
+            assert (await store.answer(replace(given, once="other"))).verdict == "queued"
+            assert len(await store.mail(row.key)) == 2
+            assert await store.check() == []
+            driver = Driver(store, await store.claim("s1"))
+            await driver.commit(consume=(1, 2), ended="completed", release=True)
+            assert (await store.answer(given)).verdict == "same"  # also after the end, when no other one is accepted
+            with pytest.raises(SessionEnded):
+                await store.answer(replace(given, once="new"))
+
+    @on_loop
+    async def test_a_message_that_answers_a_question_keeps_its_key(self, place: Place) -> None:
+        given = Answer(value=b"1", at=7000, session_id="s1", message=True, once="k")
+        async with place.store() as store:
+            driver = await started(store)
+            payload, facts = asking(driver)
+            await driver.commit(payload, kind="wait", asks=(facts,))
+            assert (await store.answer(given)).verdict == "taken"
+            assert (await store.answer(given)).verdict == "same"
+            assert [signal.kind for signal in await store.signals(driver.key, 0)] == ["answer"]
+            assert await store.check() == []
 
     @on_loop
     async def test_only_a_commit_that_consumes_mail_removes_it(self, place: Place) -> None:
