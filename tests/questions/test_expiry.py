@@ -24,11 +24,11 @@ from tests.support.status import settled
 HALF_AN_HOUR = timedelta(minutes=30)
 
 
-@pytest.mark.covers("S2.18", "S2.19")
+@pytest.mark.covers("S2.19")
 @pytest.mark.parametrize(
     ("call", "workflow", "engine", "lasts"),
     [
-        ({}, {}, {}, HALF_AN_HOUR),
+        ({}, {}, {}, None),
         ({"expires": timedelta(minutes=1)}, {}, {}, timedelta(minutes=1)),
         ({"expires": timedelta(days=9)}, {"questions_expire": timedelta(hours=1)}, {}, timedelta(days=9)),
         ({}, {"questions_expire": timedelta(hours=1)}, {"questions_expire": timedelta(hours=2)}, timedelta(hours=1)),

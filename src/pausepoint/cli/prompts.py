@@ -60,6 +60,9 @@ def show_question(out: Output, question: Question) -> None:
     asker = f"{question.llm_node_id} of {question.asked_in} ({question.workflow_id})"
     rounds = f"round {question.current_round} of {question.max_rounds}" if question.current_round > 1 else ""
     out.say(out.paint("; ".join(filter(None, (asker, rounds, time_left(question)))), dim=True))
+    if question.payload is not None:
+        for line in json.dumps(question.payload, indent=2, ensure_ascii=False).splitlines():
+            out.say(out.paint(one_line(line), dim=True))
     if question.collected_params_json not in (None, "{}"):
         out.say(out.paint(one_line(f"So far: {question.collected_params_json}"), dim=True))
 

@@ -89,6 +89,7 @@ def question(found: Question, answer: str) -> dict[str, Any]:
         "choices": found.choices,
         "complaint": found.complaint,
         "default": found.default,
+        "payload": found.payload,
         "on_expiry": found.on_expiry,
         "instead_of": found.instead_of,
         "owner": found.owner,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from typing_extensions import TypeVar
@@ -18,7 +18,7 @@ from pausepoint.engine.base import Drives
 from pausepoint.engine.control import Control
 from pausepoint.errors import CallRefused, StoreClosed, StoreError
 from pausepoint.model.budgets import Amount
-from pausepoint.model.questions import EXPIRY, is_time_to_answer
+from pausepoint.model.questions import is_time_to_answer
 from pausepoint.model.views import Outcome
 from pausepoint.name import DEFAULT_STORE
 from pausepoint.runtime.hold import OnStep
@@ -58,7 +58,7 @@ class Engine(Control):
     - ``keep_for``: how long after its last update `gc` may remove a session. None means never.
     - ``create``: with False, opening raises `StoreMissing` if there is no store, and creates nothing.
     - ``questions_expire``: how long a question waits, unless the workflow or the call says otherwise. None means
-      forever.
+      forever. By default only the questions of `collect` expire, after 30 minutes.
     - ``drives``: the sessions this engine drives: ``"all"`` due sessions of its workflows, only those that its verbs
       are ``"asked"`` to start or resume (see `drive_only`), or ``"none"``, for programs that only read and send
       requests.
@@ -95,7 +95,7 @@ class Engine(Control):
         signals: bool = True,
         keep_for: timedelta | None = None,
         create: bool = True,
-        questions_expire: timedelta | None = EXPIRY,
+        questions_expire: timedelta | EllipsisType | None = ...,
         drives: Drives = "all",
         hold: timedelta | float = HOLD,
         on_step: OnStep | None = None,

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from types import EllipsisType
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ from pausepoint.errors import (
 )
 from pausepoint.log.telemetry import Watch, log_line
 from pausepoint.model.ids import SessionId
-from pausepoint.model.questions import EXPIRY
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import NewSession, SessionRow, Status
 from pausepoint.runtime.drive import Drive
@@ -41,7 +41,7 @@ class Pickup(Stopping):
 
     drive_class = Drive  # the testing package replaces this class
     hold = 0.0  # how many seconds a paused step is kept in memory
-    questions_expire: timedelta | None = EXPIRY
+    questions_expire: timedelta | EllipsisType | None = ...
     """How long a question waits unless the call or the workflow says otherwise. None means forever."""
 
     def _new_session(

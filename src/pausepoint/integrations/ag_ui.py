@@ -19,6 +19,7 @@ def to_ag_ui(question: Question) -> dict[str, Any]:
     ours = {"digest": question.digest, "round": question.current_round, "rounds": question.max_rounds}
     ours |= {"complaint": question.complaint} if question.complaint else {}
     ours |= {"tool": question.pending_tool_name} if question.pending_tool_name else {}
+    ours |= {"payload": question.payload} if question.payload is not None else {}
     found: dict[str, Any] = {
         "id": question.id,
         "reason": _reason(question, call),

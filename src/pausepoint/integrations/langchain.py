@@ -12,7 +12,10 @@ from pausepoint.model.questions import Question
 
 
 def to_langchain(question: Question) -> dict[str, Any]:
-    """Return a review request with one action. The kind of the question determines the allowed decisions."""
+    """Return a review request with one action. The kind of the question determines the allowed decisions.
+
+    The arguments of the action are the parameters collected so far, or the question's payload.
+    """
     name = question.pending_tool_name or question.llm_node_id
     collected = question.collected_params_json
     decisions = {"confirm": ["approve", "reject"], "collect": ["edit", "respond"], "ask": ["respond"]}[question.kind]
@@ -20,12 +23,18 @@ def to_langchain(question: Question) -> dict[str, Any]:
         "action_requests": [
             {
                 "name": name,
-                "args": {} if collected is None else msgspec.json.decode(collected),
+                "args": _payload(question) if collected is None else msgspec.json.decode(collected),
                 "description": question.next_question,
             }
         ],
         "review_configs": [{"action_name": name, "allowed_decisions": decisions}],
     }
+
+
+def _payload(question: Question) -> dict[str, Any]:
+    if question.payload is None:
+        return {}
+    return question.payload if isinstance(question.payload, dict) else {"payload": question.payload}
 
 
 def from_langchain(question: Question, decision: Mapping[str, Any]) -> Said | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from pausepoint.integrations.answers import Said, declined, schema_of
 from pausepoint.model.questions import Question
 
@@ -12,9 +14,12 @@ from pausepoint.model.questions import Question
 def to_mcp(question: Question) -> dict[str, Any]:
     """Return the parameters of ``elicitation/create``.
 
-    MCP forms are flat. An answer with nested values becomes one string field that takes JSON.
+    MCP forms are flat. An answer with nested values becomes one string field that takes JSON. The question's payload
+    follows its text, as JSON.
     """
     message = question.next_question + (f" ({question.complaint})" if question.complaint else "")
+    if question.payload is not None:
+        message += f"\n\n{msgspec.json.format(msgspec.json.encode(question.payload)).decode()}"
     return {"mode": "form", "message": message, "requestedSchema": _form(question)[0]}
 
 

@@ -23,7 +23,7 @@ ROUNDS = 5
 """The default number of rounds: how often a question is asked before the step gives up."""
 
 EXPIRY = timedelta(minutes=30)
-"""The default time to answer, unless the call, the workflow or the engine sets another."""
+"""The default time to answer of `collect`, unless the call, the workflow or the engine sets another."""
 
 
 def is_time_to_answer(given: object) -> bool:
@@ -47,7 +47,8 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     ``schema`` is the JSON schema of an answer (None accepts any text). ``default`` is empty if there is no default.
     ``complaint`` says why the last answer was not accepted. ``lasts`` and ``reminds`` are time spans in microseconds.
     ``tool`` is the id and name of the tool that waits for the answer. ``history`` is the state field that holds the
-    conversation. ``instead_of`` is the id of the expired question that this one replaces.
+    conversation. ``instead_of`` is the id of the expired question that this one replaces. ``payload`` is structured
+    context for the person, or empty.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     history: str = ""
     key: str = ""
     instead_of: str = ""
+    payload: tuple[Any, ...] = ()
 
 
 class _Wait(msgspec.Struct, frozen=True):
@@ -459,6 +461,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     answer_schema: dict[str, Any] | None = None
     complaint: str = ""
     default: Any = None
+    payload: Any = None
     on_expiry: OnExpiry = "pause"
     instead_of: str | None = None
     owner: str | None = None
@@ -530,6 +533,7 @@ def question_of(row: QuestionRow, now: int) -> Question:
         answer_schema=asked.schema,
         complaint=row.objection or asked.complaint,
         default=asked.default[0] if asked.default else None,
+        payload=asked.payload[0] if asked.payload else None,
         on_expiry=asked.on_expiry,
         instead_of=asked.instead_of or None,
         owner=row.owner,

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from pausepoint.codec.values import as_plain, decode, typed
 from pausepoint.errors import Declined, RoundsExhausted, did_you_mean
-from pausepoint.model.questions import Asked
+from pausepoint.model.questions import EXPIRY, Asked
 from pausepoint.runtime.context import BlockingContext, Context
 from pausepoint.runtime.questions import AskAgain, Options, QuestionSpec, ask
 
@@ -102,7 +102,8 @@ def collect(
     or ``skipped``, as ``at_last`` says. If ``understand`` raises `Declined`, the outcome is ``declined``.
 
     Pass ``round=``, the number of this question, to ask only once. The outcome is then ``done`` or ``partial``. The
-    other options are those of `Context.ask`.
+    other options are those of `Context.ask`, except that a question expires after 30 minutes unless ``expires=``, the
+    workflow or the engine says otherwise.
     """
     collection = _Collection(tool, dict(given or {}), understand, phrase, at_last, round, options)
     if isinstance(ctx, BlockingContext):
@@ -162,7 +163,7 @@ class _Collection:
         return QuestionSpec(
             text, "collect", _ANSWERED, self._read, lambda: self._schema(), tool.name,
             tool=(tool.id or tool.name, tool.name), collected=as_plain(self.given),
-            round=1 if self.round is None else self.round, **self.options,
+            round=1 if self.round is None else self.round, usually=EXPIRY, **self.options,
         )  # fmt: skip
 
     def _schema(self) -> dict[str, Any]:

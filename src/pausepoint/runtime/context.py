@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
 from contextlib import suppress
 from datetime import datetime
@@ -363,25 +363,32 @@ class Context:
     async def ask(
         self, question: str, *, choices: Sequence[C], default: C | EllipsisType = ..., **options: Unpack[Options]
     ) -> C: ...
+    @overload
+    async def ask(
+        self, question: str, *, schema: Mapping[str, Any], default: Any = ..., **options: Unpack[Options]
+    ) -> Any: ...
     @_wait_call
     async def ask(
-        self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None, default: Any = ...,
-        **options: Unpack[Options],
+        self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None,
+        schema: Mapping[str, Any] | None = None, default: Any = ..., **options: Unpack[Options],
     ) -> Any:  # fmt: skip
         """Ask a person and wait for the answer: a string, a value of type ``kind``, or one of ``choices``.
+
+        ``schema`` describes the answer by a JSON schema instead, and returns plain JSON. It needs the extra
+        ``pausepoint[schema]``. ``payload`` is structured context for the person: plain JSON or a Pydantic model.
 
         If an answer does not fit, the question is asked again with the reason, up to ``rounds`` times. Then
         `RoundsExhausted` is raised.
 
         ``expires`` is how long the question waits; None waits forever. The default is that of the workflow or the
-        engine, or else 30 minutes. When the question expires, ``on_expiry`` decides: ``"pause"`` raises
+        engine, or else forever. When the question expires, ``on_expiry`` decides: ``"pause"`` raises
         `QuestionExpired`, which pauses the session unless the step catches it; ``"default"`` returns ``default``;
         ``"escalate"`` asks once more. ``remind`` is how long before the expiry a reminder event is recorded.
 
         ``key`` names the question, so that an answer can arrive before it is asked. ``history`` is the state field
         that contains the conversation.
         """
-        spec = asking.question(question, kind, choices, default=default, **options)
+        spec = asking.question(question, kind, choices, schema, default, **options)
         return await self._finish(lambda: asking.asking(self._visit, self._frame, spec))
 
     @_wait_call
@@ -618,12 +625,16 @@ class BlockingContext:
     def ask(
         self, question: str, *, choices: Sequence[C], default: C | EllipsisType = ..., **options: Unpack[Options]
     ) -> C: ...
+    @overload
     def ask(
-        self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None, default: Any = ...,
-        **options: Unpack[Options],
+        self, question: str, *, schema: Mapping[str, Any], default: Any = ..., **options: Unpack[Options]
+    ) -> Any: ...
+    def ask(
+        self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None,
+        schema: Mapping[str, Any] | None = None, default: Any = ..., **options: Unpack[Options],
     ) -> Any:  # fmt: skip
         """See `Context.ask`."""
-        spec = asking.question(question, kind, choices, default=default, **options)
+        spec = asking.question(question, kind, choices, schema, default, **options)
         return self._wait(asking.ask(self._context._visit, self._context._frame, spec))
 
     def confirm(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from types import EllipsisType
 from typing import Any
 from uuid import uuid4
 
@@ -24,7 +25,7 @@ from pausepoint.model.budgets import Spending, reached
 from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
-from pausepoint.model.questions import EXPIRY, reply_of
+from pausepoint.model.questions import reply_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import (
     Commit,
@@ -80,7 +81,7 @@ class Holding:
         self.parks: tuple[str | None, int | None] | None = None  # if all branches wait: for what, until when
         self.awaited: frozenset[str] = frozenset()  # the children that branches waited for when the step exited
         self.asked: frozenset[str] = frozenset()  # the questions that branches waited for then
-        self.questions_expire: timedelta | None = EXPIRY
+        self.questions_expire: timedelta | EllipsisType | None = ...
         self.on_step: OnStep | None = None
         self.saved: tuple[int, int, int] = (0, 0, 0)
         self.stop_reason = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from types import EllipsisType
 from typing import Any, Protocol
 
 from pausepoint.artifacts.publisher import Publisher
@@ -54,7 +55,7 @@ class Host(Protocol):
     resumed: bool
     budgeted: bool | None
     workflow: Workflow[Any]
-    questions_expire: timedelta | None
+    questions_expire: timedelta | EllipsisType | None
 
     @property
     def must_stop(self) -> bool:

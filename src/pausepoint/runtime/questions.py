@@ -21,12 +21,14 @@ import msgspec
 from msgspec.structs import replace
 
 from pausepoint.clock import LATEST, to_datetime
-from pausepoint.codec.values import Typed, as_json, as_plain, decode, fingerprint, typed
+from pausepoint.codec.values import Typed, as_json, as_plain, decode, encode, fingerprint, typed
+from pausepoint.codec.walk import is_model
 from pausepoint.errors import Declined, QuestionExpired, RoundsExhausted, StateRefused, ValueRefused, did_you_mean
 from pausepoint.log.replay import OperationBody, WaitBody
 from pausepoint.model.questions import ROUNDS, Asked, Kind, OnExpiry, QuestionRow, digest, is_time_to_answer, reply_of
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import QuestionChange, QuestionFacts, QuestionStatus
+from pausepoint.runtime.json_schema import JsonSchema, readings
 from pausepoint.runtime.pending import Done, Make, Pending, conclude, finish
 from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text
 
@@ -40,6 +42,7 @@ class Options(TypedDict, total=False):
     rounds: int
     remind: timedelta | None
     history: str
+    payload: Any
 
 
 _WORDS = typed(dict[str, str])
@@ -60,8 +63,9 @@ class QuestionSpec:
     """A question that a step wants to ask, with all its options.
 
     ``read`` turns a stored answer into a value or raises `AskAgain`. It may be async. If it returns a `Declined`, the
-    person has declined. ``expires`` and ``default`` are ``...`` if the step did not pass them. ``like`` and ``text``
-    identify the question when the step runs to this point again.
+    person has declined. ``expires`` and ``default`` are ``...`` if the step did not pass them; the question then waits
+    as the workflow or the engine says, or else for ``usually``. ``like`` and ``text`` identify the question when the
+    step runs to this point again.
     """
 
     text: str
@@ -79,7 +83,9 @@ class QuestionSpec:
     tool: tuple[str, str] | None = None
     collected: dict[str, Any] | None = None
     history: str = ""
+    payload: Any = None
     round: int = 1
+    usually: timedelta | None = None
 
     def check(self, visit: Visit) -> None:
         """Raise `ValueError` if an option is invalid."""
@@ -211,13 +217,21 @@ class _Asking(Pending[Any]):
             reminds=None if spec.remind is None else spec.remind // timedelta(microseconds=1), tool=spec.tool,
             collected=spec.collected, history=spec.history,
             key="" if spec.key is None else str(spec.key), instead_of=instead_of,
+            payload=() if spec.payload is None else (self._payload(),),
         )  # fmt: skip
         await self._ask(asked, **facts)
 
     def _lasts(self) -> timedelta | None:
         """Return how long the question waits: as the call says, or the workflow, or the engine."""
-        given = (self.spec.expires, self.host.workflow.questions_expire, self.host.questions_expire)
+        spec, host = self.spec, self.host
+        given = (spec.expires, host.workflow.questions_expire, host.questions_expire, spec.usually)
         return next(each for each in given if not isinstance(each, EllipsisType))
+
+    def _payload(self) -> Any:
+        """Return the context of the question as plain data."""
+        payload = self.spec.payload
+        plain = payload.model_dump() if is_model(type(payload)) else payload
+        return as_plain(decode(encode(plain, "payload", self.host.limits)))
 
     async def _ask(self, asked: Asked, **facts: Any) -> None:
         now = self.host.clock.now()
@@ -338,11 +352,16 @@ class _Asking(Pending[Any]):
 
 
 def question(
-    text: str, kind: Any = str, choices: Sequence[Any] | None = None, default: Any = ..., **options: Unpack[Options]
-) -> QuestionSpec:
-    """Return a question whose answer is a value of a type, or one of some choices."""
+    text: str, kind: Any = str, choices: Sequence[Any] | None = None, schema: Mapping[str, Any] | None = None,
+    default: Any = ..., **options: Unpack[Options],
+) -> QuestionSpec:  # fmt: skip
+    """Return a question whose answer is a value of a type, one of some choices, or a value that fits a JSON schema."""
+    if (kind is not str) + (choices is not None) + (schema is not None) > 1:
+        raise ValueError(f"The question {text!r:.100} has several types of answers. Pass a type, choices= or schema=.")
     if choices is not None:
         return _chosen(text, list(choices), default, options)
+    if schema is not None:
+        return _described(text, as_plain(dict(schema)), default, options)
     result = typed(kind)
 
     def read(raw: bytes, asked: Asked) -> Any:
@@ -365,6 +384,24 @@ def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> Qu
         raise AskAgain(f"{value!r:.100} is not one of {names}")
 
     return QuestionSpec(text, "ask", typed(Any), read, lambda: {"enum": choices}, names, default=default, **options)
+
+
+def _described(text: str, schema: dict[str, Any], default: Any, options: Options) -> QuestionSpec:
+    complaints = JsonSchema(schema)
+    if default is not ... and (wrong := complaints(as_plain(default))):
+        raise ValueError(f"The default of the question {text!r:.100} does not fit its schema: {wrong}.")
+
+    def read(raw: bytes, asked: Asked) -> Any:
+        value = as_plain(decode(raw))
+        if not (wrong := complaints(value)):
+            return value
+        for other in readings(value, schema):
+            if not complaints(other):
+                return other
+        raise AskAgain(wrong)
+
+    like = as_json(schema).decode()
+    return QuestionSpec(text, "ask", typed(Any), read, lambda: schema, like, default=default, **options)
 
 
 _YES = typed(bool)
