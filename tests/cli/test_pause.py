@@ -352,6 +352,24 @@ async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Pat
 
 
 @on_loop
+async def test_a_message_with_a_key_is_sent_once(place: Path) -> None:
+    async with opened(place) as engine:
+        await (await engine.start(office.chat, session_id="talk")).outcome()
+    for _ in range(2):
+        done = await beside("send", "talk", "hi", "--key", "m1", cwd=place)
+        assert (done.code, done.stdout) == (
+            0, "talk  ready: the message is stored, and delivered when the session is resumed\n",
+        )  # fmt: skip
+    done = await beside("send", "talk", "ho", "--key", "m1", cwd=place)
+    assert (done.code, "different message with the key 'm1'" in done.stderr) == (5, True)
+    assert (await beside("send", "talk", "ho", "--key", "", cwd=place)).code == 2
+    async with opened(place) as engine:
+        session = await engine.session("talk")
+        await session.outcome()
+        assert (await session.state()).said == ["hi"]
+
+
+@on_loop
 async def test_with_a_workflow_a_session_is_started_and_every_turn_is_run_here(place: Path) -> None:
     target = f"{OFFICE}:chat"
     done = await beside("send", "talk", "hi", "--workflow", target, "--field", "name=ann", "--json", cwd=place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel, field_validator
@@ -33,11 +34,15 @@ class Address(BaseModel):
         return number
 
 
+HALF_AN_HOUR = timedelta(minutes=30)
+
+
 class Asking:
-    """``first``, then a step that asks, then ``last``; ``calls`` lists what ran."""
+    """``first``, then a step that asks for half an hour, then ``last``; ``calls`` lists what ran."""
 
     def __init__(self, kind: Any = str, text: str = "What then?", **options: Any) -> None:
         self.calls: list[str] = []
+        options.setdefault("expires", HALF_AN_HOUR)
 
         @step(writes="before")
         async def first(before: int) -> int:

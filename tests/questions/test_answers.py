@@ -23,7 +23,7 @@ from pausepoint.errors import (
 )
 from pausepoint.model import Event
 from pausepoint.stores.sqlite import SqliteStore
-from tests.questions.kit import Asking, Talk, ended, held, one_step, passes, statuses, waits
+from tests.questions.kit import HALF_AN_HOUR, Asking, Talk, ended, held, one_step, passes, statuses, waits
 from tests.support.chat import CountingStore, Mail, listening
 from tests.support.loop import on_loop
 from tests.support.status import settled
@@ -215,7 +215,7 @@ async def test_the_first_valid_answer_wins_also_over_one_that_was_not_and_that_t
 @pytest.mark.covers("S2.59")
 @on_loop
 async def test_an_answer_that_could_not_be_right_does_not_keep_a_question_from_expiring() -> None:
-    flow = one_step(lambda ctx: ctx.ask("Which?", **TONES))
+    flow = one_step(lambda ctx: ctx.ask("Which?", **TONES), questions_expire=HALF_AN_HOUR)
     async with held(flow) as (engine, clock):
         session = await engine.start(flow)
         question = await waits(session)

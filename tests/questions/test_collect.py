@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from pausepoint import BlockingContext, Context, Engine, Workflow, step
 from pausepoint.runtime.collect import Collected, Tool, collect
-from tests.questions.kit import Talk, ended, one_step, statuses, waits
+from tests.questions.kit import HALF_AN_HOUR, Talk, ended, held, one_step, statuses, waits
 from tests.support.loop import on_loop
 
 
@@ -50,6 +51,29 @@ async def test_with_everything_given_the_tool_runs_and_nobody_is_asked() -> None
         assert (await ended(session))["result"] == "2 for Ann at noon"
         assert await statuses(session) == []
     assert len(shop.booked) == 1
+
+
+@pytest.mark.covers("S2.18")
+@pytest.mark.parametrize(
+    ("call", "workflow", "engine", "lasts"),
+    [
+        ({}, {}, {}, HALF_AN_HOUR),
+        ({"expires": timedelta(minutes=1)}, {}, {}, timedelta(minutes=1)),
+        ({}, {"questions_expire": timedelta(hours=1)}, {"questions_expire": timedelta(hours=2)}, timedelta(hours=1)),
+        ({}, {}, {"questions_expire": timedelta(hours=2)}, timedelta(hours=2)),
+        ({"expires": None}, {}, {}, None),
+        ({}, {"questions_expire": None}, {}, None),
+        ({}, {}, {"questions_expire": None}, None),
+    ],
+)
+@on_loop
+async def test_it_asks_for_half_an_hour_unless_the_call_the_workflow_or_the_engine_says_otherwise(
+    call: dict[str, Any], workflow: dict[str, Any], engine: dict[str, Any], lasts: timedelta | None
+) -> None:
+    one = one_step(lambda ctx: collect(ctx, Shop().tool, **call), **workflow)
+    async with held(one, **engine) as (control, clock):
+        question = await waits(await control.start(one))
+        assert question.expired_at == (None if lasts is None else clock.time + lasts)
 
 
 @pytest.mark.covers("S2.9", "S2.11", "S2.48", "S2.49", "S2.51", "S2.54")

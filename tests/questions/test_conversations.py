@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -224,7 +225,7 @@ async def test_what_came_to_nothing_names_what_was_asked_and_said_now_and_when_i
         except RoundsExhausted as error:
             found.append([error.question, json.loads(error.answer)])
         try:
-            await ctx.ask("How few?", int)
+            await ctx.ask("How few?", int, expires=timedelta(minutes=30))
         except QuestionExpired as error:
             found.append([error.question, error.answer])
         await ctx.ask("Sure?", expires=None)

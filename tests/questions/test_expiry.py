@@ -15,13 +15,11 @@ from pausepoint.model.questions import Answer
 from pausepoint.model.sessions import Commit, Flags
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
-from tests.questions.kit import Asking, Talk, ended, held, one_step, passes, statuses, waits
+from tests.questions.kit import HALF_AN_HOUR, Asking, Talk, ended, held, one_step, passes, statuses, waits
 from tests.support.chat import history
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
 from tests.support.status import settled
-
-HALF_AN_HOUR = timedelta(minutes=30)
 
 
 @pytest.mark.covers("S2.19")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
@@ -59,6 +61,13 @@ async def research(topic: str, ctx: Context) -> list[str]:
     assert_type(await ctx.ask("How many?", int, default=3, on_expiry="default"), int)
     assert_type(await ctx.ask("Which brief?", Brief, expires=None, rounds=2), Brief)
     assert_type(await ctx.ask("Which tone?", choices=["formal", "playful"]), str)
+    assert_type(await ctx.ask("Which?", schema={"type": "integer"}, payload=["a"]), Any)
+    assert_type(await ctx.receive(), str)
+    assert_type(await ctx.receive(int), int)
+    assert_type(await ctx.receive(timeout=5), str | None)
+    assert_type(await ctx.receive(Brief, timeout=timedelta(seconds=5)), Brief | None)
+    assert_type((await ctx.first(reply=ctx.receive(), late=ctx.sleep(60))).value, str | None)
+    assert_type((await asyncio.gather(ctx.sleep(1), ctx.receive(int)))[1], int)
     assert_type(await ctx.confirm("Really?", act=weigh, key="sure"), Literal[True])
     assert_type(await collect(ctx, Tool("count", Brief, count_facts)), Collected[int])
     assert_type(ctx.session_id, SessionId)
