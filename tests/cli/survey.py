@@ -17,6 +17,9 @@ class Address(BaseModel):
     kind: Literal["home", "work"] = "home"
 
 
+HALF_HOUR = timedelta(minutes=30)
+
+
 class Survey(BaseModel):
     how: str
     said: object = None
@@ -30,7 +33,7 @@ def deliver(address: Address) -> str:
 async def ask(how: str, ctx: Context) -> object:
     match how:
         case "tone":
-            chosen = await ctx.ask("Which tone for 鯨?", choices=["formal", "playful"], key="tone")
+            chosen = await ctx.ask("Which tone for 鯨?", choices=["formal", "playful"], key="tone", expires=HALF_HOUR)
             return [chosen, await ctx.ask("How many words?", int, default=500, expires=None)]
         case "refund":
             return await ctx.confirm("Refund 20 €?")

@@ -399,6 +399,22 @@ async def asked() -> list[Event]:
         return await _followed(session.events(follow=True))
 
 
+async def unused() -> list[Event]:
+    """A message that goes to a task that nobody waits for."""
+
+    @step
+    async def forgetful(ctx: Context) -> None:
+        forgotten = asyncio.create_task(ctx.receive())
+        while not forgotten.done():
+            await asyncio.sleep(0)
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("forgetful", state=Everything, steps=[forgetful]), paused=True)
+        await session.send("hello")
+        await session.resume()
+        return await _followed(session.events(follow=True))
+
+
 async def filed(folder: Path) -> list[Event]:
     async def torn(chunk: Chunk) -> None:
         raise ValueError("a torn page")
@@ -486,7 +502,7 @@ def test_the_table_of_events_says_what_they_carry(tmp_path: Path) -> None:
     changed = asyncio.run(redefined(1)) + asyncio.run(redefined(2))
     changed += asyncio.run(redacted_and_removed()) + asyncio.run(waited()) + asyncio.run(gone_back())
     changed += asyncio.run(asked()) + asyncio.run(filed(tmp_path)) + asyncio.run(left(tmp_path))
-    changed += asyncio.run(held_in_place()) + asyncio.run(retried())
+    changed += asyncio.run(held_in_place()) + asyncio.run(retried()) + asyncio.run(unused())
     for event in asyncio.run(all_events()) + asyncio.run(stopped_and_paused()) + changed:
         seen.setdefault(event.event_type, set()).update(event.data)
     assert seen.pop("note.made") == {"page"}

@@ -140,7 +140,8 @@ async def test_an_answer_that_nobody_takes_any_more_is_an_event() -> None:
         while "wait.unused" not in await history(session):
             await asyncio.sleep(0.001)
         [event] = [event async for event in session.events() if event.event_type == "wait.unused"]
-        assert event.data["question_id"] == question.id
+        assert "ask~" in event.data["id"]
+        assert "'Well?'" in event.summary
         assert (await engine.question(question.id)).status.value == "CANCELLED"
         await settled(session)
         await session.send("next")

@@ -119,7 +119,7 @@ class Receiving(Pending[Any]):
         facts = partial(withdrawn, visit, self.rivals) if self.rivals else None
         if _is_unattended():
             summary = f"message {message.n} went to a task that no code waited for; race waits with ctx.first()"
-            visit.note_unused(operation.id, summary, {"id": operation.id, "n": message.n})
+            visit.note_unused(operation.id, summary, message.n)
         visit.hand_over(Receipt(body, blobs, message.n, facts))
         return Done(self.result.decode(data, operation.name))
 

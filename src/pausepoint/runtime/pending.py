@@ -186,7 +186,7 @@ async def withdrawn(visit: Visit, rivals: Sequence[str]) -> dict[str, Any]:
     An answer that a person gave to such a question is not used. An event says so.
     """
     waits, changes, unread = visit.host.line.waits, [], []
-    for asked in [waits[id].ask for id in rivals if id in waits]:
+    for id, asked in [(id, waits[id].ask) for id in rivals if id in waits]:
         row = None if asked is None else await visit.uninterrupted(visit.host.question(asked.id))
         if asked is None or row is None or row.facts.status not in (QuestionStatus.WAITING, QuestionStatus.RESUMED):
             continue
@@ -195,7 +195,7 @@ async def withdrawn(visit: Visit, rivals: Sequence[str]) -> dict[str, Any]:
             unread.append(row.answer.n)
         if row.winner is not None:
             summary = f"the answer to {asked.text!r} was not used, because another wait of ctx.first ended before"
-            visit.note_unused(asked.id, summary, {"question_id": asked.id, "n": row.winner.n})
+            visit.note_unused(id, summary, row.winner.n)
     return {"questions": tuple(changes), "consume": tuple(unread)}
 
 

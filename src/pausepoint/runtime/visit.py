@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from types import CoroutineType
@@ -384,9 +384,9 @@ class Visit:
 
     # effects
 
-    def note_unused(self, id: str, summary: str, data: Mapping[str, Any]) -> None:
-        """Add an event to the next record: a wait has ended, and no code takes its result."""
-        self.host.ledger.effect(f"unused:{id}", "wait.unused", summary, data, self.step.agent)
+    def note_unused(self, id: str, summary: str, n: int) -> None:
+        """Add an event to the next record: a wait has ended, and no code takes its result, which came with signal n."""
+        self.host.ledger.effect(f"unused:{id}", "wait.unused", summary, {"id": id, "n": n}, self.step.agent)
 
     def emit(self, scope: str, type: str, summary: str, data: dict[str, Any]) -> None:
         """Add one of the workflow's own events to the next record."""
