@@ -293,7 +293,7 @@ class Queries(Service):
         """Return whether the session does not run until someone acts. A wait for a person may have a time limit."""
         if row.live:
             return False
-        waits = row.status is Status.WAITING and row.awaits_somebody
+        waits = row.status is Status.WAITING and row.awaits_someone
         return waits or not await self._continues_on_its_own(row)
 
     async def _wait_for_change(self, news: asyncio.Event) -> None:

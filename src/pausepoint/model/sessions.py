@@ -190,10 +190,10 @@ class SessionRow(msgspec.Struct, frozen=True):
     def awaits_timer(self) -> bool:
         """Return whether the session waits for a timer. The time limit of a question or a message does not count."""
         kinds = (self.waiting or "").split(",")
-        return self.wakes_at is not None and ("timer" in kinds or not self.awaits_somebody)
+        return self.wakes_at is not None and ("timer" in kinds or not self.awaits_someone)
 
     @property
-    def awaits_somebody(self) -> bool:
+    def awaits_someone(self) -> bool:
         """Return whether the session waits for a message or an answer."""
         kinds = (self.waiting or "").split(",")
         return "message" in kinds or "answer" in kinds
