@@ -10,8 +10,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from pausepoint import BlockingContext, Context, Engine, Workflow, step
+from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step, testing
 from pausepoint.runtime.collect import Collected, Tool, collect
+from pausepoint.testing import ManualClock
 from tests.questions.kit import HALF_AN_HOUR, Talk, ended, held, one_step, statuses, waits
 from tests.support.loop import on_loop
 
@@ -74,6 +75,14 @@ async def test_it_asks_for_half_an_hour_unless_the_call_the_workflow_or_the_engi
     async with held(one, **engine) as (control, clock):
         question = await waits(await control.start(one))
         assert question.expired_at == (None if lasts is None else clock.time + lasts)
+
+
+@on_loop
+async def test_the_clock_of_a_test_does_not_let_questions_expire() -> None:
+    async with testing.engine(clock=ManualClock(auto=True)) as engine:
+        outcome = await engine.run(Shop().workflow())
+        assert outcome.status is Status.WAITING
+        assert outcome.questions[0].expired_at is None
 
 
 @pytest.mark.covers("S2.9", "S2.11", "S2.48", "S2.49", "S2.51", "S2.54")

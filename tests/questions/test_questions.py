@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 import pytest
 
-from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step, testing
+from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
 from pausepoint.errors import AnswerRefused, StoreUnavailable, UnknownQuestion
 from pausepoint.model.sessions import Commit
-from pausepoint.testing import ManualClock
 from tests.questions.kit import Address, Asking, Talk, ended, held, one_step, statuses, waits
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
@@ -288,11 +287,3 @@ def test_how_long_questions_wait_is_checked_where_it_is_said() -> None:
         Engine(":memory:", questions_expire=timedelta(0))
     with pytest.raises(Exception, match="questions_expire must be a timedelta above zero"):
         one_step(lambda ctx: ctx.ask("Well?"), questions_expire=5)
-
-
-@on_loop
-async def test_the_clock_of_a_test_does_not_let_questions_expire() -> None:
-    async with testing.engine(clock=ManualClock(auto=True)) as engine:
-        outcome = await engine.run(Asking().workflow)
-        assert outcome.status is Status.WAITING
-        assert outcome.questions[0].expired_at is None
