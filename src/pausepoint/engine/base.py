@@ -23,11 +23,15 @@ from pausepoint.model.views import SessionInfo
 from pausepoint.runtime.driver import LocalDriver
 from pausepoint.runtime.hold import OnStep
 from pausepoint.runtime.signals import closed_by_signal
+from pausepoint.runtime.streams import Streams
 from pausepoint.runtime.waker import Waker
 from pausepoint.stores.base import Store
 
 Drives = Literal["all", "asked", "none"]
 """Which sessions an engine drives: all due ones of its workflows, those that its verbs start or resume, or none."""
+
+Until = Literal["ended", "parked"]
+"""When to stop following a session."""
 
 
 class Service:
@@ -38,6 +42,7 @@ class Service:
         self.clock = clock
         self.limits = limits
         self.driver = LocalDriver(store)
+        self.streams = Streams(store)
         self.workflows: dict[str, Workflow[Any]] = {}
         self.is_open = False
         self.drives: Drives = "all"

@@ -335,6 +335,7 @@ def clean_up(found: CleanUp, total: int) -> dict[str, Any]:
         "values": found.values,
         "value_bytes": found.value_bytes,
         "questions": found.questions,
+        "streams": found.streams,
         "strays": found.strays,
         "stray_bytes": found.stray_bytes,
         "unknown_folders": list(found.unknown),

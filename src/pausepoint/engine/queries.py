@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service
+from pausepoint.engine.base import Service, Until
+from pausepoint.engine.streams import follow_stream
 from pausepoint.errors import (
     AmbiguousSession,
     DamagedRecord,
@@ -33,6 +34,7 @@ from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
+from pausepoint.model.streams import StreamItem
 from pausepoint.model.views import (
     Checkpoint,
     Diff,
@@ -59,10 +61,6 @@ WINDOW = 256
 
 LOOK_EVERY = 1.0
 """Seconds between two checks of a session that another process drives."""
-
-
-Until = Literal["ended", "parked"]
-"""When to stop following a session."""
 
 
 class Queries(Service):
@@ -486,6 +484,22 @@ class Queries(Service):
                 if last or row.ended is not None:
                     return
                 await self._wait_for_change(news)
+
+    async def stream(
+        self, session_id: str, after: int | None = 0, *, follow: bool = True, until: Until = "parked"
+    ) -> AsyncIterator[StreamItem]:
+        """Yield the live output that the session's steps send with ``ctx.stream``, in this process or another.
+
+        The stream begins with what is still there, at most 256 KiB. ``after`` is the ``n`` of the last item you have
+        seen; None leaves out what was sent before this call. Besides chunks, it yields a `Restarted` when operations
+        run again, and their text so far is void, and a `Gap` if items were lost.
+
+        It ends when the session stops, as `outcome` defines it; with ``until="ended"``, only when the session has
+        ended. With ``follow=False``, it ends when everything that was sent so far has been read.
+        """
+        self._check_open()
+        async for item in follow_stream(self, session_id, after, follow, until):
+            yield item
 
     async def last_event(self, session_id: str, event_type: str) -> Event | None:
         """Return the last event of a type that `emit` or a step added; None if there is none."""

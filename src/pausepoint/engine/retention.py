@@ -16,8 +16,9 @@ import msgspec
 from pausepoint.clock import to_micros
 from pausepoint.codec.values import encode
 from pausepoint.engine import redaction
-from pausepoint.engine.base import check_texts
-from pausepoint.engine.queries import Queries, Until
+from pausepoint.engine.base import Until, check_texts
+from pausepoint.engine.queries import Queries
+from pausepoint.engine.streams import clear_streams, forget_stream
 from pausepoint.errors import (
     AlreadyRunning,
     DamagedRecord,
@@ -69,7 +70,8 @@ _EMPTY = {b'"': b'""', b"[": b"[]", b"{": b"{}", b"t": b"false", b"f": b"false",
 class CleanUp(msgspec.Struct):
     """What `gc` has done, or would do. Sizes are in bytes; ``expired_bytes`` is set only for a dry run.
 
-    ``kept`` are sessions that could not be removed, with the reason. ``strays`` are the remains of interrupted uploads.
+    ``kept`` are sessions that could not be removed, with the reason. ``strays`` are the remains of interrupted uploads,
+    ``streams`` the live streams of sessions that have ended.
     ``unknown`` are ids that have a folder of files but no session in the store. Their folders are kept, because they
     may belong to another copy of the database.
     """
@@ -85,6 +87,7 @@ class CleanUp(msgspec.Struct):
     given_back: int = 0
     folded: bool = False
     questions: int = 0
+    streams: int = 0
     strays: int = 0
     stray_bytes: int = 0
     unknown: list[str] = []
@@ -139,6 +142,7 @@ class Retention(Queries):
         folder, any_folder = self.store.folder(session_id), self.store.folder("any")
         if folder is not None and any_folder is not None:
             await asyncio.to_thread(_remove_files, folder, any_folder.parent, session_id)
+        forget_stream(self, session_id, removal.key)
         stone = await self._stripped(removal)
         self.driver.on_change()
         return stone
@@ -224,6 +228,7 @@ class Retention(Queries):
         await self._forget_questions(report, at - (self._kept_for(keep_questions_for) or at), notify)
         await self._sweep(report, notify)
         await self._clear_strays(report, notify)
+        report.streams = await clear_streams(self, apply)
         report.free_bytes = (await self.store.space()).free
         while apply and (given := await self.store.compact(self._at_once(BYTES))):
             report.given_back += given
@@ -365,6 +370,7 @@ class Retention(Queries):
         await self.store.revise(work.commit(self.clock.now()))
         if work.files:
             await self._files(row)._forget(work.files)
+        forget_stream(self, row.session_id, row.key)  # it may have shown the content
         self.driver.on_change()
         return Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.store.fold())
 

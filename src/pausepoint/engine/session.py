@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 from typing_extensions import TypeVar
 
 from pausepoint.artifacts.status import ArtifactState
-from pausepoint.engine.queries import Until
+from pausepoint.engine.base import Until
 from pausepoint.engine.questions import Statuses
 from pausepoint.engine.retention import DEFAULT, Redaction
 from pausepoint.log.replay import Origin
@@ -19,6 +19,7 @@ from pausepoint.model.ids import SessionId
 from pausepoint.model.notebook import facts
 from pausepoint.model.questions import Question, Receipt
 from pausepoint.model.sessions import Event, Pause, PauseMode, QuestionStatus, Status, Tombstone
+from pausepoint.model.streams import StreamItem
 from pausepoint.model.views import Checkpoint, Diff, Listing, Outcome, SessionInfo, Stale, StoredState
 
 if TYPE_CHECKING:
@@ -255,6 +256,16 @@ class Session(Generic[S, R]):
         an answer. See `Engine.events`.
         """
         return self._control.events(self.id, after, follow=follow, until=until)
+
+    def stream(
+        self, after: int | None = 0, *, follow: bool = True, until: Until = "parked"
+    ) -> AsyncIterator[StreamItem]:  # fmt: skip
+        """Yield the live output that the session's steps send with ``ctx.stream``, until the session stops.
+
+        Pass the ``n`` of the last item you have seen as ``after``, or None to leave out earlier output. See
+        `Engine.stream`.
+        """
+        return self._control.stream(self.id, after, follow=follow, until=until)
 
     async def emit(
         self, event_type: str, summary: str = "", data: Mapping[str, Any] | None = None, *, agent_name: str = ""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pausepoint.model.ids import SessionId
     from pausepoint.model.schemas import ChunkState
     from pausepoint.model.sessions import Event, Pause
+    from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem, StreamText
     from pausepoint.model.views import SessionInfo, Working
 
 _HOMES = {
@@ -18,9 +19,14 @@ _HOMES = {
     "ChunkState": "schemas",
     "Chunked": "chunks",
     "Event": "sessions",
+    "Gap": "streams",
     "Pause": "sessions",
+    "Restarted": "streams",
     "SessionId": "ids",
     "SessionInfo": "views",
+    "StreamChunk": "streams",
+    "StreamItem": "streams",
+    "StreamText": "streams",
     "Working": "views",
 }
 
@@ -29,9 +35,14 @@ __all__ = [
     "ChunkState",
     "Chunked",
     "Event",
+    "Gap",
     "Pause",
+    "Restarted",
     "SessionId",
     "SessionInfo",
+    "StreamChunk",
+    "StreamItem",
+    "StreamText",
     "Working",
 ]
 

@@ -449,6 +449,15 @@ class Context:
             )
         self._visit.host.show_progress(done, total)
 
+    def stream(self, chunk: str | bytes, kind: str = "text") -> None:
+        """Send live output, such as the tokens of a model, to whoever follows the session with ``session.stream()``.
+
+        The chunk is never stored: return the result itself, from an operation or the step. Sending takes microseconds
+        and never fails the step; on a full disk the chunk is dropped. ``kind`` tells followers what it is.
+        """
+        self._visit.check_open()
+        self._visit.host.send_live(self._visit, self._frame, chunk, kind)
+
     def emit(self, event_type: str, summary: str = "", **data: Any) -> None:
         """Add one of the workflow's own events to the session's history.
 
@@ -660,6 +669,13 @@ class BlockingContext:
     def progress(self, done: int, total: int) -> None:
         """See `Context.progress`."""
         self._wait(_later(self._context.progress, done, total))
+
+    def stream(self, chunk: str | bytes, kind: str = "text") -> None:
+        """See `Context.stream`. It does not wait for the engine's loop."""
+        try:
+            self._context.stream(chunk, kind)
+        except ContextClosed:
+            raise StepExited(f"step {self.step} was exited; its result is discarded") from None
 
     def emit(self, event_type: str, summary: str = "", **data: Any) -> None:
         """See `Context.emit`."""

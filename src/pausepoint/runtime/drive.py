@@ -44,7 +44,8 @@ from pausepoint.runtime.context import BlockingContext, Context
 from pausepoint.runtime.hold import OnStep, end_parked
 from pausepoint.runtime.host import Family
 from pausepoint.runtime.requests import Interrupt, Requests
-from pausepoint.runtime.visit import Visit
+from pausepoint.runtime.streams import Sender
+from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
 
@@ -56,7 +57,7 @@ class Exited(Exception):
 class Drive(Requests):
     """One session while this engine holds it. It is also the `Host` of its visits."""
 
-    __slots__ = ("events", "family", "in_code", "publisher")
+    __slots__ = ("events", "family", "in_code", "publisher", "sender")
 
     visits = Visit  # the testing package replaces this class
 
@@ -74,6 +75,7 @@ class Drive(Requests):
         self.changed = changed
         self.family = family
         self.events = workflow.events
+        self.sender: Sender | None = None  # of live output; a rehearsal sends none
         self.publisher: Publisher | None = None  # only if the workflow publishes artifacts
         self.in_code = False  # whether an exception raised now comes from the step's own code
 
@@ -104,6 +106,8 @@ class Drive(Requests):
             for task in (self.confirming, self.keeping):
                 if task is not None:
                     task.cancel()
+            if self.sender is not None:
+                self.sender.close()
             self.changed(self.session_id)
 
     async def _run(self) -> None:
@@ -238,6 +242,8 @@ class Drive(Requests):
 
     async def _call_with_context(self, step: BoundStep, attempt: int, values: dict[str, Any], parameter: str) -> Any:
         self.visit = visit = self.visits(self, step, self.line.visit, attempt)
+        if self.sender is not None:
+            self.sender.begin(self.line)
         values[parameter] = Context(visit, visit.root) if step.is_async else BlockingContext(visit, visit.root)
         try:
             value = await self._call(step, values)
@@ -494,6 +500,11 @@ class Drive(Requests):
             return bytes(value.data)
         key = bytes.fromhex(value.hash)
         return (await self.store.blobs([key]))[key]
+
+    def send_live(self, visit: Visit, frame: Frame, chunk: str | bytes, kind: str) -> None:
+        """Send a chunk of live output to whoever follows the session. May be called in any thread."""
+        if self.sender is not None:
+            self.sender.send(visit, frame, chunk, kind)
 
     def show_progress(self, done: int, total: int) -> None:
         """Show progress to followers now; it is stored with the next record."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from types import EllipsisType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pausepoint.artifacts.publisher import Publisher
 from pausepoint.clock import Clock
@@ -18,6 +18,10 @@ from pausepoint.model.ids import SessionId
 from pausepoint.model.questions import QuestionRow
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind, SessionRow
+from pausepoint.runtime.frames import Frame
+
+if TYPE_CHECKING:
+    from pausepoint.runtime.visit import Visit
 
 
 class Family(Protocol):
@@ -106,6 +110,9 @@ class Host(Protocol):
 
     async def fetch(self, value: Any) -> bytes:
         """Return the bytes of a remembered value."""
+
+    def send_live(self, visit: Visit, frame: Frame, chunk: str | bytes, kind: str) -> None:
+        """Send a chunk of live output to whoever follows the session. May be called in any thread."""
 
     def show_progress(self, done: int, total: int) -> None:
         """Show progress to followers now; it is stored with the next record."""

@@ -50,6 +50,7 @@ from pausepoint.model.sessions import (
     Tombstone,
     Whole,
 )
+from pausepoint.stores.streams import StreamFolder
 
 
 class Found(list[SessionRow]):
@@ -415,6 +416,12 @@ class Store(Protocol):
 
         All sessions' folders have the same parent, which holds nothing else. Raises `InvalidSessionId` for an id that
         is not valid, because its folder could be anywhere.
+        """
+
+    def streams(self) -> StreamFolder | None:
+        """Return the folder for the live streams of sessions; None if only this process can follow them.
+
+        Live streams are not part of the store's data: nothing in it depends on them.
         """
 
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:

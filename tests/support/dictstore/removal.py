@@ -18,6 +18,7 @@ from pausepoint.model.sessions import (
     Tombstone,
     has_expired,
 )
+from pausepoint.stores.streams import StreamFolder
 from tests.support.dictstore.data import over
 from tests.support.dictstore.sessions import Sessions
 
@@ -80,6 +81,9 @@ class Removals(Sessions):
         return [stone for stone in self.data.stones if session_id in (None, stone.session_id)]
 
     def folder(self, session_id: str) -> Path | None:
+        return None
+
+    def streams(self) -> StreamFolder | None:
         return None
 
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:

@@ -49,6 +49,7 @@ from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.transfer import Moving
 from pausepoint.stores.sqlite.trouble import Trouble
 from pausepoint.stores.sqlite.writer import Writer, parks
+from pausepoint.stores.streams import StreamFolder
 
 T = TypeVar("T")
 
@@ -455,6 +456,9 @@ class SqliteStore:
 
     def folder(self, session_id: str) -> Path | None:
         return None if self._place.in_memory else session_folder(self.path, session_id)
+
+    def streams(self) -> StreamFolder | None:
+        return None if self._place.in_memory else StreamFolder(Path(f"{self.path}-streams"), Path(self.path))
 
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
         if apply:

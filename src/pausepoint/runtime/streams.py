@@ -1,0 +1,230 @@
+"""The live streams of an engine's sessions: what steps send, and who follows it in this process.
+
+A stream is a ring (`pausepoint.stores.streams`), which followers in every process read. Followers in this process are
+woken for each chunk; those in other processes look for news a few times per second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+
+from pausepoint.log.replay import Line
+from pausepoint.runtime.visit import Frame, Visit
+from pausepoint.stores.base import Store
+from pausepoint.stores.streams import BYTES, LARGEST, RESTART, TEXT, Entry, MemoryPlace, Place, Reader, Writer
+
+TIDY_EVERY = 60.0
+"""Seconds between two clean-ups of rings that nothing was written to for a long time."""
+
+_IN_MEMORY = 256
+"""How many rings are kept in the memory of this process, for stores without files."""
+
+_NAME = 512
+"""The most characters of an operation's id that a record contains."""
+
+_KIND = 100
+"""The most characters of a kind."""
+
+
+class Streams:
+    """The live streams of one engine."""
+
+    def __init__(self, store: Store) -> None:
+        self._folder = store.streams
+        self._memory: dict[int, MemoryPlace] = {}
+        self._listeners: dict[int, set[asyncio.Event]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._tidied = 0.0
+
+    def sender(self, key: int, fence: int) -> Sender:
+        """Return what a drive of this session sends chunks with. Nothing is opened before the first chunk."""
+        return Sender(self, key, fence)
+
+    def place(self, key: int) -> Place:
+        """Return the place of a session's ring."""
+        folder = self._folder()
+        if folder is not None:
+            return folder.place(key)
+        found = self._memory.setdefault(key, MemoryPlace())
+        if len(self._memory) > _IN_MEMORY:
+            del self._memory[next(each for each in self._memory if each != key)]
+        return found
+
+    @contextmanager
+    def following(self, key: int, after: int | None) -> Iterator[tuple[Reader, asyncio.Event]]:
+        """Yield a reader of a session's stream, and an event that is set when this process sent something."""
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        reader, news = Reader(self.place(key), after), asyncio.Event()
+        self._listeners.setdefault(key, set()).add(news)
+        try:
+            yield reader, news
+        finally:
+            reader.close()
+            self._listeners[key].discard(news)
+            if not self._listeners[key]:
+                del self._listeners[key]
+
+    def notify(self, key: int) -> None:
+        """Wake the followers in this process. May be called in any thread."""
+        if key not in self._listeners or self._loop is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._wake(key)
+        else:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._wake, key)
+
+    def _wake(self, key: int) -> None:
+        for news in self._listeners.get(key, ()):
+            news.set()
+
+    def forget(self, key: int) -> None:
+        """Delete the ring of a session. Raises `OSError`."""
+        self.place(key).remove()
+        self._memory.pop(key, None)
+        self._wake(key)
+
+    def present(self) -> list[int]:
+        """Return the keys of the sessions that have a ring."""
+        folder = self._folder()
+        return list(self._memory) if folder is None else folder.keys()
+
+    def tidy(self) -> None:
+        """Delete old rings, at most once per `TIDY_EVERY`."""
+        now = time.monotonic()
+        if not self._tidied or now - self._tidied >= TIDY_EVERY:
+            self._tidied = now
+            if (folder := self._folder()) is not None:
+                folder.tidy()
+
+
+class Sender:
+    """Sends the chunks of one run of a session. It may be used from the threads of blocking steps."""
+
+    def __init__(self, streams: Streams, key: int, fence: int) -> None:
+        self._streams = streams
+        self._key = key
+        self._fence = fence
+        self._lock = threading.Lock()
+        self._writer: Writer | None = None
+        self._open: dict[str, tuple[Entry, Frame]] = {}  # by source: what it sent, and in which frame
+        self._looked = False
+        self._closed = False
+
+    def send(self, visit: Visit, frame: Frame, chunk: str | bytes, kind: str) -> None:
+        """Send a chunk to the followers. If it cannot be written, it is dropped."""
+        type_, data = _encoded(chunk, kind)
+        entry = Entry(
+            type_, 0, 0, visit.attempt, visit.number, visit.step.name[:_NAME], _shortened(frame.scope), kind, data
+        )
+        with self._lock:
+            if self._closed:
+                return
+            writer = self._opened()
+            source = entry.source
+            known = self._open.get(source)
+            if known is None or known[1] is not frame:
+                if known is not None:  # the same operation runs again
+                    self._restart(writer, [source])
+                self._open[source] = entry, frame
+            for piece in _pieces(type_, data):
+                writer.write(entry if piece is data else entry._replace(data=piece))
+        self._streams.notify(self._key)
+
+    def begin(self, line: Line) -> None:
+        """Declare void what was sent by operations that were not remembered: the step begins at its top."""
+        with self._lock:
+            sent = {source: entry for source, (entry, _) in self._open.items()}
+            self._open = {}
+            if not self._looked:
+                self._looked = True
+                sent |= Writer(self._streams.place(self._key), self._fence).unsettled()
+            if not sent:
+                return
+            remembered = {_shortened(id) for id in line.operations}
+            void = [source for source, entry in sent.items() if not _is_final(line, entry, remembered)]
+            if void:
+                self._restart(self._opened(), void)
+            if self._writer is not None:
+                self._writer.settle()
+        if void:
+            self._streams.notify(self._key)
+
+    def close(self) -> None:
+        """End the run. Followers look at the session's status then."""
+        with self._lock:
+            self._closed = True
+            if self._writer is not None:
+                self._writer.close()
+        self._streams.notify(self._key)
+
+    def _opened(self) -> Writer:
+        if self._writer is None:
+            self._streams.tidy()
+            self._writer = Writer(self._streams.place(self._key), self._fence)
+        return self._writer
+
+    def _restart(self, writer: Writer, sources: Iterable[str]) -> None:
+        batch: list[str] = []
+        for source in sources:
+            batch.append(source)
+            if len(batch) == 32:
+                self._void(writer, batch)
+                batch = []
+        if batch:
+            self._void(writer, batch)
+
+    def _void(self, writer: Writer, sources: list[str]) -> None:
+        writer.write(Entry(RESTART, 0, 0, 0, 0, "", "", "", "\0".join(sources).encode("utf-8", "surrogatepass")))
+
+
+def _is_final(line: Line, entry: Entry, remembered: set[str]) -> bool:
+    """Return whether the log has the result that these chunks belong to, so that they are not sent again."""
+    if entry.visit <= line.visits.get(entry.step, 0):
+        return True
+    here = (entry.step, entry.visit) == (line.step, line.visit)
+    return here and entry.operation in remembered
+
+
+def _encoded(chunk: str | bytes, kind: str) -> tuple[int, bytes]:
+    if not 0 < len(kind) <= _KIND:
+        raise ValueError(f"kind must be a string of 1 to {_KIND} characters, such as 'text', not {kind!r:.60}.")
+    if isinstance(chunk, str):
+        return TEXT, chunk.encode("utf-8", "surrogatepass")
+    if isinstance(chunk, bytes | bytearray | memoryview):
+        return BYTES, bytes(chunk)
+    raise TypeError(
+        f"ctx.stream() takes a string or bytes, not {type(chunk).__name__}. Encode other values first, for example with"
+        ' json.dumps(), and pass a kind such as "json".'
+    )
+
+
+def _pieces(type_: int, data: bytes) -> Iterator[bytes]:
+    """Yield data in pieces that fit into a record. Text is not cut within a character."""
+    if len(data) <= LARGEST:
+        yield data
+        return
+    start = 0
+    while start < len(data):
+        end = min(start + LARGEST, len(data))
+        while type_ == TEXT and end < len(data) and data[end] & 0xC0 == 0x80:
+            end -= 1
+        yield data[start:end]
+        start = end
+
+
+def _shortened(id: str) -> str:
+    """Return an operation's id, shortened if its key is long. Different ids stay different.
+
+    >>> _shortened("/draft~1f#1"), len(_shortened("/draft[" + "x" * 9000 + "]"))
+    ('/draft~1f#1', 512)
+    """
+    if len(id) <= _NAME:
+        return id
+    return f"{id[: _NAME - 25]}~{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"

@@ -1,0 +1,568 @@
+"""The live stream of a session: a bounded ring of records in a file of its own, without locks and without fsync.
+
+One process writes, any number read. The file is written with ``pwrite`` and read with ``pread``: on a full disk, a
+write into a memory map would kill the process.
+
+**Layout.** A header, then `CAPACITY` bytes. Offsets count all bytes ever written; the place of an offset is the offset
+modulo the capacity. The header has the offsets of the oldest record (``tail``) and of the next one (``head``), and the
+number of the last record (``last``).
+
+**Order of writes.** Before old records are overwritten, the header says that they are gone. Then the record is written,
+then the header that includes it. A process that is killed in between leaves a ring that can be read.
+
+**Takeover.** A run with a higher fence copies the ring into a new file and renames it over the old one. A process that
+lost the session and does not know it yet writes into the old file, which no longer has a name.
+
+Everything read is checked: the header and each record have a checksum, and a record contains its own offset.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+from uuid import uuid4
+from zlib import crc32
+
+from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem, source_of
+
+CAPACITY = 256 * 1024
+"""The bytes of records that a ring holds."""
+
+LARGEST = 32 * 1024
+"""The most bytes of text in one record."""
+
+KEEP = 3600.0
+"""Seconds after which a ring that nothing was written to is deleted."""
+
+CHECK_EVERY = 0.05
+"""Seconds between two checks of a writer that its file still has its name."""
+
+_MAGIC = 0x52535050
+_HEADER = struct.Struct("<IIQQQQQQQ")  # magic, checksum, then the fields of `Header`
+_RECORD = struct.Struct("<IIQQQIIHHHH")  # length of the body, checksum, then the fields of `Entry`
+_PIECE = 2 * LARGEST
+_SOURCES = 1024
+"""How many sources a reader remembers."""
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Type = Literal[0, 1, 2]
+TEXT: Type = 0
+BYTES: Type = 1
+RESTART: Type = 2
+
+
+class Header(NamedTuple):
+    """The state of a ring. ``born`` is random and tells rings apart; everything before ``settled`` is final."""
+
+    born: int
+    capacity: int
+    tail: int = 0
+    head: int = 0
+    last: int = 0
+    fence: int = 0
+    settled: int = 0
+
+    def to_bytes(self) -> bytes:
+        rest = _HEADER.pack(0, 0, *self)[8:]
+        return struct.pack("<II", _MAGIC, crc32(rest)) + rest
+
+
+class Entry(NamedTuple):
+    """One record."""
+
+    type: int
+    n: int
+    run: int
+    attempt: int
+    visit: int
+    step: str
+    operation: str
+    kind: str
+    data: bytes
+    size: int = 0
+
+    @property
+    def source(self) -> str:
+        return source_of(self.step, self.visit, self.operation)
+
+    @property
+    def voided(self) -> tuple[str, ...]:
+        """The sources that a record of type `RESTART` declares void."""
+        return tuple(_text(self.data).split("\0"))
+
+    def item(self) -> StreamItem:
+        """Return the record as followers see it."""
+        if self.type == RESTART:
+            return Restarted(self.n, self.voided)
+        data = self.data if self.type == BYTES else _text(self.data)
+        return StreamChunk(self.n, data, self.kind, self.step, self.visit, self.operation, self.run, self.attempt)
+
+
+class Medium(Protocol):
+    """The bytes of one ring."""
+
+    def read(self, size: int, at: int) -> bytes:
+        """Return up to ``size`` bytes."""
+
+    def write(self, data: bytes, at: int) -> None:
+        """Write all bytes, or raise `OSError`."""
+
+    def close(self) -> None:
+        """Release the medium."""
+
+
+class Place(Protocol):
+    """Where the ring of one session is."""
+
+    def find(self, known: Medium | None) -> Medium | None:
+        """Return the present ring, which is ``known`` if it was not replaced; None if there is none."""
+
+    def replace(self, content: bytes) -> Medium:
+        """Put a ring with this content into the place, at once and whole. Raises `OSError`."""
+
+    def remove(self) -> None:
+        """Delete the ring. Raises `OSError`; a missing ring is not an error."""
+
+
+class MemoryMedium:
+    """A ring in the memory of this process."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = bytearray(content)
+
+    def read(self, size: int, at: int) -> bytes:
+        return bytes(self.content[at : at + size])
+
+    def write(self, data: bytes, at: int) -> None:
+        missing = at + len(data) - len(self.content)
+        if missing > 0:
+            self.content.extend(bytes(missing))
+        self.content[at : at + len(data)] = data
+
+    def close(self) -> None:
+        """Do nothing: the place keeps the content for readers."""
+
+
+class MemoryPlace:
+    """The place of a ring for a store without files. Only this process can follow it."""
+
+    def __init__(self) -> None:
+        self.medium: MemoryMedium | None = None
+
+    def find(self, known: Medium | None) -> Medium | None:
+        return self.medium
+
+    def replace(self, content: bytes) -> Medium:
+        self.medium = MemoryMedium(content)
+        return self.medium
+
+    def remove(self) -> None:
+        self.medium = None
+
+
+class FileMedium:
+    """A ring in a file."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        found = os.fstat(descriptor)
+        self.identity = found.st_dev, found.st_ino
+
+    def read(self, size: int, at: int) -> bytes:
+        return os.pread(self.descriptor, size, at)
+
+    def write(self, data: bytes, at: int) -> None:
+        if os.pwrite(self.descriptor, data, at) != len(data):  # the disk is nearly full
+            raise OSError("the file was not written completely")
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class FilePlace:
+    """The place of a ring file in the folder of all rings."""
+
+    def __init__(self, folder: StreamFolder, key: int) -> None:
+        self.folder = folder
+        self.key = key
+        self.path = folder.path / f"{key}.ring"
+
+    def find(self, known: Medium | None) -> Medium | None:
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+            if isinstance(known, FileMedium) and known.identity == (found.st_dev, found.st_ino):
+                return known
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            return FileMedium(os.open(self.path, _OLD))
+        except OSError:
+            return None
+
+    def replace(self, content: bytes) -> Medium:
+        part = f"{self.key}.{uuid4().hex}.part"
+        with self.folder.opened(create=True) as folder:
+            medium = FileMedium(os.open(part, _NEW, 0o600, dir_fd=folder))
+            try:
+                os.fchmod(medium.descriptor, self.folder.mode())
+                medium.write(content, 0)
+                os.rename(part, self.path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                medium.close()
+                with suppress(OSError):
+                    os.unlink(part, dir_fd=folder)
+                raise
+        return medium
+
+    def remove(self) -> None:
+        with suppress(FileNotFoundError), self.folder.opened() as folder:
+            os.unlink(self.path.name, dir_fd=folder)
+
+
+class StreamFolder:
+    """The folder of a store's rings. They get the permissions of the file ``like``, the store itself."""
+
+    def __init__(self, path: Path, like: Path) -> None:
+        self.path = path
+        self.like = like
+
+    def place(self, key: int) -> FilePlace:
+        """Return the place of a session's ring. The name is made from the session's number in the store."""
+        return FilePlace(self, int(key))
+
+    def mode(self) -> int:
+        """Return the permissions of a ring."""
+        return stat.S_IMODE(os.stat(self.like).st_mode) & 0o666
+
+    @contextmanager
+    def opened(self, create: bool = False) -> Iterator[int]:
+        """Yield a descriptor of the folder. A link in its place is not followed."""
+        if create:
+            with suppress(FileExistsError):
+                mode = self.mode()
+                os.mkdir(self.path, 0o700)
+                os.chmod(self.path, mode | (mode & 0o444) >> 2)  # whoever may read the files may list them
+        descriptor = os.open(self.path, _FOLDER)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def keys(self) -> list[int]:
+        """Return the keys of the sessions that have a ring."""
+        with suppress(OSError), self.opened() as folder:
+            names = [name.removesuffix(".ring") for name in os.listdir(folder) if name.endswith(".ring")]
+            return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+        return []
+
+    def tidy(self, keep: float = KEEP) -> None:
+        """Delete the rings that nothing was written to for ``keep`` seconds, and what killed processes left."""
+        before = time.time() - keep
+        with suppress(OSError), self.opened() as folder:
+            for name in os.listdir(folder):
+                if name.endswith((".ring", ".part")):
+                    with suppress(OSError):
+                        if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before:
+                            os.unlink(name, dir_fd=folder)
+
+
+class Writer:
+    """Writes the ring of one run. Nothing here raises for a disk that cannot be written: the chunk is dropped."""
+
+    def __init__(self, place: Place, fence: int) -> None:
+        self.place = place
+        self.fence = fence
+        self.overtaken = False
+        self._medium: Medium | None = None
+        self._header = Header(0, CAPACITY)
+        self._lost = 0
+        self._checked = 0.0
+
+    def write(self, entry: Entry) -> bool:
+        """Append a record and return whether it was written. Its number and run are set here."""
+        medium = self._current()
+        if medium is None:
+            self._lost += not self.overtaken
+            return False
+        header = self._header
+        number = header.last + self._lost + 1
+        record = _packed(entry._replace(n=number, run=self.fence), header.head)
+        try:
+            if header.head + len(record) - header.tail > header.capacity:
+                header = self._evict(medium, header, len(record))
+            _put(medium, header, header.head, record)
+            header = header._replace(head=header.head + len(record), last=number)
+            medium.write(header.to_bytes(), 0)
+        except OSError:
+            self._lost += 1  # followers see a gap
+            return False
+        self._header, self._lost = header, 0
+        return True
+
+    def settle(self) -> None:
+        """Note that everything written so far is final, or was declared void."""
+        medium = self._medium
+        if medium is None or self._header.settled == self._header.head:
+            return
+        header = self._header._replace(settled=self._header.head)
+        with suppress(OSError):
+            medium.write(header.to_bytes(), 0)
+            self._header = header
+
+    def unsettled(self) -> dict[str, Entry]:
+        """Return, by source, a record of each source whose chunks an earlier run left without saying what they are."""
+        medium = self.place.find(None)
+        if medium is None:
+            return {}
+        try:
+            return _unsettled(medium)
+        finally:
+            medium.close()
+
+    def close(self) -> None:
+        if self._medium is not None:
+            self._medium.close()
+            self._medium = None
+
+    def _current(self) -> Medium | None:
+        """Return the ring, if it is still ours. Now and then, check that it was not deleted or replaced."""
+        now = time.monotonic()
+        if now - self._checked >= CHECK_EVERY:
+            self._checked = now
+            if self._medium is None or self.place.find(self._medium) is not self._medium:
+                self._take_over()
+        return self._medium
+
+    def _take_over(self) -> None:
+        former, self._medium = self._medium, None
+        found = self.place.find(None)
+        try:
+            header = None if found is None else read_header(found)
+            self.overtaken = header is not None and header.fence > self.fence
+            if self.overtaken:
+                return
+            content = b""
+            if found is None or header is None or header.capacity != CAPACITY:
+                header = Header(int.from_bytes(os.urandom(8), "little"), CAPACITY, last=self._header.last)
+            else:
+                content = found.read(CAPACITY, _HEADER.size)
+            self._header = header._replace(fence=self.fence)
+            self._medium = self.place.replace(self._header.to_bytes() + content)
+        except OSError:
+            pass  # it is tried again soon
+        finally:
+            for medium in (former, found):
+                if medium is not None:
+                    medium.close()
+
+    def _evict(self, medium: Medium, header: Header, room: int) -> Header:
+        """Give up the oldest eighth, and tell readers before it is overwritten."""
+        tail, need = header.tail, header.head + room - header.capacity + header.capacity // 8
+        raw = _span(medium, header, tail, min(header.head - tail, need - tail + _PIECE))
+        start = tail
+        while tail < min(need, header.head):
+            size = _size(raw, tail - start, tail)
+            tail = tail + size if size else header.head  # damaged: give up everything
+        header = header._replace(tail=tail)
+        medium.write(header.to_bytes(), 0)
+        return header
+
+
+class Reader:
+    """Reads a ring from a number on, while it is written.
+
+    ``after`` is the number of the last item that the follower has seen. With None, only later items are returned.
+    """
+
+    def __init__(self, place: Place, after: int | None) -> None:
+        self.place = place
+        self.more = False  # whether the last read left something to read now
+        self._medium: Medium | None = None
+        self._born = 0
+        self._at = 0
+        self._next: int | None = None if after is None else after + 1
+        self._runs: dict[str, tuple[int, int]] = {}
+        header = self._look()
+        if header is not None:
+            self._adopt(header, skip=after is None)
+
+    def read(self) -> list[StreamItem]:
+        """Return the next items, a limited number at a time. See `more`."""
+        self.more = False
+        header = self._look()
+        if header is None or self._medium is None:
+            return []
+        if header.born != self._born:
+            self._next = None if self._born else self._next  # a new ring has numbers of its own
+            self._adopt(header, skip=False)
+        self._at = max(self._at, header.tail)  # the numbers tell how much was lost
+        raw = _span(self._medium, header, self._at, min(header.head - self._at, _PIECE))
+        items: list[StreamItem] = []
+        done = 0
+        while done < len(raw) and (entry := _parsed(raw, done, self._at + done)) is not None:
+            done += entry.size
+            items += self._items(entry)
+        self._at += done
+        self.more = self._at < header.head
+        if self.more and not done:
+            items += self._skip_damage(header)
+        return items
+
+    def close(self) -> None:
+        if self._medium is not None:
+            self._medium.close()
+            self._medium = None
+
+    def _look(self) -> Header | None:
+        found = self.place.find(self._medium)
+        if found is not self._medium:
+            self.close()
+            self._medium = found
+        return None if found is None else read_header(found)
+
+    def _adopt(self, header: Header, skip: bool) -> None:
+        """Begin to read a ring that this reader has not seen before."""
+        self._born, self._runs = header.born, {}
+        self._at = header.head if skip else header.tail
+        if skip:
+            self._next = header.last + 1
+        elif self._next is not None and self._next > header.last + 1:
+            self._next = None  # the follower's number is that of a ring that was deleted
+
+    def _items(self, entry: Entry) -> list[StreamItem]:
+        items: list[StreamItem] = []
+        seen = self._next is not None and entry.n < self._next
+        if not seen:
+            if self._next is not None and entry.n > self._next:
+                items.append(Gap(entry.n - 1, entry.n - self._next))
+            self._next = entry.n + 1
+        if entry.type == RESTART:
+            for source in entry.voided:
+                self._runs.pop(source, None)
+        elif not self._is_current(entry):
+            return items
+        elif self._began_again(entry) and not seen:
+            items.append(Restarted(entry.n, (entry.source,)))
+        if not seen:
+            items.append(entry.item())
+        return items
+
+    def _is_current(self, entry: Entry) -> bool:
+        """Return whether a chunk is not of an older run than those of its source that came before."""
+        return (entry.run, entry.attempt) >= self._runs.get(entry.source, (0, 0))
+
+    def _began_again(self, entry: Entry) -> bool:
+        """Return whether a source sends in a new run, although no record said so: it may have been overwritten."""
+        source, run = entry.source, (entry.run, entry.attempt)
+        before = self._runs.pop(source, run)
+        self._runs[source] = run
+        if len(self._runs) > _SOURCES:
+            del self._runs[next(iter(self._runs))]
+        return run > before
+
+    def _skip_damage(self, header: Header) -> list[StreamItem]:
+        """Move past a record that cannot be read: it was overwritten meanwhile, or a power loss damaged it."""
+        now = self._look()
+        if now is not None and now.born == header.born and now.tail > self._at:
+            self._at = now.tail
+            return []
+        lost = 0 if self._next is None else header.last - self._next + 1
+        self._at, self._next, self.more = header.head, header.last + 1, False
+        return [Gap(header.last, lost)] if lost > 0 else []
+
+
+def read_header(medium: Medium) -> Header | None:
+    """Return the header of a ring; None if it is damaged. A read during a write is repeated."""
+    for _ in range(4):
+        with suppress(OSError):
+            raw = medium.read(_HEADER.size, 0)
+            if len(raw) == _HEADER.size:
+                magic, checksum, *rest = _HEADER.unpack(raw)
+                if magic == _MAGIC and crc32(raw[8:]) == checksum:
+                    return Header(*rest)
+    return None
+
+
+def _unsettled(medium: Medium) -> dict[str, Entry]:
+    header = read_header(medium)
+    if header is None:
+        return {}
+    start = at = max(header.tail, header.settled)
+    raw = _span(medium, header, at, header.head - at)
+    found: dict[str, Entry] = {}
+    while (entry := _parsed(raw, at - start, at)) is not None:
+        at += entry.size
+        if entry.type == RESTART:
+            for source in entry.voided:
+                found.pop(source, None)
+        else:
+            found[entry.source] = entry
+    return found
+
+
+def _put(medium: Medium, header: Header, offset: int, record: bytes) -> None:
+    at = offset % header.capacity
+    room = header.capacity - at
+    medium.write(record[:room], _HEADER.size + at)
+    if len(record) > room:
+        medium.write(record[room:], _HEADER.size)
+
+
+def _span(medium: Medium, header: Header, offset: int, size: int) -> bytes:
+    """Return the bytes from an offset on; fewer if the disk fails."""
+    at = offset % header.capacity
+    room = header.capacity - at
+    try:
+        raw = medium.read(min(size, room), _HEADER.size + at) if size > 0 else b""
+        return raw + medium.read(size - room, _HEADER.size) if size > room else raw
+    except OSError:
+        return b""
+
+
+def _packed(entry: Entry, offset: int) -> bytes:
+    step, operation, kind = entry.step.encode(), entry.operation.encode(), entry.kind.encode()
+    body = b"".join((step, operation, kind, entry.data))
+    rest = _RECORD.pack(
+        0, 0, offset, entry.n, entry.run, entry.attempt & 0xFFFFFFFF, entry.visit & 0xFFFFFFFF, entry.type,
+        len(step), len(operation), len(kind),
+    )[8:]  # fmt: skip
+    return struct.pack("<II", len(body), crc32(body, crc32(rest))) + rest + body
+
+
+def _size(raw: bytes, position: int, offset: int) -> int:
+    """Return the size of the record at a position; 0 if there is none."""
+    if position + _RECORD.size > len(raw):
+        return 0
+    length, _, own, *_ = _RECORD.unpack_from(raw, position)
+    return _RECORD.size + int(length) if own == offset else 0
+
+
+def _parsed(raw: bytes, position: int, offset: int) -> Entry | None:
+    """Return the record at a position; None if it is not complete or not whole."""
+    size = _size(raw, position, offset)
+    if not size or position + size > len(raw):
+        return None
+    _, checksum, _, n, run, attempt, visit, type_, step, operation, kind = _RECORD.unpack_from(raw, position)
+    body = raw[position + _RECORD.size : position + size]
+    if crc32(body, crc32(raw[position + 8 : position + _RECORD.size])) != checksum:
+        return None
+    two, three = step + operation, step + operation + kind
+    names = _text(body[:step]), _text(body[step:two]), _text(body[two:three])
+    return Entry(type_, n, run, attempt, visit, *names, body[three:], size)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
