@@ -44,6 +44,8 @@ CHECK_EVERY = 0.05
 """Seconds between two checks of a writer that its file still has its name."""
 
 _MAGIC = 0x52535050
+_START = struct.Struct("<II")
+_FIELDS = struct.Struct("<QQQQQQQ")
 _HEADER = struct.Struct("<IIQQQQQQQ")  # magic, checksum, then the fields of `Header`
 _RECORD = struct.Struct("<IIQQQIIHHHH")  # length of the body, checksum, then the fields of `Entry`
 _PIECE = 2 * LARGEST
@@ -72,8 +74,8 @@ class Header(NamedTuple):
     settled: int = 0
 
     def to_bytes(self) -> bytes:
-        rest = _HEADER.pack(0, 0, *self)[8:]
-        return struct.pack("<II", _MAGIC, crc32(rest)) + rest
+        rest = _FIELDS.pack(*self)
+        return _START.pack(_MAGIC, crc32(rest)) + rest
 
 
 class Entry(NamedTuple):
@@ -299,12 +301,13 @@ class Writer:
             return False
         header = self._header
         number = header.last + self._lost + 1
-        record = _packed(entry._replace(n=number, run=self.fence), header.head)
+        record = _packed(entry, number, self.fence, header.head)
         try:
             if header.head + len(record) - header.tail > header.capacity:
                 header = self._evict(medium, header, len(record))
             _put(medium, header, header.head, record)
-            header = header._replace(head=header.head + len(record), last=number)
+            born, capacity, tail, head, _, fence, settled = header  # faster than _replace()
+            header = Header(born, capacity, tail, head + len(record), number, fence, settled)
             medium.write(header.to_bytes(), 0)
         except OSError:
             self._lost += 1  # followers see a gap
@@ -532,14 +535,14 @@ def _span(medium: Medium, header: Header, offset: int, size: int) -> bytes:
         return b""
 
 
-def _packed(entry: Entry, offset: int) -> bytes:
+def _packed(entry: Entry, n: int, run: int, offset: int) -> bytes:
     step, operation, kind = entry.step.encode(), entry.operation.encode(), entry.kind.encode()
     body = b"".join((step, operation, kind, entry.data))
     rest = _RECORD.pack(
-        0, 0, offset, entry.n, entry.run, entry.attempt & 0xFFFFFFFF, entry.visit & 0xFFFFFFFF, entry.type,
+        0, 0, offset, n, run, entry.attempt & 0xFFFFFFFF, entry.visit & 0xFFFFFFFF, entry.type,
         len(step), len(operation), len(kind),
     )[8:]  # fmt: skip
-    return struct.pack("<II", len(body), crc32(body, crc32(rest))) + rest + body
+    return _START.pack(len(body), crc32(body, crc32(rest))) + rest + body
 
 
 def _size(raw: bytes, position: int, offset: int) -> int:

@@ -1,0 +1,392 @@
+"""The ring of a live stream: laps, several readers, takeover by a higher fence, damage, and the files it makes."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem
+from pausepoint.stores import streams
+from pausepoint.stores.streams import (
+    CAPACITY,
+    LARGEST,
+    RESTART,
+    TEXT,
+    Entry,
+    FilePlace,
+    Header,
+    Medium,
+    MemoryMedium,
+    MemoryPlace,
+    Place,
+    Reader,
+    StreamFolder,
+    Writer,
+    read_header,
+)
+
+
+@pytest.fixture(params=["file", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return MemoryPlace() if request.param == "memory" else folder(tmp_path).place(7)
+
+
+def folder(tmp_path: Path, mode: int = 0o600) -> StreamFolder:
+    store = tmp_path / "s.db"
+    store.touch()
+    store.chmod(mode)
+    return StreamFolder(tmp_path / "s.db-streams", store)
+
+
+def chunk(text: str, operation: str = "/say#1", attempt: int = 1) -> Entry:
+    return Entry(TEXT, 0, 0, attempt, 1, "talk", operation, "text", text.encode())
+
+
+def read(reader: Reader) -> list[StreamItem]:
+    found = reader.read()
+    while reader.more:
+        found += reader.read()
+    return found
+
+
+def texts(items: list[StreamItem]) -> list[str | bytes]:
+    return [item.data for item in items if isinstance(item, StreamChunk)]
+
+
+def text_of(n: int) -> str:
+    """Return the text of chunk ``n``, which a reader can check: it is of any length, and there is none like it."""
+    return f"{n}:" + "x" * (n * 7919 % 3_000)
+
+
+def check_law(items: list[StreamItem], last: int) -> int:
+    """Check that every number up to ``last`` is a chunk with its own text or counted as lost. Return the lost."""
+    n = lost = 0
+    for item in items:
+        if isinstance(item, Gap):
+            n, lost = n + item.lost, lost + item.lost
+            assert item.n == n
+        else:
+            assert isinstance(item, StreamChunk)
+            n += 1
+            assert (item.n, item.data) == (n, text_of(n))
+    assert n == last
+    return lost
+
+
+def test_a_reader_gets_what_was_written_and_what_is_written_later(place: Place) -> None:
+    writer = Writer(place, 1)
+    early = Reader(place, 0)
+    assert early.read() == []
+    writer.write(chunk("a"))
+    assert texts(early.read()) == ["a"]
+    writer.write(chunk("b"))
+    assert [texts(read(each)) for each in (early, Reader(place, 0), Reader(place, 1), Reader(place, None))] == [
+        ["b"], ["a", "b"], ["b"], [],
+    ]  # fmt: skip
+
+
+def test_chunks_carry_their_origin(place: Place) -> None:
+    Writer(place, 4).write(
+        Entry(TEXT, 0, 0, 2, 3, "talk", "/say[1]", "html", "ö\ud800".encode("utf-8", "surrogatepass"))
+    )
+    assert read(Reader(place, 0)) == [StreamChunk(1, "ö\ud800", "html", "talk", 3, "/say[1]", 4, 2)]
+
+
+def test_a_ring_holds_its_capacity_and_readers_count_what_they_missed(place: Place) -> None:
+    writer, slow = Writer(place, 1), Reader(place, 0)
+    for n in range(1, 601):
+        writer.write(chunk(text_of(n)))
+    items = read(slow)
+    lost = check_law(items, 600)
+    kept = sum(len(text_of(n)) for n in range(lost + 1, 601))
+    assert CAPACITY * 0.5 < kept <= CAPACITY
+    if isinstance(place, FilePlace):
+        assert place.path.stat().st_size <= CAPACITY + 64
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_sequence_of_writes_reads_and_takeovers_keeps_the_law(place: Place, seed: int) -> None:
+    chance = random.Random(seed)
+    writer, fence, written = Writer(place, 1), 1, 0
+    readers: list[tuple[Reader, list[StreamItem]]] = [(Reader(place, 0), []) for _ in range(2)]
+    for _ in range(150):
+        match chance.choices(["write", "flood", "read", "one", "take over", "reopen"], [20, 2, 6, 6, 1, 1])[0]:
+            case "write" | "flood" as what:
+                for _ in range(1 if what == "write" else chance.randrange(300)):
+                    written += 1
+                    assert writer.write(chunk(text_of(written)))
+            case "read":
+                reader, items = chance.choice(readers)
+                items += read(reader)
+            case "one":
+                reader, items = chance.choice(readers)
+                items += reader.read()
+            case "take over":
+                fence += 1
+                writer = Writer(place, fence)
+            case "reopen":
+                reader, items = readers[0]
+                reader.close()
+                last = next((item.n for item in reversed(items)), 0)
+                readers[0] = Reader(place, last), items
+    for reader, items in readers:
+        check_law([item for item in items + read(reader) if not isinstance(item, Restarted)], written)
+
+
+def test_a_source_that_sends_in_a_higher_run_has_begun_again(place: Place) -> None:
+    reader = Reader(place, 0)
+    Writer(place, 1).write(chunk("old"))
+    Writer(place, 2).write(chunk("other", "/say#2"))
+    Writer(place, 3).write(chunk("new"))
+    first, second, *rest = read(reader)
+    assert texts([first, second]) == ["old", "other"]
+    assert isinstance(rest[0], Restarted)
+    assert rest[0].sources == ("talk#1/say#1",)
+    assert texts(rest) == ["new"]
+
+
+def test_a_further_attempt_begins_again_and_a_declared_restart_is_reported_once(place: Place) -> None:
+    writer, reader = Writer(place, 1), Reader(place, 0)
+    writer.write(chunk("old"))
+    writer.write(Entry(RESTART, 0, 0, 0, 0, "", "", "", b"talk#1/say#1"))
+    writer.write(chunk("new", attempt=2))
+    writer.write(chunk("newer", attempt=3))
+    kinds = [type(item).__name__ for item in read(reader)]
+    assert kinds == ["StreamChunk", "Restarted", "StreamChunk", "Restarted", "StreamChunk"]
+
+
+def test_a_reader_that_continues_after_a_number_learns_that_a_source_began_again(place: Place) -> None:
+    Writer(place, 1).write(chunk("old"))
+    Writer(place, 2).write(chunk("new"))
+    found = read(Reader(place, 1))
+    assert [type(item).__name__ for item in found] == ["Restarted", "StreamChunk"]
+
+
+# takeover
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a writer check at every chunk that its ring is still its own."""
+    monkeypatch.setattr(streams, "CHECK_EVERY", 0.0)
+
+
+def test_a_writer_that_lost_the_session_reaches_nobody(place: Place) -> None:
+    old, new, reader = Writer(place, 1), Writer(place, 2), Reader(place, 0)
+    old.write(chunk("a"))
+    new.write(chunk("b", "/say#2"))
+    old.write(chunk("zombie"))  # it does not know yet
+    new.write(chunk("c", "/say#2"))
+    assert texts(read(reader)) == ["a", "b", "c"]
+    assert texts(read(Reader(place, 0))) == ["a", "b", "c"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_writer_with_a_lower_fence_never_takes_the_ring_back(place: Place) -> None:
+    old, new = Writer(place, 1), Writer(place, 2)
+    assert old.write(chunk("a"))
+    assert new.write(chunk("b"))
+    assert not old.write(chunk("zombie"))
+    assert old.overtaken
+    assert not Writer(place, 1).write(chunk("late zombie"))
+    assert new.write(chunk("c"))
+    assert texts(read(Reader(place, 0))) == ["a", "b", "c"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_ring_that_a_zombie_put_in_place_is_replaced_by_the_higher_fence(place: Place) -> None:
+    new, reader = Writer(place, 2), Reader(place, 0)
+    new.write(chunk("a"))
+    place.replace(Header(1, CAPACITY, fence=1).to_bytes())  # it checked before the other one wrote
+    new.write(chunk("b"))
+    assert texts(read(reader))[-1] == "b"
+    assert not Writer(place, 1).write(chunk("zombie"))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_deleted_ring_is_made_again_and_readers_continue(place: Place) -> None:
+    writer, reader = Writer(place, 1), Reader(place, 0)
+    writer.write(chunk("a"))
+    assert texts(read(reader)) == ["a"]
+    place.remove()
+    assert read(reader) == []
+    writer.write(chunk("b"))
+    assert texts(read(reader)) == ["b"]
+    place.remove()  # a missing ring is not an error
+    place.remove()
+
+
+def test_what_an_earlier_run_left_is_found_until_it_is_settled(place: Place) -> None:
+    writer = Writer(place, 1)
+    writer.write(chunk("a", "/say#1"))
+    writer.settle()
+    writer.write(chunk("b", "/say#2"))
+    writer.write(chunk("c", "/say#3"))
+    writer.write(Entry(RESTART, 0, 0, 0, 0, "", "", "", b"talk#1/say#3"))
+    assert list(Writer(place, 2).unsettled()) == ["talk#1/say#2"]
+    assert Writer(MemoryPlace(), 2).unsettled() == {}
+
+
+# damage
+
+
+def spoil(place: Place, at: int, data: bytes) -> None:
+    if isinstance(place, MemoryPlace):
+        assert place.medium is not None
+        place.medium.write(data, at)
+    else:
+        assert isinstance(place, FilePlace)
+        with open(place.path, "r+b") as file:
+            os.pwrite(file.fileno(), data, at)
+
+
+@pytest.mark.parametrize("offset", [70, 100, 125])
+def test_a_damaged_record_is_a_gap_and_not_the_end(place: Place, offset: int) -> None:
+    writer, reader = Writer(place, 1), Reader(place, 0)
+    for n in range(1, 4):
+        writer.write(chunk(text_of(n)))
+    spoil(place, offset, b"\xff\xff")
+    assert read(reader) == [Gap(3, 3)]
+    writer.write(chunk("after"))
+    assert texts(read(reader)) == ["after"]
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 30, b"x" * 5_000, bytes(5_000)])
+def test_a_ring_without_a_header_is_empty_and_the_next_writer_begins_a_new_one(place: Place, content: bytes) -> None:
+    place.replace(content)
+    reader = Reader(place, 0)
+    assert read(reader) == []
+    Writer(place, 1).write(chunk("a"))
+    assert texts(read(reader)) == ["a"]
+
+
+def test_a_full_ring_with_a_damaged_tail_can_still_be_written(place: Place) -> None:
+    writer, reader = Writer(place, 1), Reader(place, None)
+    for n in range(1, 300):
+        writer.write(chunk(text_of(n)))
+    found = place.find(None)
+    assert found is not None
+    header = read_header(found)
+    assert header is not None
+    spoil(place, 64 + header.tail % CAPACITY, b"\xff" * 64)
+    for n in range(300, 600):
+        assert writer.write(chunk(text_of(n)))
+    assert texts(read(reader))[-1] == text_of(599)
+
+
+class Mortal(MemoryPlace):
+    """A ring whose process is killed at one of its writes: in the middle of a record, or before a header.
+
+    A header is too short to be written by halves.
+    """
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    def replace(self, content: bytes) -> Medium:
+        medium = self.medium = MortalMedium(self, content)
+        return medium
+
+
+class MortalMedium(MemoryMedium):
+    def __init__(self, place: Mortal, content: bytes) -> None:
+        super().__init__(content)
+        self.place = place
+
+    def write(self, data: bytes, at: int) -> None:
+        self.place.left -= 1
+        if self.place.left > 0:
+            super().write(data, at)
+        else:
+            super().write(data[: len(data) // 2] if at else b"", at)
+            raise KeyboardInterrupt
+
+
+class Careless(Writer):
+    """Overwrites old records without telling readers first."""
+
+    def _evict(self, medium: Medium, header: Header, room: int) -> Header:
+        quiet = MemoryMedium(medium.read(CAPACITY + 64, 0))
+        return super()._evict(quiet, header, room)
+
+
+def survives(left: int, kind: type[Writer]) -> bool:
+    """Return whether a new reader finds everything that the ring held when its process was killed."""
+    place = Mortal(left)
+    writer, written = kind(place, 1), 0
+    with suppress(KeyboardInterrupt):
+        while writer.write(chunk(f"{written + 1:0>2000}")):
+            written += 1
+    found = texts(read(Reader(place, max(written - 50, 0))))
+    return found == [f"{n:0>2000}" for n in range(max(written - 50, 0) + 1, written + 1)]
+
+
+KILLS = [*range(1, 5), *range(250, 290), *range(1_000, 1_040)]
+
+
+def test_a_kill_at_any_write_leaves_a_ring_that_can_be_read() -> None:
+    assert [left for left in KILLS if not survives(left, Writer)] == []
+
+
+def test_a_writer_that_does_not_tell_what_it_overwrites_is_caught() -> None:
+    assert [left for left in KILLS if not survives(left, Careless)]
+
+
+# files
+
+
+def test_a_ring_has_the_permissions_of_its_store(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        found = folder(tmp_path, 0o640).place(3)
+        Writer(found, 1).write(chunk("a"))
+    finally:
+        os.umask(before)
+    assert found.path == tmp_path / "s.db-streams" / "3.ring"
+    assert found.path.stat().st_mode & 0o777 == 0o640
+    assert found.path.parent.stat().st_mode & 0o777 == 0o750
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    rings = folder(tmp_path)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "5.ring").write_text("theirs")
+    rings.path.symlink_to(outside)
+    assert not Writer(rings.place(5), 1).write(chunk("a"))
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+        rings.place(5).remove()
+    rings.tidy(keep=-1)
+    assert rings.keys() == []
+    assert (outside / "5.ring").read_text() == "theirs"
+    rings.path.unlink()
+    rings.path.mkdir()
+    (rings.path / "5.ring").symlink_to(outside / "5.ring")
+    assert Writer(rings.place(5), 1).write(chunk("a"))  # in the place of the link
+    assert (outside / "5.ring").read_text() == "theirs"
+    assert not (rings.path / "5.ring").is_symlink()
+
+
+def test_old_rings_and_the_remains_of_killed_processes_are_deleted(tmp_path: Path) -> None:
+    rings = folder(tmp_path)
+    for key in (1, 2):
+        Writer(rings.place(key), 1).write(chunk("a"))
+    (rings.path / "3.abc.part").touch()
+    (rings.path / "notes.txt").touch()
+    hour = time.time() - streams.KEEP - 60
+    for name in ("1.ring", "3.abc.part", "notes.txt"):
+        os.utime(rings.path / name, (hour, hour))
+    assert rings.keys() == [1, 2]
+    rings.tidy()
+    assert sorted(os.listdir(rings.path)) == ["2.ring", "notes.txt"]
+
+
+def test_a_record_never_exceeds_what_a_reader_reads_at_once() -> None:
+    assert LARGEST * 2 > LARGEST + 48 + 3 * 2**9 * 4 + 100
+    assert CAPACITY - CAPACITY // 8 > 2 * LARGEST
