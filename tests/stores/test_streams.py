@@ -28,6 +28,7 @@ from pausepoint.stores.streams import (
     StreamFolder,
     Writer,
     read_header,
+    unsettled,
 )
 
 
@@ -228,8 +229,8 @@ def test_what_an_earlier_run_left_is_found_until_it_is_settled(place: Place) -> 
     writer.write(chunk("b", "/say#2"))
     writer.write(chunk("c", "/say#3"))
     writer.write(Entry(RESTART, 0, 0, 0, 0, "", "", "", b"talk#1/say#3"))
-    assert list(Writer(place, 2).unsettled()) == ["talk#1/say#2"]
-    assert Writer(MemoryPlace(), 2).unsettled() == {}
+    assert list(unsettled(place)) == ["talk#1/say#2"]
+    assert unsettled(MemoryPlace()) == {}
 
 
 # damage

@@ -16,7 +16,18 @@ from hashlib import sha256
 from pausepoint.log.replay import Line
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.stores.base import Store
-from pausepoint.stores.streams import BYTES, LARGEST, RESTART, TEXT, Entry, MemoryPlace, Place, Reader, Writer
+from pausepoint.stores.streams import (
+    BYTES,
+    LARGEST,
+    RESTART,
+    TEXT,
+    Entry,
+    MemoryPlace,
+    Place,
+    Reader,
+    Writer,
+    unsettled,
+)
 
 TIDY_EVERY = 60.0
 """Seconds between two clean-ups of rings that nothing was written to for a long time."""
@@ -35,7 +46,7 @@ class Streams:
     """The live streams of one engine."""
 
     def __init__(self, store: Store) -> None:
-        self._folder = store.streams
+        self._folder = store.streams()
         self._memory: dict[int, MemoryPlace] = {}
         self._listeners: dict[int, set[asyncio.Event]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -48,13 +59,16 @@ class Streams:
 
     def place(self, key: int) -> Place:
         """Return the place of a session's ring."""
-        folder = self._folder()
-        if folder is not None:
-            return folder.place(key)
+        if self._folder is not None:
+            return self._folder.place(key)
         found = self._memory.setdefault(key, MemoryPlace())
         if len(self._memory) > _IN_MEMORY:
             del self._memory[next(each for each in self._memory if each != key)]
         return found
+
+    def unsettled(self, key: int) -> dict[str, Entry]:
+        """Return what an earlier run of a session sent without saying whether it is final. Costs little if nothing."""
+        return {} if self._folder is None and key not in self._memory else unsettled(self.place(key))
 
     @contextmanager
     def following(self, key: int, after: int | None) -> Iterator[tuple[Reader, asyncio.Event]]:
@@ -92,16 +106,15 @@ class Streams:
 
     def present(self) -> list[int]:
         """Return the keys of the sessions that have a ring."""
-        folder = self._folder()
-        return list(self._memory) if folder is None else folder.keys()
+        return list(self._memory) if self._folder is None else self._folder.keys()
 
     def tidy(self) -> None:
         """Delete old rings, at most once per `TIDY_EVERY`."""
         now = time.monotonic()
         if not self._tidied or now - self._tidied >= TIDY_EVERY:
             self._tidied = now
-            if (folder := self._folder()) is not None:
-                folder.tidy()
+            if self._folder is not None:
+                self._folder.tidy()
 
 
 class Sender:
@@ -144,7 +157,7 @@ class Sender:
             self._open = {}
             if not self._looked:
                 self._looked = True
-                sent |= Writer(self._streams.place(self._key), self._fence).unsettled()
+                sent |= self._streams.unsettled(self._key)
             if not sent:
                 return
             remembered = {_shortened(id) for id in line.operations}

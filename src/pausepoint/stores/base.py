@@ -421,7 +421,7 @@ class Store(Protocol):
     def streams(self) -> StreamFolder | None:
         """Return the folder for the live streams of sessions; None if only this process can follow them.
 
-        Live streams are not part of the store's data: nothing in it depends on them.
+        Live streams are not part of the store's data: nothing in it depends on them. This may be called before `open`.
         """
 
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:

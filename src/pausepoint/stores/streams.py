@@ -325,16 +325,6 @@ class Writer:
             medium.write(header.to_bytes(), 0)
             self._header = header
 
-    def unsettled(self) -> dict[str, Entry]:
-        """Return, by source, a record of each source whose chunks an earlier run left without saying what they are."""
-        medium = self.place.find(None)
-        if medium is None:
-            return {}
-        try:
-            return _unsettled(medium)
-        finally:
-            medium.close()
-
     def close(self) -> None:
         if self._medium is not None:
             self._medium.close()
@@ -497,6 +487,17 @@ def read_header(medium: Medium) -> Header | None:
                 if magic == _MAGIC and crc32(raw[8:]) == checksum:
                     return Header(*rest)
     return None
+
+
+def unsettled(place: Place) -> dict[str, Entry]:
+    """Return, by source, a record of each source whose chunks an earlier run left without saying what they are."""
+    medium = place.find(None)
+    if medium is None:
+        return {}
+    try:
+        return _unsettled(medium)
+    finally:
+        medium.close()
 
 
 def _unsettled(medium: Medium) -> dict[str, Entry]:
