@@ -6,14 +6,16 @@ A terminal gets a live display and a chart at the end, a pipe gets plain lines, 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pausepoint.cli.console import COLOURS, Output, money, span
 from pausepoint.cli.host import host
+from pausepoint.cli.streams import Redirected, Scroll, shown_line, streamed
 from pausepoint.cli.text import clock, counted, limited, one_line, wait_phrase
 from pausepoint.engine import documents
 
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
 
     from pausepoint.engine.engine import Engine
     from pausepoint.model.sessions import Event
+    from pausepoint.model.streams import StreamItem
     from pausepoint.model.views import Outcome, SessionInfo
 
 IsParked: TypeAlias = "Callable[[Engine, View], Awaitable[bool]]"
 
 EVERY = 0.1
 """Seconds between two updates."""
+
+REDRAW = 0.05
+"""Seconds between two updates while a step sends live output."""
 
 BEGINNINGS = ("session.created", "session.forked", "session.resumed", "step.completed", "step.skipped")
 """A visit begins after one of these events."""
@@ -74,7 +80,9 @@ class View:
     outline: list[str] = field(default_factory=list)
     done: list[Visit] = field(default_factory=list)
     info: SessionInfo | None = None
+    session_id: str = ""
     cursor: str = ""
+    streamed: int | None = 0  # the last item of the session's stream that was shown; None: begin with what comes
     remembered: int = 0
     spent_here: float = 0.0
     since: int = 0
@@ -152,6 +160,8 @@ class View:
 class Display:
     """How a session is shown. This base class shows nothing, which ``--json`` needs."""
 
+    streams = False  # whether live output of steps is shown
+
     def begin(self, view: View) -> None:
         """Prepare the display."""
 
@@ -160,6 +170,9 @@ class Display:
 
     def step(self, step: str, visit: int) -> None:
         """Show that a step is about to run. All events before it have been shown."""
+
+    def stream(self, view: View, item: StreamItem) -> None:
+        """Show live output."""
 
     def tick(self, view: View, ending: str) -> None:
         """Update the display. ``ending``: why this program must exit, if it must."""
@@ -171,11 +184,16 @@ class Display:
 class Records(Display):
     """Prints every event as a line of JSON."""
 
+    streams = True
+
     def __init__(self, out: Output) -> None:
         self.out = out
 
     def event(self, view: View, event: Event) -> None:
         self.out.record(documents.event(event))
+
+    def stream(self, view: View, item: StreamItem) -> None:
+        self.out.record(documents.stream_item(view.session_id, item))
 
 
 class Lines(Display):
@@ -265,17 +283,24 @@ def few(names: list[str], most: int = 8) -> str:
 class Screen(Display):
     """A live display on a terminal."""
 
+    streams = True
+
     def __init__(self, out: Output) -> None:
         self.out = out
         self.live: Live | None = None
+        self.scroll: Scroll | None = None
+        self.drawn_at = 0.0
 
     def begin(self, view: View) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        console = Console(no_color=not self.out.colour, highlight=False)
-        self.live = Live(console=console, auto_refresh=False, transient=True)
+        console = Console(file=sys.stdout, no_color=not self.out.colour, highlight=False)
+        self.live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False,
+                         redirect_stderr=False)  # fmt: skip
         self.live.start()
+        self.scroll = Scroll(self._scrolled, console.width)
+        self.redirected = Redirected(self.scroll)
 
     def event(self, view: View, event: Event) -> None:
         if event.event_type == "session.resumed":
@@ -288,26 +313,46 @@ class Screen(Display):
             for line in lines:
                 self.live.console.print(line, markup=False)
 
+    def _scrolled(self, line: str, style: str) -> None:
+        from rich.ansi import AnsiDecoder
+        from rich.text import Text
+
+        if self.live is not None:
+            decoded = style == "ansi"  # the program's own output may have colours; text of a model must not
+            self.live.console.print(AnsiDecoder().decode_line(line) if decoded else Text(shown_line(line), style))
+
+    def stream(self, view: View, item: StreamItem) -> None:
+        if self.scroll is not None:
+            self.scroll.item(item)
+            if time.monotonic() - self.drawn_at >= REDRAW:
+                self.tick(view, "")
+
     def tick(self, view: View, ending: str) -> None:
-        if self.live is not None and view.info is not None:
-            self.live.update(render(view, view.info, ending, self.live.console.height), refresh=True)
+        if self.live is not None and self.scroll is not None and view.info is not None:
+            self.drawn_at = time.monotonic()
+            shown = render(view, view.info, ending, self.live.console.height, list(self.scroll.partial.values())[-3:])
+            self.live.update(shown, refresh=True)
 
     def end(self) -> None:
-        if self.live is not None:
+        if self.live is not None and self.scroll is not None:
+            self.redirected.end()
+            self.scroll.flush()
             self.live.stop()
-            self.live = None
+            self.live = self.scroll = None
 
 
-def render(view: View, info: SessionInfo, ending: str, height: int) -> Table:
-    """Return the live display: a line about the session, then a row per step."""
+def render(view: View, info: SessionInfo, ending: str, height: int, partial: Sequence[str] = ()) -> Table:
+    """Return the live display: unfinished lines of output, a line about the session, then a row per step."""
     from rich.table import Table
     from rich.text import Text
 
     whole = Table.grid()
+    for line in partial:
+        whole.add_row(Text(shown_line(line.rpartition("\r")[2]), overflow="ellipsis", no_wrap=True))
     whole.add_row(Text.assemble(*_head(view, info), overflow="ellipsis", no_wrap=True))
     rows = Table.grid(padding=(0, 2))
     here, done = view.open, view.by_step()
-    for step in _window(view, info.step, max(height - 5, 3)):
+    for step in _window(view, info.step, max(height - 5 - len(partial), 3)):
         visits = done.get(step, [])
         if here is not None and here[0] == step:
             turning = Text(FRAMES[int(time.monotonic() * 10) % len(FRAMES)], style=COLOURS[info.status.value])
@@ -403,6 +448,8 @@ async def catch_up(engine: Engine, session_id: str, view: View) -> None:
     """Bring a view up to date without showing anything."""
     async for event in engine.events(session_id):
         view.apply(event)
+    async for item in engine.stream(session_id, follow=False):
+        view.streamed = item.n
     view.mark_kept()
 
 
@@ -437,15 +484,17 @@ class Following:
     ) -> Outcome[Any]:
         """Show the session until its outcome is known, or until ``is_parked`` says not to wait for it."""
         self.show.begin(self.view)
+        self.view.session_id = session_id
         try:
-            while True:
-                over = outcome.done()
-                await self.look(engine, session_id)
-                if over:
-                    return outcome.result()
-                if is_parked is not None and await is_parked(engine, self.view):
-                    return await engine.outcome(session_id, wait=False)
-                await asyncio.wait([outcome], timeout=EVERY)
+            async with streamed(engine, session_id, self.view, self.show):
+                while True:
+                    over = outcome.done()
+                    await self.look(engine, session_id)
+                    if over:
+                        return outcome.result()
+                    if is_parked is not None and await is_parked(engine, self.view):
+                        return await engine.outcome(session_id, wait=False)
+                    await asyncio.wait([outcome], timeout=EVERY)
         except asyncio.CancelledError:  # the program must exit, and steps may have ended since the last update
             await self.look(engine, session_id)
             raise

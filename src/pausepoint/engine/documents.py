@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.clock import to_datetime
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.verify import Verification
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.sessions import Event, Failure, Holder, Pause
+    from pausepoint.model.streams import StreamItem
     from pausepoint.model.views import Checkpoint, Health, Outcome, SessionInfo, StoredState
 
 
@@ -199,6 +201,37 @@ def event(found: Event) -> dict[str, Any]:
         "event_type": found.event_type,
         "summary": found.summary,
         "data": found.data,
+    }
+
+
+def stream_item(session_id: str, item: StreamItem) -> dict[str, Any]:
+    """Return an item of a session's live stream in the shape of an event. It is not stored, so it has no cursor."""
+    from pausepoint.model.streams import Restarted, StreamChunk  # help and completion do without msgspec
+
+    data: dict[str, Any] = {"n": item.n}
+    summary = step = ""
+    if isinstance(item, StreamChunk):
+        kind, step = "stream.chunk", item.step
+        data |= {"kind": item.kind, "source": item.source, "operation": item.operation}
+        data |= {"run": item.run, "attempt": item.attempt}
+        if isinstance(item.data, str):
+            data["text"] = summary = item.data
+        else:
+            data["base64"] = b64encode(item.data).decode()
+    elif isinstance(item, Restarted):
+        kind, summary = "stream.restarted", f"{len(item.sources)} started again"
+        data["sources"] = list(item.sources)
+    else:
+        kind, summary = "stream.gap", f"{item.lost} lost"
+        data["lost"] = item.lost
+    return {
+        "cursor": "",
+        "session_id": session_id,
+        "created_at": moment(datetime.now(UTC)),
+        "agent_name": step,
+        "event_type": kind,
+        "summary": summary,
+        "data": data,
     }
 
 

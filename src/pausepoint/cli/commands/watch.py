@@ -201,6 +201,7 @@ async def _watch(cli: Cli, text: str, history: bool) -> int:
     async with cli.engine() as engine:
         info = await find_session(engine, text)
         view = View(info.workflow, list(await engine.outline(info.session_id)), info=info)
+        view.session_id, view.streamed = info.session_id, 0 if history else None
         show = display_for(cli.out)
         async for event in engine.events(info.session_id):
             view.apply(event)
@@ -218,23 +219,26 @@ async def _watch(cli: Cli, text: str, history: bool) -> int:
 
 
 async def _follow(engine: Engine, view: View, show: Display, info: SessionInfo) -> SessionInfo:
+    from pausepoint.cli.streams import streamed
+
     undriven: float | None = None
     if await _is_progressing(engine, info) is False:
         return info
     show.begin(view)
     try:
-        while True:
-            view.info = info = await engine.info(info.session_id)
-            # Read events after the info, so that everything the info reports is shown.
-            async for event in engine.events(info.session_id, view.cursor):
-                view.apply(event)
-                show.event(view, event)
-            show.tick(view, "")
-            progressing = await _is_progressing(engine, info)
-            undriven = None if progressing is not None else undriven or time.monotonic()
-            if progressing is False or (undriven and time.monotonic() - undriven > GRACE):
-                return info
-            await asyncio.sleep(LOOK_EVERY)
+        async with streamed(engine, info.session_id, view, show):
+            while True:
+                view.info = info = await engine.info(info.session_id)
+                # Read events after the info, so that everything the info reports is shown.
+                async for event in engine.events(info.session_id, view.cursor):
+                    view.apply(event)
+                    show.event(view, event)
+                show.tick(view, "")
+                progressing = await _is_progressing(engine, info)
+                undriven = None if progressing is not None else undriven or time.monotonic()
+                if progressing is False or (undriven and time.monotonic() - undriven > GRACE):
+                    return info
+                await asyncio.sleep(LOOK_EVERY)
     finally:
         show.end()
 
