@@ -24,6 +24,7 @@ from benchmarks.parked import parked
 from benchmarks.questions import questions
 from benchmarks.results import Figure, to_json, to_table
 from benchmarks.steps import QUICK, Scale
+from benchmarks.streams import streams
 
 FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "lone": steps.lone,
@@ -37,6 +38,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "questions": questions,
     "agents": agents,
     "operations": operations,
+    "streams": streams,
     "import": fresh.imports,
 }
 

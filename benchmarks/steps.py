@@ -42,11 +42,13 @@ class Scale:
     talk_edge: int = 1_000
     agents: int = 1_000
     operations: int = 3_000
+    chunks: int = 500
 
 
 QUICK = Scale(
     rounds=2, block=10, steps=20, sessions=5, steps_each=3, grown=40, edge=10, ballast=100_000, changed=10,
     checkpoints=20, processes=1, traveled=40, parked=20, talk=40, talk_warm=10, talk_edge=10, agents=20, operations=20,
+    chunks=20,
 )  # fmt: skip
 
 

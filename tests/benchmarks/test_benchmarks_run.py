@@ -30,6 +30,7 @@ def test_a_quick_run_measures_every_figure_and_leaves_nothing_behind(tmp_path: P
         "import-names": None, "travel-checkpoints": 20.0, "travel-state": 20.0, "travel-state-by-name": 20.0,
         "parked-tasks": 0, "parked-threads": 0, "parked-bytes": 4096,
         "agents-loops": 50.0, "agents-run": 50.0, "agents-sessions": 50.0, "operations": 1.08,
+        "stream-step": 1.05, "stream-latency": 200.0,
         "questions-bytes": 1536, "questions-inbox": 30.0, "questions-answer": 60.0,
         "travel-diff": 20.0, "travel-fork": 20.0, "travel-edit": 20.0, "travel-rewind": 20.0,
     }  # fmt: skip
