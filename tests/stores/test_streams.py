@@ -27,6 +27,7 @@ from pausepoint.stores.streams import (
     Reader,
     StreamFolder,
     Writer,
+    origin_of,
     read_header,
     unsettled,
 )
@@ -46,6 +47,10 @@ def folder(tmp_path: Path, mode: int = 0o600) -> StreamFolder:
 
 def chunk(text: str, operation: str = "/say#1", attempt: int = 1) -> Entry:
     return Entry(TEXT, 0, 0, attempt, 1, "talk", operation, "text", text.encode())
+
+
+def put(writer: Writer, entry: Entry) -> bool:
+    return writer.write(origin_of(entry), entry.data)
 
 
 def read(reader: Reader) -> list[StreamItem]:
@@ -83,25 +88,24 @@ def test_a_reader_gets_what_was_written_and_what_is_written_later(place: Place) 
     writer = Writer(place, 1)
     early = Reader(place, 0)
     assert early.read() == []
-    writer.write(chunk("a"))
+    put(writer, chunk("a"))
     assert texts(early.read()) == ["a"]
-    writer.write(chunk("b"))
+    put(writer, chunk("b"))
     assert [texts(read(each)) for each in (early, Reader(place, 0), Reader(place, 1), Reader(place, None))] == [
         ["b"], ["a", "b"], ["b"], [],
     ]  # fmt: skip
 
 
 def test_chunks_carry_their_origin(place: Place) -> None:
-    Writer(place, 4).write(
-        Entry(TEXT, 0, 0, 2, 3, "talk", "/say[1]", "html", "ö\ud800".encode("utf-8", "surrogatepass"))
-    )
+    data = "ö\ud800".encode("utf-8", "surrogatepass")
+    put(Writer(place, 4), Entry(TEXT, 0, 0, 2, 3, "talk", "/say[1]", "html", data))
     assert read(Reader(place, 0)) == [StreamChunk(1, "ö\ud800", "html", "talk", 3, "/say[1]", 4, 2)]
 
 
 def test_a_ring_holds_its_capacity_and_readers_count_what_they_missed(place: Place) -> None:
     writer, slow = Writer(place, 1), Reader(place, 0)
     for n in range(1, 601):
-        writer.write(chunk(text_of(n)))
+        put(writer, chunk(text_of(n)))
     items = read(slow)
     lost = check_law(items, 600)
     kept = sum(len(text_of(n)) for n in range(lost + 1, 601))
@@ -120,7 +124,7 @@ def test_any_sequence_of_writes_reads_and_takeovers_keeps_the_law(place: Place, 
             case "write" | "flood" as what:
                 for _ in range(1 if what == "write" else chance.randrange(300)):
                     written += 1
-                    assert writer.write(chunk(text_of(written)))
+                    assert put(writer, chunk(text_of(written)))
             case "read":
                 reader, items = chance.choice(readers)
                 items += read(reader)
@@ -141,9 +145,9 @@ def test_any_sequence_of_writes_reads_and_takeovers_keeps_the_law(place: Place, 
 
 def test_a_source_that_sends_in_a_higher_run_has_begun_again(place: Place) -> None:
     reader = Reader(place, 0)
-    Writer(place, 1).write(chunk("old"))
-    Writer(place, 2).write(chunk("other", "/say#2"))
-    Writer(place, 3).write(chunk("new"))
+    put(Writer(place, 1), chunk("old"))
+    put(Writer(place, 2), chunk("other", "/say#2"))
+    put(Writer(place, 3), chunk("new"))
     first, second, *rest = read(reader)
     assert texts([first, second]) == ["old", "other"]
     assert isinstance(rest[0], Restarted)
@@ -153,17 +157,17 @@ def test_a_source_that_sends_in_a_higher_run_has_begun_again(place: Place) -> No
 
 def test_a_further_attempt_begins_again_and_a_declared_restart_is_reported_once(place: Place) -> None:
     writer, reader = Writer(place, 1), Reader(place, 0)
-    writer.write(chunk("old"))
-    writer.write(Entry(RESTART, 0, 0, 0, 0, "", "", "", b"talk#1/say#1"))
-    writer.write(chunk("new", attempt=2))
-    writer.write(chunk("newer", attempt=3))
+    put(writer, chunk("old"))
+    put(writer, Entry(RESTART, 0, 0, 0, 0, "", "", "", b"talk#1/say#1"))
+    put(writer, chunk("new", attempt=2))
+    put(writer, chunk("newer", attempt=3))
     kinds = [type(item).__name__ for item in read(reader)]
     assert kinds == ["StreamChunk", "Restarted", "StreamChunk", "Restarted", "StreamChunk"]
 
 
 def test_a_reader_that_continues_after_a_number_learns_that_a_source_began_again(place: Place) -> None:
-    Writer(place, 1).write(chunk("old"))
-    Writer(place, 2).write(chunk("new"))
+    put(Writer(place, 1), chunk("old"))
+    put(Writer(place, 2), chunk("new"))
     found = read(Reader(place, 1))
     assert [type(item).__name__ for item in found] == ["Restarted", "StreamChunk"]
 
@@ -179,10 +183,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_writer_that_lost_the_session_reaches_nobody(place: Place) -> None:
     old, new, reader = Writer(place, 1), Writer(place, 2), Reader(place, 0)
-    old.write(chunk("a"))
-    new.write(chunk("b", "/say#2"))
-    old.write(chunk("zombie"))  # it does not know yet
-    new.write(chunk("c", "/say#2"))
+    put(old, chunk("a"))
+    put(new, chunk("b", "/say#2"))
+    put(old, chunk("zombie"))  # it does not know yet
+    put(new, chunk("c", "/say#2"))
     assert texts(read(reader)) == ["a", "b", "c"]
     assert texts(read(Reader(place, 0))) == ["a", "b", "c"]
 
@@ -190,33 +194,33 @@ def test_a_writer_that_lost_the_session_reaches_nobody(place: Place) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_a_writer_with_a_lower_fence_never_takes_the_ring_back(place: Place) -> None:
     old, new = Writer(place, 1), Writer(place, 2)
-    assert old.write(chunk("a"))
-    assert new.write(chunk("b"))
-    assert not old.write(chunk("zombie"))
+    assert put(old, chunk("a"))
+    assert put(new, chunk("b"))
+    assert not put(old, chunk("zombie"))
     assert old.overtaken
-    assert not Writer(place, 1).write(chunk("late zombie"))
-    assert new.write(chunk("c"))
+    assert not put(Writer(place, 1), chunk("late zombie"))
+    assert put(new, chunk("c"))
     assert texts(read(Reader(place, 0))) == ["a", "b", "c"]
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_ring_that_a_zombie_put_in_place_is_replaced_by_the_higher_fence(place: Place) -> None:
     new, reader = Writer(place, 2), Reader(place, 0)
-    new.write(chunk("a"))
+    put(new, chunk("a"))
     place.replace(Header(1, CAPACITY, fence=1).to_bytes())  # it checked before the other one wrote
-    new.write(chunk("b"))
+    put(new, chunk("b"))
     assert texts(read(reader))[-1] == "b"
-    assert not Writer(place, 1).write(chunk("zombie"))
+    assert not put(Writer(place, 1), chunk("zombie"))
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_deleted_ring_is_made_again_and_readers_continue(place: Place) -> None:
     writer, reader = Writer(place, 1), Reader(place, 0)
-    writer.write(chunk("a"))
+    put(writer, chunk("a"))
     assert texts(read(reader)) == ["a"]
     place.remove()
     assert read(reader) == []
-    writer.write(chunk("b"))
+    put(writer, chunk("b"))
     assert texts(read(reader)) == ["b"]
     place.remove()  # a missing ring is not an error
     place.remove()
@@ -224,11 +228,11 @@ def test_a_deleted_ring_is_made_again_and_readers_continue(place: Place) -> None
 
 def test_what_an_earlier_run_left_is_found_until_it_is_settled(place: Place) -> None:
     writer = Writer(place, 1)
-    writer.write(chunk("a", "/say#1"))
+    put(writer, chunk("a", "/say#1"))
     writer.settle()
-    writer.write(chunk("b", "/say#2"))
-    writer.write(chunk("c", "/say#3"))
-    writer.write(Entry(RESTART, 0, 0, 0, 0, "", "", "", b"talk#1/say#3"))
+    put(writer, chunk("b", "/say#2"))
+    put(writer, chunk("c", "/say#3"))
+    put(writer, Entry(RESTART, 0, 0, 0, 0, "", "", "", b"talk#1/say#3"))
     assert list(unsettled(place)) == ["talk#1/say#2"]
     assert unsettled(MemoryPlace()) == {}
 
@@ -250,10 +254,11 @@ def spoil(place: Place, at: int, data: bytes) -> None:
 def test_a_damaged_record_is_a_gap_and_not_the_end(place: Place, offset: int) -> None:
     writer, reader = Writer(place, 1), Reader(place, 0)
     for n in range(1, 4):
-        writer.write(chunk(text_of(n)))
+        put(writer, chunk(text_of(n)))
+    writer.settle()
     spoil(place, offset, b"\xff\xff")
     assert read(reader) == [Gap(3, 3)]
-    writer.write(chunk("after"))
+    put(writer, chunk("after"))
     assert texts(read(reader)) == ["after"]
 
 
@@ -262,21 +267,21 @@ def test_a_ring_without_a_header_is_empty_and_the_next_writer_begins_a_new_one(p
     place.replace(content)
     reader = Reader(place, 0)
     assert read(reader) == []
-    Writer(place, 1).write(chunk("a"))
+    put(Writer(place, 1), chunk("a"))
     assert texts(read(reader)) == ["a"]
 
 
 def test_a_full_ring_with_a_damaged_tail_can_still_be_written(place: Place) -> None:
     writer, reader = Writer(place, 1), Reader(place, None)
     for n in range(1, 300):
-        writer.write(chunk(text_of(n)))
+        put(writer, chunk(text_of(n)))
     found = place.find(None)
     assert found is not None
     header = read_header(found)
     assert header is not None
     spoil(place, 64 + header.tail % CAPACITY, b"\xff" * 64)
     for n in range(300, 600):
-        assert writer.write(chunk(text_of(n)))
+        assert put(writer, chunk(text_of(n)))
     assert texts(read(reader))[-1] == text_of(599)
 
 
@@ -312,9 +317,8 @@ class MortalMedium(MemoryMedium):
 class Careless(Writer):
     """Overwrites old records without telling readers first."""
 
-    def _evict(self, medium: Medium, header: Header, room: int) -> Header:
-        quiet = MemoryMedium(medium.read(CAPACITY + 64, 0))
-        return super()._evict(quiet, header, room)
+    def _publish(self, medium: Medium, **changes: int) -> None:
+        super()._publish(MemoryMedium(b"") if "tail" in changes else medium, **changes)
 
 
 def survives(left: int, kind: type[Writer]) -> bool:
@@ -322,10 +326,11 @@ def survives(left: int, kind: type[Writer]) -> bool:
     place = Mortal(left)
     writer, written = kind(place, 1), 0
     with suppress(KeyboardInterrupt):
-        while writer.write(chunk(f"{written + 1:0>2000}")):
+        while put(writer, chunk(f"{written + 1:0>2000}")):
             written += 1
     found = texts(read(Reader(place, max(written - 50, 0))))
-    return found == [f"{n:0>2000}" for n in range(max(written - 50, 0) + 1, written + 1)]
+    expected = [f"{n:0>2000}" for n in range(max(written - 50, 0) + 1, written + 2)]
+    return found in (expected, expected[:-1])  # the last one may have been written when the kill came
 
 
 KILLS = [*range(1, 5), *range(250, 290), *range(1_000, 1_040)]
@@ -346,7 +351,7 @@ def test_a_ring_has_the_permissions_of_its_store(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         found = folder(tmp_path, 0o640).place(3)
-        Writer(found, 1).write(chunk("a"))
+        put(Writer(found, 1), chunk("a"))
     finally:
         os.umask(before)
     assert found.path == tmp_path / "s.db-streams" / "3.ring"
@@ -360,7 +365,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     outside.mkdir()
     (outside / "5.ring").write_text("theirs")
     rings.path.symlink_to(outside)
-    assert not Writer(rings.place(5), 1).write(chunk("a"))
+    assert not put(Writer(rings.place(5), 1), chunk("a"))
     with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
         rings.place(5).remove()
     rings.tidy(keep=-1)
@@ -369,7 +374,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     rings.path.unlink()
     rings.path.mkdir()
     (rings.path / "5.ring").symlink_to(outside / "5.ring")
-    assert Writer(rings.place(5), 1).write(chunk("a"))  # in the place of the link
+    assert put(Writer(rings.place(5), 1), chunk("a"))  # in the place of the link
     assert (outside / "5.ring").read_text() == "theirs"
     assert not (rings.path / "5.ring").is_symlink()
 
@@ -377,7 +382,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_old_rings_and_the_remains_of_killed_processes_are_deleted(tmp_path: Path) -> None:
     rings = folder(tmp_path)
     for key in (1, 2):
-        Writer(rings.place(key), 1).write(chunk("a"))
+        put(Writer(rings.place(key), 1), chunk("a"))
     (rings.path / "3.abc.part").touch()
     (rings.path / "notes.txt").touch()
     hour = time.time() - streams.KEEP - 60

@@ -23,9 +23,11 @@ from pausepoint.stores.streams import (
     TEXT,
     Entry,
     MemoryPlace,
+    Origin,
     Place,
     Reader,
     Writer,
+    origin_of,
     unsettled,
 )
 
@@ -40,6 +42,9 @@ _NAME = 512
 
 _KIND = 100
 """The most characters of a kind."""
+
+_NOTHING = Origin(-1, 0, 0, b"", (0, 0, 0))
+_RESTART = Origin(RESTART, 0, 0, b"", (0, 0, 0))
 
 
 class Streams:
@@ -129,32 +134,44 @@ class Sender:
         self._open: dict[str, tuple[Entry, Frame]] = {}  # by source: what it sent, and in which frame
         self._looked = False
         self._closed = False
+        self._frame: Frame | None = None  # what sent last, how, and from where
+        self._kind = ""
+        self._origin = _NOTHING
 
     def send(self, visit: Visit, frame: Frame, chunk: str | bytes, kind: str) -> None:
         """Send a chunk to the followers. If it cannot be written, it is dropped."""
-        type_, data = _encoded(chunk, kind)
-        entry = Entry(
-            type_, 0, 0, visit.attempt, visit.number, visit.step.name[:_NAME], _shortened(frame.scope), kind, data
-        )
+        data = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else _as_bytes(chunk)
+        type_ = TEXT if isinstance(chunk, str) else BYTES
         with self._lock:
             if self._closed:
                 return
-            writer = self._opened()
-            source = entry.source
-            known = self._open.get(source)
-            if known is None or known[1] is not frame:
-                if known is not None:  # the same operation runs again
-                    self._restart(writer, [source])
-                self._open[source] = entry, frame
-            for piece in _pieces(type_, data):
-                writer.write(entry if piece is data else entry._replace(data=piece))
+            if frame is not self._frame or kind != self._kind or type_ != self._origin.type:
+                self._turn_to(visit, frame, type_, kind)
+            writer = self._writer or self._opened()
+            if len(data) <= LARGEST:
+                writer.write(self._origin, data)
+            else:
+                for piece in _pieces(type_, data):
+                    writer.write(self._origin, piece)
         self._streams.notify(self._key)
+
+    def _turn_to(self, visit: Visit, frame: Frame, type_: int, kind: str) -> None:
+        """Prepare to send from another frame, or another kind of chunk."""
+        if not 0 < len(kind) <= _KIND:
+            raise ValueError(f"kind must be a string of 1 to {_KIND} characters, such as 'text', not {kind!r:.60}.")
+        names = visit.step.name[:_NAME], _shortened(frame.scope), kind
+        entry = Entry(type_, 0, 0, visit.attempt, visit.number, *names, b"")
+        known = self._open.get(entry.source)
+        if known is not None and known[1] is not frame:  # the same operation runs again
+            self._restart(self._opened(), [entry.source])
+        self._open[entry.source] = entry, frame
+        self._frame, self._kind, self._origin = frame, kind, origin_of(entry)
 
     def begin(self, line: Line) -> None:
         """Declare void what was sent by operations that were not remembered: the step begins at its top."""
         with self._lock:
             sent = {source: entry for source, (entry, _) in self._open.items()}
-            self._open = {}
+            self._open, self._frame = {}, None
             if not self._looked:
                 self._looked = True
                 sent |= self._streams.unsettled(self._key)
@@ -194,7 +211,7 @@ class Sender:
             self._void(writer, batch)
 
     def _void(self, writer: Writer, sources: list[str]) -> None:
-        writer.write(Entry(RESTART, 0, 0, 0, 0, "", "", "", "\0".join(sources).encode("utf-8", "surrogatepass")))
+        writer.write(_RESTART, "\0".join(sources).encode("utf-8", "surrogatepass"))
 
 
 def _is_final(line: Line, entry: Entry, remembered: set[str]) -> bool:
@@ -205,13 +222,9 @@ def _is_final(line: Line, entry: Entry, remembered: set[str]) -> bool:
     return here and entry.operation in remembered
 
 
-def _encoded(chunk: str | bytes, kind: str) -> tuple[int, bytes]:
-    if not 0 < len(kind) <= _KIND:
-        raise ValueError(f"kind must be a string of 1 to {_KIND} characters, such as 'text', not {kind!r:.60}.")
-    if isinstance(chunk, str):
-        return TEXT, chunk.encode("utf-8", "surrogatepass")
+def _as_bytes(chunk: object) -> bytes:
     if isinstance(chunk, bytes | bytearray | memoryview):
-        return BYTES, bytes(chunk)
+        return bytes(chunk)
     raise TypeError(
         f"ctx.stream() takes a string or bytes, not {type(chunk).__name__}. Encode other values first, for example with"
         ' json.dumps(), and pass a kind such as "json".'

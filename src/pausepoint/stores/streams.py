@@ -7,8 +7,9 @@ write into a memory map would kill the process.
 modulo the capacity. The header has the offsets of the oldest record (``tail``) and of the next one (``head``), and the
 number of the last record (``last``).
 
-**Order of writes.** Before old records are overwritten, the header says that they are gone. Then the record is written,
-then the header that includes it. A process that is killed in between leaves a ring that can be read.
+**Order of writes.** Before old records are overwritten, the header says that they are gone. A record is one write. The
+header may leave out the last records: a record that is whole and contains the offset at which it is found follows the
+one before. A process that is killed in between leaves a ring that can be read.
 
 **Takeover.** A run with a higher fence copies the ring into a new file and renames it over the old one. A process that
 lost the session and does not know it yet writes into the old file, which no longer has a name.
@@ -47,7 +48,8 @@ _MAGIC = 0x52535050
 _START = struct.Struct("<II")
 _FIELDS = struct.Struct("<QQQQQQQ")
 _HEADER = struct.Struct("<IIQQQQQQQ")  # magic, checksum, then the fields of `Header`
-_RECORD = struct.Struct("<IIQQQIIHHHH")  # length of the body, checksum, then the fields of `Entry`
+_RECORD = struct.Struct("<IIQQQIIHHHH")  # length of the body, checksum, then: offset, number, run, attempt, visit, …
+_REST = struct.Struct("<QQQIIHHHH")  # … type, and the lengths of the names of step, operation and kind
 _PIECE = 2 * LARGEST
 _SOURCES = 1024
 """How many sources a reader remembers."""
@@ -281,6 +283,23 @@ class StreamFolder:
                             os.unlink(name, dir_fd=folder)
 
 
+class Origin(NamedTuple):
+    """What the chunks of one source have in common, encoded once."""
+
+    type: int
+    attempt: int
+    visit: int
+    names: bytes
+    lengths: tuple[int, int, int]
+
+
+def origin_of(entry: Entry) -> Origin:
+    """Return the origin of a record."""
+    names = entry.step.encode(), entry.operation.encode(), entry.kind.encode()
+    lengths = len(names[0]), len(names[1]), len(names[2])
+    return Origin(entry.type, entry.attempt & 0xFFFFFFFF, entry.visit & 0xFFFFFFFF, b"".join(names), lengths)
+
+
 class Writer:
     """Writes the ring of one run. Nothing here raises for a disk that cannot be written: the chunk is dropped."""
 
@@ -289,54 +308,61 @@ class Writer:
         self.fence = fence
         self.overtaken = False
         self._medium: Medium | None = None
-        self._header = Header(0, CAPACITY)
+        self._header = Header(0, CAPACITY)  # as it was written last
+        self._head = 0
+        self._last = 0
         self._lost = 0
         self._checked = 0.0
 
-    def write(self, entry: Entry) -> bool:
-        """Append a record and return whether it was written. Its number and run are set here."""
-        medium = self._current()
+    def write(self, origin: Origin, data: bytes) -> bool:
+        """Append a record and return whether it was written. This is called for every token, so it does little."""
+        now = time.monotonic()
+        medium = self._medium if now - self._checked < CHECK_EVERY else self._current(now)
         if medium is None:
             self._lost += not self.overtaken
             return False
-        header = self._header
-        number = header.last + self._lost + 1
-        record = _packed(entry, number, self.fence, header.head)
+        head, number = self._head, self._last + self._lost + 1
+        body = origin.names + data
+        rest = _REST.pack(head, number, self.fence, origin.attempt, origin.visit, origin.type, *origin.lengths)
+        record = _START.pack(len(body), crc32(body, crc32(rest))) + rest + body
         try:
-            if header.head + len(record) - header.tail > header.capacity:
-                header = self._evict(medium, header, len(record))
-            _put(medium, header, header.head, record)
-            born, capacity, tail, head, _, fence, settled = header  # faster than _replace()
-            header = Header(born, capacity, tail, head + len(record), number, fence, settled)
-            medium.write(header.to_bytes(), 0)
+            if head + len(record) - self._header.tail > CAPACITY:
+                self._evict(medium, len(record))
+            at = head % CAPACITY
+            if at + len(record) <= CAPACITY:
+                medium.write(record, _HEADER.size + at)
+            else:
+                medium.write(record[CAPACITY - at :], _HEADER.size)
+                medium.write(record[: CAPACITY - at], _HEADER.size + at)
+            self._head, self._last, self._lost = head + len(record), number, 0
+            if self._head - self._header.head > CAPACITY // 8:
+                self._publish(medium)
         except OSError:
-            self._lost += 1  # followers see a gap
-            return False
-        self._header, self._lost = header, 0
-        return True
+            self._lost += self._head == head  # followers see a gap
+        return self._head != head
 
     def settle(self) -> None:
         """Note that everything written so far is final, or was declared void."""
-        medium = self._medium
-        if medium is None or self._header.settled == self._header.head:
-            return
-        header = self._header._replace(settled=self._header.head)
-        with suppress(OSError):
-            medium.write(header.to_bytes(), 0)
-            self._header = header
+        if self._medium is not None and self._header.settled != self._head:
+            with suppress(OSError):
+                self._publish(self._medium, settled=self._head)
 
     def close(self) -> None:
+        """Release the file."""
         if self._medium is not None:
             self._medium.close()
             self._medium = None
 
-    def _current(self) -> Medium | None:
-        """Return the ring, if it is still ours. Now and then, check that it was not deleted or replaced."""
-        now = time.monotonic()
-        if now - self._checked >= CHECK_EVERY:
-            self._checked = now
-            if self._medium is None or self.place.find(self._medium) is not self._medium:
-                self._take_over()
+    def _publish(self, medium: Medium, **changes: int) -> None:
+        header = self._header._replace(head=self._head, last=self._last, **changes)
+        medium.write(header.to_bytes(), 0)
+        self._header = header
+
+    def _current(self, now: float) -> Medium | None:
+        """Return the ring, if it is still ours: it may have been deleted or replaced."""
+        self._checked = now
+        if self._medium is None or self.place.find(self._medium) is not self._medium:
+            self._take_over()
         return self._medium
 
     def _take_over(self) -> None:
@@ -345,15 +371,8 @@ class Writer:
         try:
             header = None if found is None else read_header(found)
             self.overtaken = header is not None and header.fence > self.fence
-            if self.overtaken:
-                return
-            content = b""
-            if found is None or header is None or header.capacity != CAPACITY:
-                header = Header(int.from_bytes(os.urandom(8), "little"), CAPACITY, last=self._header.last)
-            else:
-                content = found.read(CAPACITY, _HEADER.size)
-            self._header = header._replace(fence=self.fence)
-            self._medium = self.place.replace(self._header.to_bytes() + content)
+            if not self.overtaken:
+                self._copy(found, header)
         except OSError:
             pass  # it is tried again soon
         finally:
@@ -361,17 +380,29 @@ class Writer:
                 if medium is not None:
                     medium.close()
 
-    def _evict(self, medium: Medium, header: Header, room: int) -> Header:
+    def _copy(self, found: Medium | None, header: Header | None) -> None:
+        """Continue in a new file, with the content of the one that was found."""
+        content = b""
+        if found is None or header is None or header.capacity != CAPACITY:
+            header = Header(int.from_bytes(os.urandom(8), "little"), CAPACITY, last=self._last)
+        else:
+            content = found.read(CAPACITY, _HEADER.size)
+            for entry in entries(MemoryMedium(bytes(_HEADER.size) + content), header, header.head):
+                header = header._replace(head=header.head + entry.size, last=entry.n)
+        header = header._replace(fence=self.fence)
+        self._medium = self.place.replace(header.to_bytes() + content)
+        self._header, self._head, self._last = header, header.head, header.last
+
+    def _evict(self, medium: Medium, room: int) -> None:
         """Give up the oldest eighth, and tell readers before it is overwritten."""
-        tail, need = header.tail, header.head + room - header.capacity + header.capacity // 8
-        raw = _span(medium, header, tail, min(header.head - tail, need - tail + _PIECE))
+        tail = self._header.tail
+        enough = self._head + room - CAPACITY + CAPACITY // 8
+        raw = _span(medium, self._header, tail, min(self._head - tail, enough - tail + _PIECE))
         start = tail
-        while tail < min(need, header.head):
+        while tail < min(enough, self._head):
             size = _size(raw, tail - start, tail)
-            tail = tail + size if size else header.head  # damaged: give up everything
-        header = header._replace(tail=tail)
-        medium.write(header.to_bytes(), 0)
-        return header
+            tail = tail + size if size else self._head  # damaged: give up everything
+        self._publish(medium, tail=tail)
 
 
 class Reader:
@@ -402,17 +433,17 @@ class Reader:
             self._next = None if self._born else self._next  # a new ring has numbers of its own
             self._adopt(header, skip=False)
         self._at = max(self._at, header.tail)  # the numbers tell how much was lost
-        raw = _span(self._medium, header, self._at, min(header.head - self._at, _PIECE))
+        if header.head <= self._at and not _size(_span(self._medium, header, self._at, _RECORD.size), 0, self._at):
+            return []  # the usual case of a look without news
+        raw = _span(self._medium, header, self._at, _PIECE)
         items: list[StreamItem] = []
         done = 0
-        while done < len(raw) and (entry := _parsed(raw, done, self._at + done)) is not None:
+        while (entry := _parsed(raw, done, self._at + done)) is not None:
             done += entry.size
             items += self._items(entry)
         self._at += done
-        self.more = self._at < header.head
-        if self.more and not done:
-            items += self._skip_damage(header)
-        return items
+        self.more = bool(done) if len(raw) == _PIECE else self._at < header.head
+        return items if done or self._at >= header.head else self._skip_damage(header)
 
     def close(self) -> None:
         if self._medium is not None:
@@ -429,10 +460,13 @@ class Reader:
     def _adopt(self, header: Header, skip: bool) -> None:
         """Begin to read a ring that this reader has not seen before."""
         self._born, self._runs = header.born, {}
-        self._at = header.head if skip else header.tail
+        head, last = header.head, header.last
+        for entry in () if self._medium is None else entries(self._medium, header, head):
+            head, last = head + entry.size, entry.n
+        self._at = head if skip else header.tail
         if skip:
-            self._next = header.last + 1
-        elif self._next is not None and self._next > header.last + 1:
+            self._next = last + 1
+        elif self._next is not None and self._next > last + 1:
             self._next = None  # the follower's number is that of a ring that was deleted
 
     def _items(self, entry: Entry) -> list[StreamItem]:
@@ -502,13 +536,8 @@ def unsettled(place: Place) -> dict[str, Entry]:
 
 def _unsettled(medium: Medium) -> dict[str, Entry]:
     header = read_header(medium)
-    if header is None:
-        return {}
-    start = at = max(header.tail, header.settled)
-    raw = _span(medium, header, at, header.head - at)
     found: dict[str, Entry] = {}
-    while (entry := _parsed(raw, at - start, at)) is not None:
-        at += entry.size
+    for entry in () if header is None else entries(medium, header, max(header.tail, header.settled)):
         if entry.type == RESTART:
             for source in entry.voided:
                 found.pop(source, None)
@@ -517,12 +546,13 @@ def _unsettled(medium: Medium) -> dict[str, Entry]:
     return found
 
 
-def _put(medium: Medium, header: Header, offset: int, record: bytes) -> None:
-    at = offset % header.capacity
-    room = header.capacity - at
-    medium.write(record[:room], _HEADER.size + at)
-    if len(record) > room:
-        medium.write(record[room:], _HEADER.size)
+def entries(medium: Medium, header: Header, offset: int) -> Iterator[Entry]:
+    """Yield the records from an offset on, as far as they are whole. The header may not include the last ones yet."""
+    raw = _span(medium, header, offset, header.capacity - (offset - header.tail))
+    at = 0
+    while (entry := _parsed(raw, at, offset + at)) is not None:
+        yield entry
+        at += entry.size
 
 
 def _span(medium: Medium, header: Header, offset: int, size: int) -> bytes:
@@ -534,16 +564,6 @@ def _span(medium: Medium, header: Header, offset: int, size: int) -> bytes:
         return raw + medium.read(size - room, _HEADER.size) if size > room else raw
     except OSError:
         return b""
-
-
-def _packed(entry: Entry, n: int, run: int, offset: int) -> bytes:
-    step, operation, kind = entry.step.encode(), entry.operation.encode(), entry.kind.encode()
-    body = b"".join((step, operation, kind, entry.data))
-    rest = _RECORD.pack(
-        0, 0, offset, n, run, entry.attempt & 0xFFFFFFFF, entry.visit & 0xFFFFFFFF, entry.type,
-        len(step), len(operation), len(kind),
-    )[8:]  # fmt: skip
-    return _START.pack(len(body), crc32(body, crc32(rest))) + rest + body
 
 
 def _size(raw: bytes, position: int, offset: int) -> int:
