@@ -187,6 +187,8 @@ class Printer:
 def watch(cli: Cli, session: str | None, history: bool) -> int:
     """Follow a session live until it ends or needs a person. Without SESSION, follow all that are running.
 
+    A terminal also shows the live output of the session's steps, and --jsonl prints it as lines.
+
     The exit code reports the outcome: 0 completed, 1 failed or cancelled, 3 needs a person. Ctrl+C stops watching and
     does not affect the session.
     """
