@@ -22,6 +22,8 @@ TOKEN = "token "
 PACE = 0.001
 """Seconds between two chunks."""
 
+_BLOCK = bytes(1_000)  # short, so that hashing it neither releases the interpreter's lock nor empties the caches
+
 
 class Talk(BaseModel):
     """The state of a session that sends chunks."""
@@ -33,12 +35,11 @@ class Talk(BaseModel):
 
 async def _send(chunks: int, work: int, ctx: Context) -> list[float]:
     """Alternate between a piece of work and the same with a chunk, and return the seconds of both, wall and CPU."""
-    data = bytes(work)
     spent = [0.0, 0.0, 0.0, 0.0]
     for _ in range(chunks):
         for streams in (0, 1):
             wall, cpu = time.perf_counter(), time.thread_time()
-            sha256(data).digest()
+            _work(work)
             if streams:
                 ctx.stream(TOKEN)
             spent[streams] += time.perf_counter() - wall
@@ -68,7 +69,7 @@ ticking = Workflow("ticking", state=Talk, steps=[tick])
 
 def streams(folder: Path, scale: Scale) -> list[Figure]:
     """Measure a step that sends a chunk per millisecond of work, and a follower in another process."""
-    work = _work()
+    work = _calibrated()
     rounds = [asyncio.run(_cost(folder / f"streams-{n}.db", scale.chunks, work)) for n in range(scale.rounds)]
     late = [asyncio.run(_latency(folder / f"ticks-{n}.db", scale.chunks)) for n in range(max(scale.processes // 5, 1))]
     costs = {
@@ -89,14 +90,19 @@ def streams(folder: Path, scale: Scale) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _work() -> int:
-    """Return how many bytes to hash for about a millisecond of work."""
-    size, best = 2**20, float("inf")
+def _work(amount: int) -> None:
+    for _ in range(amount):
+        sha256(_BLOCK).digest()
+
+
+def _calibrated() -> int:
+    """Return how much work takes about a millisecond."""
+    amount, best = 1_000, float("inf")
     for _ in range(9):
         begin = time.perf_counter()
-        sha256(bytes(size)).digest()
+        _work(amount)
         best = min(best, time.perf_counter() - begin)
-    return int(size * PACE / best)
+    return int(amount * PACE / best)
 
 
 async def _cost(path: Path, chunks: int, work: int) -> list[float]:

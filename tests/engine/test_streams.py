@@ -107,7 +107,7 @@ async def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UnknownSession):
             await anext(aiter(engine.stream("nobody")))
         session = await engine.start(chat)
-        with pytest.raises(ValueError, match="until must be 'parked' or 'ended', not 'later'"):
+        with pytest.raises(ValueError, match="until must be 'ended' or 'parked', not 'later'"):
             await anext(aiter(session.stream(until="later")))  # type: ignore[arg-type]
 
 
