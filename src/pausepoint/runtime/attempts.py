@@ -174,7 +174,7 @@ async def attempts(
                 error = timed_out(run.operation, timeout)
             elif isinstance(raised, asyncio.CancelledError):
                 raise
-            await fail(visit, run.operation, policy, error)
+            await fail_attempt(visit, run, policy, error)
             continue
         frame.due = inf
         if frame.expired:  # it ended, although it was cancelled
@@ -229,9 +229,7 @@ async def halt_for_pause(visit: Visit, frame: Frame) -> None:
         await visit.halt(frame)
 
 
-async def fail(
-    visit: Visit, operation: Operation, policy: Policy, error: BaseException, child: str = ""
-) -> None:  # fmt: skip
+async def fail(visit: Visit, operation: Operation, policy: Policy, error: BaseException, child: str = "") -> None:
     """Record a failed attempt, with the time of the next one. Raises the error if no further attempt is allowed."""
     host = visit.host
     before = host.line.waits.get(operation.id)
@@ -246,6 +244,13 @@ async def fail(
         operation.id, operation.name, due, child, visit.agent, at=now, input=operation.input, attempt=failed, error=text
     )
     await visit.open_wait(body)
+
+
+async def fail_attempt(visit: Visit, run: Run, policy: Policy, error: BaseException) -> None:
+    """Record a failed attempt at an operation in flight. What it has sent live is void, and what it still sends too."""
+    await fail(visit, run.operation, policy, error)
+    run.frame = visit.replace(run.frame)
+    visit.host.void_live(run.frame.scope)
 
 
 def _is_final(visit: Visit, error: BaseException) -> bool:

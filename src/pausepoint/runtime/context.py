@@ -29,7 +29,7 @@ from pausepoint.runtime.attempts import (
     attempts,
     begin,
     clashing,
-    fail,
+    fail_attempt,
     invoke,
     policy_of,
     refuse_field_clash,
@@ -575,14 +575,14 @@ class BlockingContext:
     def _attempts(
         self, run: Run, policy: Policy | None, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        visit, given = self._context._visit, self._context._with_context(run.what, run.frame, kwargs)
+        context = self._context
         while policy is not None:
-            self._wait(begin(visit, run, policy))
+            self._wait(begin(context._visit, run, policy))
             try:
-                return fn(*args, **given)
+                return fn(*args, **context._with_context(run.what, run.frame, kwargs))
             except Exception as error:
-                self._wait(fail(visit, run.operation, policy, error))
-        return fn(*args, **given)
+                self._wait(fail_attempt(context._visit, run, policy, error))
+        return fn(*args, **context._with_context(run.what, run.frame, kwargs))
 
     @overload
     def map(
@@ -673,6 +673,8 @@ class BlockingContext:
     def stream(self, chunk: str | bytes, kind: str = "text") -> None:
         """See `Context.stream`. It does not wait for the engine's loop."""
         try:
+            if self._context._frame.is_closed:
+                raise ContextClosed("its attempt has failed")
             self._context.stream(chunk, kind)
         except ContextClosed:
             raise StepExited(f"step {self.step} was exited; its result is discarded") from None

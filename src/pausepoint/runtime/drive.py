@@ -506,6 +506,11 @@ class Drive(Requests):
         if self.sender is not None:
             self.sender.send(visit, frame, chunk, kind)
 
+    def void_live(self, scope: str) -> None:
+        """Declare void what an attempt at the operation ``scope`` has sent, because the attempt has failed."""
+        if self.sender is not None:
+            self.sender.void(scope, self.line)
+
     def show_progress(self, done: int, total: int) -> None:
         """Show progress to followers now; it is stored with the next record."""
         self.ledger.progress = (done, total)

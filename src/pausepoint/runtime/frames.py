@@ -26,7 +26,7 @@ class Frame:
         self.left: float | None = None  # the rest of this time, while it stands still
         self.expired = False
         self.task: asyncio.Task[Any] | None = None
-        self.closed = False  # its attempt timed out; what still runs inside no longer counts
+        self.closed = False  # its attempt has failed; what still runs inside no longer counts
         self.ended: asyncio.Event | None = None
         self.span: object = None
 
@@ -44,7 +44,7 @@ class Frame:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the attempt that this frame belongs to timed out."""
+        """Whether the attempt that this frame belongs to has failed, so that another one may run instead."""
         return self.closed or (self.parent is not None and self.parent.is_closed)
 
     @property

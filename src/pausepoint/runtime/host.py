@@ -114,5 +114,8 @@ class Host(Protocol):
     def send_live(self, visit: Visit, frame: Frame, chunk: str | bytes, kind: str) -> None:
         """Send a chunk of live output to whoever follows the session. May be called in any thread."""
 
+    def void_live(self, scope: str) -> None:
+        """Declare void what an attempt at the operation ``scope`` has sent, because the attempt has failed."""
+
     def show_progress(self, done: int, total: int) -> None:
         """Show progress to followers now; it is stored with the next record."""

@@ -143,7 +143,7 @@ class Sender:
         data = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else _as_bytes(chunk)
         type_ = TEXT if isinstance(chunk, str) else BYTES
         with self._lock:
-            if self._closed:
+            if self._closed or frame.is_closed:
                 return
             if frame is not self._frame or kind != self._kind or type_ != self._origin.type:
                 self._turn_to(visit, frame, type_, kind)
@@ -186,6 +186,19 @@ class Sender:
         if void:
             self._streams.notify(self._key)
 
+    def void(self, scope: str, line: Line) -> None:
+        """Declare void what an operation has sent, and those inside it that are not remembered: its attempt failed."""
+        with self._lock:
+            sent = {source: frame.scope for source, (_, frame) in self._open.items()}
+            void = [source for source, id in sent.items() if _is_within(id, scope) and id not in line.operations]
+            for source in void:
+                del self._open[source]
+            self._frame = None
+            if void:
+                self._restart(self._opened(), void)
+        if void:
+            self._streams.notify(self._key)
+
     def close(self) -> None:
         """End the run. Followers look at the session's status then."""
         with self._lock:
@@ -220,6 +233,10 @@ def _is_final(line: Line, entry: Entry, remembered: set[str]) -> bool:
         return True
     here = (entry.step, entry.visit) == (line.step, line.visit)
     return here and entry.operation in remembered
+
+
+def _is_within(id: str, scope: str) -> bool:
+    return id == scope or id.startswith(f"{scope}/")
 
 
 def _as_bytes(chunk: object) -> bytes:
