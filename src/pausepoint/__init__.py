@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         MapFailed,
         NotFinished,
         OperationTimeout,
+        OutsideStep,
         PausepointError,
         QuestionExpired,
         RoundsExhausted,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pausepoint.model.views import Outcome
     from pausepoint.runtime.collect import Tool, collect
     from pausepoint.runtime.context import BlockingContext, Context
+    from pausepoint.runtime.current import current, durable
 
 _HOMES = {
     "AlreadyRunning": "errors",
@@ -64,6 +66,7 @@ _HOMES = {
     "NotFinished": "errors",
     "OperationTimeout": "errors",
     "Outcome": "model.views",
+    "OutsideStep": "errors",
     "PausepointError": "errors",
     "Question": "model.questions",
     "QuestionExpired": "errors",
@@ -83,6 +86,8 @@ _HOMES = {
     "VerbRefused": "errors",
     "Workflow": "definition.workflow",
     "collect": "runtime.collect",
+    "current": "runtime.current",
+    "durable": "runtime.current",
     "guard": "definition.steps",
     "migrate": "definition.steps",
     "program": "cli.program",
@@ -111,6 +116,7 @@ __all__ = [
     "NotFinished",
     "OperationTimeout",
     "Outcome",
+    "OutsideStep",
     "PausepointError",
     "Question",
     "QuestionExpired",
@@ -130,6 +136,8 @@ __all__ = [
     "VerbRefused",
     "Workflow",
     "collect",
+    "current",
+    "durable",
     "guard",
     "migrate",
     "program",

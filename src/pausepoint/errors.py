@@ -13,6 +13,7 @@ PausepointError
 │       ├── UnknownQuestion · SeveralQuestions · WrongSession
 │       ├── AnswerRefused · AnswerConflict · QuestionChanged · QuestionClosed
 ├── CallRefused            a method was called where it cannot work
+│   └── OutsideStep        the code that asked for its context does not run inside a step
 ├── OrchestratorError      an orchestrator cannot do what was asked
 │   ├── AgentsStuck        some agents did not stop in time; names them
 │   ├── SnapshotMissing · SnapshotNotSaved · DamagedSnapshot · RestoreRefused
@@ -262,6 +263,10 @@ class CallRefused(PausepointError):
     The call would wait for itself, the engine was opened for blocking calls and this call is async (or vice versa), or
     the call would run a session on an ``Engine(drives="none")``.
     """
+
+
+class OutsideStep(CallRefused):
+    """`current` was called by code that does not run inside a step."""
 
 
 class OrchestratorError(PausepointError):

@@ -60,6 +60,11 @@ def clash_of(what: Callee, fn: Callable[..., Any]) -> str:
     return what.clash
 
 
+def plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function without ``@durable``: whoever calls it runs it as an operation already."""
+    return getattr(fn, "__pausepoint_plain__", fn)
+
+
 def _plain(fn: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]]:
     """Return the function itself and the arguments bound by `functools.partial`, which are input as well."""
     given: list[Any] = []

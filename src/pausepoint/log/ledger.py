@@ -14,6 +14,7 @@ from pausepoint.log.replay import Body, DefinitionBody, Effect, EventBody, Line,
 from pausepoint.log.state import Blobs
 from pausepoint.log.telemetry import Watch
 from pausepoint.model.chunks import Part
+from pausepoint.model.events import COMMITTED
 from pausepoint.model.pauses import Paused
 from pausepoint.model.records import Record, RecordKind, seal
 from pausepoint.model.sessions import ChildReport, Commit, Failure, Flags, Pause, PauseKind, Report, SessionRow
@@ -144,7 +145,8 @@ class Ledger:
         usd, tokens = _spending(body) if getattr(body, "effects", ()) else (0, 0)
         # A resume or a retry is not progress: a step that kills its process each time must still be detected.
         still = kind != "checkpoint" and (
-            isinstance(body, DefinitionBody) or (isinstance(body, EventBody) and not body.moved)
+            isinstance(body, DefinitionBody)
+            or (isinstance(body, EventBody) and not body.moved and body.type != COMMITTED)
         )
         if self.line.version != self.version:
             self.version = facts["version"] = self.line.version

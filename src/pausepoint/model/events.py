@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+COMMITTED = "step.committed"
+"""The type of the record that `Context.commit` writes. It is progress, unlike other events."""
+
 ENGINE_EVENTS: frozenset[str] = frozenset(
     {
         "session.created",
@@ -41,6 +44,7 @@ ENGINE_EVENTS: frozenset[str] = frozenset(
         "pause.requested",
         "resume.requested",
         "cancel.requested",
+        COMMITTED,
         "step.completed",
         "step.skipped",
         "step.retried",

@@ -23,6 +23,7 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import ContextClosed, OperationTimeout, StepError, Unanswered, error_text
 from pausepoint.log.replay import WaitBody
 from pausepoint.runtime.frames import Frame
+from pausepoint.runtime.inside import Place, entered
 from pausepoint.runtime.visit import Operation, Visit, Wait
 from pausepoint.threads import in_thread
 
@@ -165,7 +166,8 @@ async def attempts(
         try:
             given = kwargs if what.context is None else ctx._with_context(what, frame, kwargs)
             # Without another coroutine in between, which would cost a microsecond.
-            value = await (fn(*args, **given) if what.is_async else invoke(what, fn, args, given))
+            with entered(Place(visit, frame)):
+                value = await (fn(*args, **given) if what.is_async else invoke(what, fn, args, given))
         except (Exception, asyncio.CancelledError) as raised:
             error = raised
             if timeouts.has_expired(frame, raised):

@@ -14,7 +14,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
 
 from pausepoint.clock import to_datetime
-from pausepoint.definition.functions import Callee, callee, clash_of
+from pausepoint.definition.functions import Callee, callee, clash_of, plain
 from pausepoint.definition.rate import Rate
 from pausepoint.definition.retry import Retry
 from pausepoint.definition.workflow import Workflow
@@ -36,6 +36,7 @@ from pausepoint.runtime.attempts import (
 )
 from pausepoint.runtime.chunks import BlockingStepFiles, StepFiles
 from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, Batch, FanOut
+from pausepoint.runtime.inside import Place, entered, within
 from pausepoint.runtime.pending import RACES, WAITS, First, Make, finish, first, taken_apart
 from pausepoint.runtime.questions import Judge, Options
 from pausepoint.runtime.spending import spend
@@ -195,8 +196,10 @@ class Context:
             return run.value
         try:
             with self._visit.host.ledger.watch.operation(operation.name) as run.frame.span:
+                fn = plain(fn)
                 if policy is None:
-                    value = await invoke(what, fn, args, self._with_context(what, run.frame, kwargs))
+                    kwargs = self._with_context(what, run.frame, kwargs)
+                    value = await within(self._visit, run.frame, invoke(what, fn, args, kwargs))
                 else:
                     value = await attempts(self, run, policy, fn, args, kwargs)
                 return await self._keep(run, value)
@@ -484,6 +487,16 @@ class Context:
     async def _finish(self, make: Callable[[], Make[T]]) -> T:
         return await finish(self._visit, self._frame, make)
 
+    @_tracked_call
+    async def commit(self) -> None:
+        """Store now what the step has received, emitted and spent, instead of with the next operation or checkpoint.
+
+        A commit is progress: a session is not paused because its processes keep dying if it commits between the
+        crashes. So call it after work, the result of which is kept elsewhere, such as in another database. A step that
+        commits first and then kills its process would never be paused.
+        """
+        await self._visit.commit()
+
     async def _gather(self, coroutines: list[Coroutine[Any, Any, None]]) -> None:
         if len(coroutines) == 1:
             await coroutines[0]
@@ -550,6 +563,12 @@ class BlockingContext:
         timeout: Duration | None = None, **kwargs: Any,
     ) -> R:  # fmt: skip
         """See `Context.do`. ``fn`` runs in the step's own thread; with ``timeout``, each attempt has its own thread."""
+        return cast(R, self._run(fn, args, kwargs, key, retry, timeout))
+
+    def _run(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | int | None,
+        retry: int | Retry | None = None, timeout: Duration | None = None,
+    ) -> Any:  # fmt: skip
         context, visit = self._context, self._context._visit
         what = callee(fn)
         if what.is_async:
@@ -560,14 +579,14 @@ class BlockingContext:
         policy = None if retry is None and timeout is None else context._policy(what, fn, retry, timeout)
         operation = self._wait(_later(visit.identify, context._frame.scope, what, args, kwargs, key))
         if timeout is not None:  # a thread cannot be stopped, so this one waits for another
-            return cast(R, self._wait(context._once(operation, what, fn, args, kwargs, policy)))
+            return self._wait(context._once(operation, what, fn, args, kwargs, policy))
         run = self._wait(context._start(operation, what))
         if not isinstance(run, Run):
-            return cast(R, run.value)
+            return run.value
         try:
             with visit.host.ledger.watch.operation(operation.name) as run.frame.span:
-                value = self._attempts(run, policy, fn, args, kwargs)
-                return cast(R, self._wait(context._keep(run, value)))
+                value = self._attempts(run, policy, plain(fn), args, kwargs)
+                return self._wait(context._keep(run, value))
         finally:
             with suppress(RuntimeError):  # the loop is closed, and the visit with it
                 visit.loop.call_soon_threadsafe(visit.exit, run.frame)
@@ -575,14 +594,18 @@ class BlockingContext:
     def _attempts(
         self, run: Run, policy: Policy | None, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        context = self._context
+        visit = self._context._visit
         while policy is not None:
-            self._wait(begin(context._visit, run, policy))
+            self._wait(begin(visit, run, policy))
             try:
-                return fn(*args, **context._with_context(run.what, run.frame, kwargs))
+                return self._attempt(run, fn, args, kwargs)
             except Exception as error:
-                self._wait(fail_attempt(context._visit, run, policy, error))
-        return fn(*args, **context._with_context(run.what, run.frame, kwargs))
+                self._wait(fail_attempt(visit, run, policy, error))
+        return self._attempt(run, fn, args, kwargs)
+
+    def _attempt(self, run: Run, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with entered(Place(self._context._visit, run.frame)):
+            return fn(*args, **self._context._with_context(run.what, run.frame, kwargs))
 
     @overload
     def map(
@@ -690,6 +713,10 @@ class BlockingContext:
         """See `Context.spend`."""
         usage = {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens}
         self._wait(_later(self._context.spend, usd=usd, tokens=tokens, **usage))
+
+    def commit(self) -> None:
+        """See `Context.commit`."""
+        self._wait(self._context.commit())
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine on the engine's loop and wait for it in this thread."""

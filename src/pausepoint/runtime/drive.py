@@ -43,6 +43,7 @@ from pausepoint.model.sessions import Ended, Failure, SessionRow
 from pausepoint.runtime.context import BlockingContext, Context
 from pausepoint.runtime.hold import OnStep, end_parked
 from pausepoint.runtime.host import Family
+from pausepoint.runtime.inside import StepPlace, entered, go_outside
 from pausepoint.runtime.requests import Interrupt, Requests
 from pausepoint.runtime.streams import Sender
 from pausepoint.runtime.visit import Frame, Visit
@@ -84,6 +85,7 @@ class Drive(Requests):
     async def run(self) -> None:
         """Drive the session until it parks. ``broken`` is set if the drive itself fails."""
         self.task = asyncio.current_task()
+        go_outside()  # a step may have started this session
         with self.ledger.watch.session(self.workflow.version, self.resumed):
             await self._drive()
 
@@ -219,10 +221,7 @@ class Drive(Requests):
         values = lent.values
         if step.session_id is not None:
             values[step.session_id] = SessionId(self.session_id)
-        if step.context is None:
-            value = await self._call(step, values)
-        else:
-            value = await self._call_with_context(step, attempt, values, step.context)
+        value = await self._call_inside(step, attempt, values)
         if lent.mutable or lent.whole is not None:
             self.access.check_unchanged(step, lent)
         try:
@@ -240,22 +239,29 @@ class Drive(Requests):
             await self.access.prefetch(when)
         return bool(self.access.evaluate(when))
 
-    async def _call_with_context(self, step: BoundStep, attempt: int, values: dict[str, Any], parameter: str) -> Any:
-        self.visit = visit = self.visits(self, step, self.line.visit, attempt)
-        if self.sender is not None:
-            self.sender.begin(self.line)
-        values[parameter] = Context(visit, visit.root) if step.is_async else BlockingContext(visit, visit.root)
+    async def _call_inside(self, step: BoundStep, attempt: int, values: dict[str, Any]) -> Any:
+        """Run the step's code. Its visit opens for its context parameter, or when the code asks for its context."""
+        place = StepPlace(lambda: self._open_visit(step, attempt))
+        if step.context is not None:
+            visit, root = place.opened()
+            values[step.context] = Context(visit, root) if step.is_async else BlockingContext(visit, root)
         try:
-            value = await self._call(step, values)
-            visit.check_awaited()
-            if visit.handover.open:
-                await visit.settle_mail(None)
-            if visit.misses:
-                visit.note_misses()
+            with entered(place):
+                value = await self._call(step, values)
+            if self.visit is not None:
+                await _finish(self.visit)
             return value
         finally:
-            visit.close()
-            self.visit = None
+            place.over = True
+            if self.visit is not None:
+                self.visit.close()
+                self.visit = None
+
+    def _open_visit(self, step: BoundStep, attempt: int) -> Visit:
+        self.visit = self.visits(self, step, self.line.visit, attempt)
+        if self.sender is not None:
+            self.sender.begin(self.line)
+        return self.visit
 
     async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
         """Run the step's code. Raises the exception from `_exit_of` if the step was interrupted before it ended."""
@@ -527,3 +533,12 @@ def _failure(step: str, error: Exception, attempts: int) -> Failure:
     except Exception:  # the error's own __str__ may raise
         trace = ""
     return Failure(step, type(error).__name__, error_text(error) or type(error).__name__, attempts, trace)
+
+
+async def _finish(visit: Visit) -> None:
+    """Check at the end of a step what it did with its context, and commit the messages that it has received."""
+    visit.check_awaited()
+    if visit.handover.open:
+        await visit.settle_mail(None)
+    if visit.misses:
+        visit.note_misses()

@@ -36,7 +36,7 @@ from pausepoint.log.state import Blobs, stored
 from pausepoint.model.budgets import is_count as is_count
 from pausepoint.model.budgets import to_micro_usd as to_micro_usd
 from pausepoint.model.chunks import Part
-from pausepoint.model.events import ENGINE_EVENTS
+from pausepoint.model.events import COMMITTED, ENGINE_EVENTS
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind
 from pausepoint.runtime.frames import Frame as Frame
@@ -409,6 +409,14 @@ class Visit:
         # Identified by content, not by order, because branches may race.
         print_ = fingerprint(summary, data).hex()[:24]
         self.host.ledger.effect(self.nth(f"{scope}/emit:{type}~{print_}"), type, summary, data, self.step.agent)
+
+    async def commit(self) -> None:
+        """Store the pending effects now, and the receipts of messages; see `Context.commit`."""
+        self.check_open()
+        stored = f"{len(self.host.ledger.pending)} events and costs"
+        if self.handover.open:
+            await self.settle_mail(None)
+        await self.uninterrupted(self.host.note(COMMITTED, stored, {}))
 
     # halting
 

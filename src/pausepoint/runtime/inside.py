@@ -1,0 +1,116 @@
+"""Which step or operation the calling code belongs to, also in the threads and tasks that it starts.
+
+The place is a context variable. Tasks inherit it; so do threads that copy the context, as `asyncio.to_thread` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError as FutureCancelled
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import NamedTuple, Protocol, TypeVar
+
+from pausepoint.errors import ContextClosed, StepExited
+from pausepoint.name import NAME
+from pausepoint.runtime.visit import Frame, Visit
+
+T = TypeVar("T")
+
+
+class Place(NamedTuple):
+    """A running operation, or a step whose visit is open."""
+
+    visit: Visit
+    frame: Frame
+
+    def opened(self) -> Place:
+        """Return the visit and the frame that an operation started here belongs to."""
+        return self
+
+
+class Inside(Protocol):
+    """A place whose visit may have to be opened first."""
+
+    def opened(self) -> Place: ...
+
+
+class StepPlace:
+    """The body of a step. Its visit is opened when the step first needs it: many steps use no context."""
+
+    __slots__ = ("_loop", "_open", "_place", "_thread", "over")
+
+    def __init__(self, open_visit: Callable[[], Visit]) -> None:
+        self._open = open_visit
+        self._place: Place | None = None
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.over = False
+
+    def opened(self) -> Place:
+        """Open the visit if it is not open yet. It is opened on the event loop, also if a thread asks for it."""
+        if self._place is not None:
+            return self._place
+        if threading.get_ident() == self._thread:
+            return self._opened_here()
+        found: Future[Place] = Future()
+        self._loop.call_soon_threadsafe(self._open_for, found)
+        try:
+            return found.result()
+        except (ContextClosed, FutureCancelled):
+            raise StepExited("the step was exited; its result is discarded") from None
+
+    def _open_for(self, found: Future[Place]) -> None:
+        try:
+            found.set_result(self._opened_here())
+        except BaseException as error:
+            found.set_exception(error)
+
+    def _opened_here(self) -> Place:
+        if self._place is None:
+            if self.over:
+                raise ContextClosed(
+                    "The step that this code belongs to has ended. Await every task that uses its context before"
+                    " returning from the step."
+                )
+            visit = self._open()
+            self._place = Place(visit, visit.root)
+        return self._place
+
+
+_inside: ContextVar[Inside | None] = ContextVar(f"{NAME}_inside", default=None)
+
+
+def place() -> Inside | None:
+    """Return the place of the calling code; None outside of all steps."""
+    return _inside.get()
+
+
+def go_outside() -> None:
+    """Mark the calling task as outside of all steps, although a step may have started it."""
+    _inside.set(None)
+
+
+class entered:
+    """Mark the code in a ``with`` block as part of a step or operation."""
+
+    __slots__ = ("_token", "_where")
+
+    def __init__(self, where: Inside) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        self._token = _inside.set(self._where)
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(ValueError):  # the block ends in another task, or its coroutine is closed there
+            _inside.reset(self._token)
+
+
+async def within(visit: Visit, frame: Frame, work: Awaitable[T]) -> T:
+    """Await the code of an operation, marked as part of it."""
+    with entered(Place(visit, frame)):
+        return await work
