@@ -49,11 +49,11 @@ class StoreMachine(StoreModel):
 
     @rule(
         session_id=ids, engine=engines, claim=st.booleans(), by=people, paused=st.booleans(), budget=st.booleans(),
-        above=st.sampled_from((None, *IDS)), kept=st.booleans(), shares=st.booleans(),
+        above=st.sampled_from((None, *IDS)), kept=st.booleans(), shares=st.booleans(), guest=rarely,
     )  # fmt: skip
     def create(
         self, session_id: str, engine: int, claim: bool, by: str | None, paused: bool, budget: bool,
-        above: str | None, kept: bool, shares: bool,
+        above: str | None, kept: bool, shares: bool, guest: bool,
     ) -> None:  # fmt: skip
         now = self.clock.now()
         first = seal(first_digest(session_id), 1, 0, "key", "first", 1, now, b'{"first":1}')
@@ -66,6 +66,7 @@ class StoreMachine(StoreModel):
             7 if budget else None, (first,), pause=pause, claim=claim and not paused, parent=parent,
             budget_operations=8 if budget and claim else None,
             keep_for=HOUR * 1_000_000 if kept else None, names=tuple(self.blobs) if shares else (),
+            guest=guest,
         )  # fmt: skip
         row = self.run(self.store(engine).create(new))
         if session_id in self.rows or session_id in {stone.session_id for stone in self.removing.values()}:

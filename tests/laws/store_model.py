@@ -223,6 +223,7 @@ class StoreModel(EverythingModel):
             first.digest, "first", 1, False, None, None, False, "finish", False, number if new.claim else None,
             int(new.claim), False, None, None, 0, 0, 0, new.budget_usd, 0, None,
             parent=new.parent, keep_for=new.keep_for, parent_id=above, budget_operations=new.budget_operations,
+            guest=new.guest,
         )  # fmt: skip
         self.known[session_id] = Known([first], names=set(new.names), exempt=self.exempt_like(above))
         if pause is not None:
@@ -522,11 +523,11 @@ class StoreModel(EverythingModel):
 
     async def check_due(self, store: MortalStore) -> None:
         now, rows = self.clock.now(), [self.row(session_id) for session_id in self.rows]
-        due = {row.session_id for row in rows if row.status is S.READY and row.due}
+        due = {row.session_id for row in rows if row.status is S.READY and row.due and not row.guest}
         # A failed session waits for nothing. A pause keeps what has arrived.
         assert {row.session_id for row in await store.due(now, WORKFLOWS, 100)} == due
         assert await store.due(now, ["another"], 100) == []
-        awake = [row.wakes_at for row in rows if row.wakes_at and not row.pause_requested]
+        awake = [row.wakes_at for row in rows if row.wakes_at and not row.pause_requested and not row.guest]
         assert await store.next_wake(now, WORKFLOWS) == min((at for at in awake if at > now), default=None)
 
     def newest_first(self, session_ids: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from pausepoint.model.records import Record, SignalRecord
-from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow
+from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow, ready_at
 from pausepoint.stores.base import Found, Store
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite
@@ -166,6 +166,28 @@ class TakesWhatStandsStill(DictStore):
         return [await self.claim(row.session_id, paused=True) for row in rows[:limit]]
 
 
+class TakesGuests(DictStore):
+    def _seen(self, kept: Kept) -> SessionRow:
+        row = super()._seen(kept)
+        return replace(row, ready_at=ready_at(replace(row, guest=False)))
+
+
+class WakesGuests(DictStore):
+    async def due(self, now: int, workflows: Any, limit: int, tree: str | None = None) -> list[SessionRow]:
+        guests = [kept for kept in self._known() if kept.row.guest]
+        for kept in guests:
+            self._set(kept, guest=False)
+        found = await super().due(now, workflows, limit, tree)
+        for kept in guests:
+            self._set(kept, guest=True)
+        return found
+
+
+class ImportsGuestsAsOthers(DictStore):
+    async def import_(self, sessions: Any) -> bool:
+        return await super().import_([replace(each, row=replace(each.row, guest=False)) for each in sessions])
+
+
 class ForgetsFrozenTime(DictStore):
     def _settle_lifted(self, kept: Kept) -> None:
         frozen = kept.row.frozen
@@ -241,6 +263,9 @@ TWINS: dict[type[DictStore], str] = {
     StartsWhileEverythingStandsStill: "test_a_session_created_meanwhile_is_paused_and_not_held",
     LiftsEveryPause: "test_lifting_it_closes_its_own_pauses_and_no_others",
     TakesWhatStandsStill: "test_nobody_picks_up_what_it_stops",
+    TakesGuests: "test_a_guest_is_never_taken_or_due",
+    WakesGuests: "test_a_guest_is_never_taken_or_due",
+    ImportsGuestsAsOthers: "test_an_imported_guest_is_a_guest",
     ForgetsFrozenTime: "test_frozen_time_is_added_up_and_the_timers_are_computed_again",
     ExemptsForEver: "test_a_resumed_session_runs_until_everything_is_paused_again",
 }

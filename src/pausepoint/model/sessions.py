@@ -118,7 +118,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     time when it wakes; 0 means that something it waits for has arrived, so it is due now. ``kept_by`` is the engine
     that keeps the step of a paused session in memory, if that engine is alive: it can continue the step in place.
     ``ready_at`` is stored; its value is that of the function `ready_at`. ``pause_requested`` is set if the session has
-    a pause of its own (``own_pause``), or if the pause of everything stops it (``under_everything``).
+    a pause of its own (``own_pause``), or if the pause of everything stops it (``under_everything``). The code of a
+    ``guest`` runs in a program of its own, so no engine picks the session up.
     """
 
     key: int
@@ -165,6 +166,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     spent_operations: int = 0
     budget_tokens: int | None = None
     budget_operations: int | None = None
+    guest: bool = False
 
     @property
     def status(self) -> Status:
@@ -244,10 +246,10 @@ def ready_at(row: SessionRow) -> int | None:
     """Return from when on a worker may take a session; 0 means at once, and None not before something else happens.
 
     That is the case while an engine holds the session, a pause of its own or another obstacle stops it, it waits
-    without a timer, or it has ended. The pause of everything does not count: it is one fact of the store. Stores keep
+    without a timer, or it has ended, and always for a guest. The pause of everything does not count: it is one fact of the store. Stores keep
     the value with the session, so that ready sessions are found by index.
     """
-    if row.holder is not None or row.own_pause or row.open_pauses or row.ended is not None:
+    if row.guest or row.holder is not None or row.own_pause or row.open_pauses or row.ended is not None:
         return None
     return 0 if row.wakes_at is None and row.waiting is None else row.wakes_at
 
@@ -361,7 +363,8 @@ class NewSession(msgspec.Struct, frozen=True):
     """A session for `Store.create` to store.
 
     ``names`` are large values of other sessions that its records reference. ``files`` are the signals that added the
-    files which it shares with another session. ``claim`` means that the creating engine holds it.
+    files which it shares with another session. ``claim`` means that the creating engine holds it. ``guest`` is as in
+    `SessionRow`.
     """
 
     session_id: str
@@ -385,6 +388,7 @@ class NewSession(msgspec.Struct, frozen=True):
     files: tuple[SignalRecord, ...] = ()
     budget_tokens: int | None = None
     budget_operations: int | None = None
+    guest: bool = False
 
 
 class Tombstone(msgspec.Struct, frozen=True):

@@ -10,6 +10,9 @@ A store knows records and facts (`pausepoint.model.sessions`). It never sees wor
 ``steal``. Each claim raises the session's fence by one. `commit` succeeds only while the fence is the one that `claim`
 returned, so an engine that lost its hold can write nothing. An engine is alive as long as its process is.
 
+**Guests.** The code of a guest session (``guest``) runs in a program of its own. `due`, `take` and `next_wake` leave
+guests out, whatever has arrived for them. All other methods treat them like other sessions.
+
 **Signals and mail.** Everything that reaches a session from outside is a signal: a request to pause, resume or cancel,
 a message, an answer, a file, a child's report. Signals that a step must read are also *mail*: they stay in the
 session's inbox until a commit consumes them.
@@ -220,8 +223,8 @@ class Store(Protocol):
     ) -> list[SessionRow]:  # fmt: skip
         """Return sessions of these workflows that are ready to resume: their wake-up time or their mail has come.
 
-        Sessions that a live engine drives, or whose step it keeps, are left out. ``tree`` selects one session and its
-        descendants.
+        Sessions that a live engine drives, or whose step it keeps, are left out, and so are guests. ``tree`` selects
+        one session and its descendants.
         """
 
     async def take(
@@ -231,8 +234,8 @@ class Store(Protocol):
 
         A session is ready if `pausepoint.model.sessions.ready_at` is at or before ``now``; the earliest come first,
         then the oldest. A session whose step a live engine keeps is left to it. Sessions of engines that died are
-        released before, and count a crash. ``skip`` are keys of
-        sessions to leave out as long as they are at the given record. While nothing is ready, nothing is written.
+        released before, and count a crash. ``skip`` are keys of sessions to leave out as long as they are at the given
+        record. A guest is never ready. While nothing is ready, nothing is written.
         """
 
     async def release(self, key: int, fence: int) -> None:
@@ -244,7 +247,7 @@ class Store(Protocol):
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         """Return when the next session of these workflows wakes after ``now``; None if there is none.
 
-        ``tree`` is as in `due`.
+        Guests do not count. ``tree`` is as in `due`.
         """
 
     # from outside

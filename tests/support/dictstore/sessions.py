@@ -61,7 +61,7 @@ class Sessions(Questions):
             holder=self._number if new.claim else None, fence=int(new.claim), live=False, waiting=None,
             wakes_at=None, crashes=0, spent_usd=0, spent_tokens=0, budget_usd=new.budget_usd, open_pauses=0,
             progress=None, parent=new.parent, keep_for=new.keep_for, budget_tokens=new.budget_tokens,
-            budget_operations=new.budget_operations,
+            budget_operations=new.budget_operations, guest=new.guest,
         )  # fmt: skip
         kept = self.data.sessions[row.key] = Kept(row, list(new.records))
         kept.exempt = self._exempt_like(new.parent)
@@ -301,7 +301,7 @@ class Sessions(Questions):
         self._check()
         known = self._known() if tree is None else self._tree(tree)
         rows = [row for row in map(self._seen, known) if not over(row) and row.workflow in workflows]
-        rows = [row for row in rows if not row.live and row.kept_by is None]
+        rows = [row for row in rows if not row.live and row.kept_by is None and not row.guest]
         rows = [row for row in rows if not row.open_pauses and not row.pause_requested]
         return [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)][:limit]
 
@@ -329,4 +329,5 @@ class Sessions(Questions):
         self._check()
         known = self._known() if tree is None else self._tree(tree)
         rows = [row for row in map(self._seen, known) if row.workflow in workflows and not row.pause_requested]
+        rows = [row for row in rows if not row.guest]
         return min((row.wakes_at for row in rows if row.wakes_at and row.wakes_at > now), default=None)

@@ -18,13 +18,13 @@ _packed = msgspec.msgpack.Encoder().encode  # fast, and always the same bytes fo
 def given(
     session_id: str, workflow: str, version: int, owner: str | None, tags: str, input_digest: bytes,
     created_at: int, parent: int | None, keep_for: int | None, budget_usd: int | None, budget_tokens: int | None,
-    budget_operations: int | None, cancel_requested: int,
+    budget_operations: int | None, cancel_requested: int, guest: int,
 ) -> int:  # fmt: skip
     """Return the checksum of the facts that a session was created with and that seldom change."""
     return crc32(
         _packed(
             (session_id, workflow, version, owner, tags, input_digest, created_at, parent, keep_for, budget_usd,
-             budget_tokens, budget_operations, cancel_requested)
+             budget_tokens, budget_operations, cancel_requested, guest)
         )
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ frozen + iif(ended IS NULL AND exempt < {last_lifted}, ifnull((SELECT sum(max(un
 -- The value of `ready_at` once no engine holds the session, as `pausepoint.model.sessions.ready_at` defines it. The
 -- store suite, the store model and `verify` check that both agree.
 CASE
-    WHEN pause_requested OR ended IS NOT NULL OR removing
+    WHEN pause_requested OR ended IS NOT NULL OR removing OR guest
         OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0) THEN NULL
     WHEN wakes_at IS NULL AND waiting IS NULL THEN 0
     ELSE wakes_at
@@ -65,7 +65,7 @@ SELECT
     progress, parent, keep_for, mail, {frozen},
     (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent),
     kept_by, removing, given_sum, moved_sum, ready_at,
-    iif({stopped}, (SELECT mode FROM standing_pause), NULL)
+    iif({stopped}, (SELECT mode FROM standing_pause), NULL), guest
 FROM sessions
 
 -- name: place
@@ -244,7 +244,7 @@ WHERE budget_usd IS NOT NULL OR budget_tokens IS NOT NULL OR budget_operations I
 
 -- name: next_wake
 SELECT min(wakes_at) FROM sessions
-WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_requested = 0 AND removing = 0
+WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_requested = 0 AND guest = 0 AND removing = 0
     AND workflow IN (SELECT value FROM json_each(:workflows))
 
 -- name: holders
@@ -264,11 +264,11 @@ UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ?
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
     seq, head, key_frame, digest, step, visit, holder, ready_at, fence, budget_usd, signals_digest, parent, keep_for,
-    held_by_guard, given_sum, moved_sum, budget_tokens, budget_operations, exempt
+    held_by_guard, given_sum, moved_sum, budget_tokens, budget_operations, guest, exempt
 )
 VALUES (
     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24,
-    ?25, ?26,
+    ?25, ?26, ?27,
     max({last_lifted}, ifnull((SELECT above.exempt FROM sessions AS above WHERE above.key = ?20), 0))
 )
 ON CONFLICT (session_id) DO NOTHING
@@ -283,7 +283,7 @@ WHERE key = ?
 -- name: given
 -- The facts that `given_sum` covers, in the order of `checksums.given`.
 SELECT session_id, workflow, version, owner, tags, input_digest, created_at, parent, keep_for, budget_usd,
-    budget_tokens, budget_operations, cancel_requested
+    budget_tokens, budget_operations, cancel_requested, guest
 FROM sessions WHERE key = ?
 
 -- name: seal_given
@@ -609,11 +609,11 @@ INSERT INTO sessions (
     seq, head, key_frame, digest, step, visit, held_by_guard, ended, failure,
     pause_requested, pause_mode, cancel_requested, fence, waiting, wakes_at, mail, frozen, crashes,
     spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations,
-    progress, signals_n, signals_digest, given_sum, moved_sum, exempt
+    progress, signals_n, signals_digest, given_sum, moved_sum, guest, exempt
 )
 VALUES (
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-    {last_lifted}
+    ?, {last_lifted}
 )
 RETURNING key
 

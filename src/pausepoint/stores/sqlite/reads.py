@@ -61,7 +61,7 @@ _Stored = tuple[
     _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
     int, int, int, int, int | None, int | None, int | None, int, str | None,
     int | None, int | None, _Flag, int, str | None,
-    int | None, _Flag, int, int, _Time | None, PauseMode | None,
+    int | None, _Flag, int, int, _Time | None, PauseMode | None, _Flag,
 ]  # fmt: skip
 
 
@@ -119,7 +119,7 @@ _SORTS: dict[Sort, tuple[str, str]] = {
 }
 # The first condition is a range of the index; 0 is due even if the clock is before 1970.
 _DUE = """wakes_at <= max(:now, 0) AND (wakes_at <= :now OR wakes_at = 0) AND wakes_at IS NOT NULL
-    AND pause_requested = 0 AND removing = 0 AND (ended IS NULL OR ended = 'failed')
+    AND pause_requested = 0 AND guest = 0 AND removing = 0 AND (ended IS NULL OR ended = 'failed')
     AND workflow IN (SELECT value FROM json_each(:workflows))"""
 _EXEMPT = "INDEXED BY sessions_exempt WHERE exempt = :round AND exempt > 0 AND "
 """While everything is paused, only the few sessions that were resumed since can run."""
@@ -355,14 +355,15 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
      crashes, spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations,
      open_pauses, progress,
      parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum, ready_at,
-     everything) = facts  # fmt: skip
+     everything, guest) = facts  # fmt: skip
     if removing:
         raise UnknownSession(
             f"Session {session_id!r} is being removed. Complete the removal with engine.gc(apply=True).",
             session_id=session_id,
         )
     if given_sum != sums.given(session_id, workflow, version, owner, tags, input_digest, created_at, parent,
-                               keep_for, budget_usd, budget_tokens, budget_operations, cancel_requested):  # fmt: skip
+                               keep_for, budget_usd, budget_tokens, budget_operations, cancel_requested,
+                               guest):  # fmt: skip
         raise _damaged_row(session_id, "settings")
     if moved_sum != sums.moved(seq, key_frame, digest, step, visit, held_by_guard, ended, failure, progress, fence):
         raise _damaged_row(session_id, "position")
@@ -380,7 +381,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
             wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
             kept_by if kept_by is not None and present.alive(kept_by) else None,
             ready_at, bool(pause_requested), everything is not None, spent_operations, budget_tokens,
-            budget_operations,
+            budget_operations, bool(guest),
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise _damaged_facts(exc) from exc

@@ -109,6 +109,7 @@ def _facts(session: Whole, parent: int | None, head: int) -> tuple[object, ...]:
     given = sums.given(
         row.session_id, row.workflow, row.version, row.owner, tags, row.input_digest, row.created_at, parent,
         row.keep_for, row.budget_usd, row.budget_tokens, row.budget_operations, int(row.cancel_requested),
+        int(row.guest),
     )  # fmt: skip
     moved = sums.moved(
         row.seq, row.key_frame, row.digest, row.step, row.visit, row.held_by_guard, row.ended, failure, progress, FENCE
@@ -119,7 +120,7 @@ def _facts(session: Whole, parent: int | None, head: int) -> tuple[object, ...]:
         row.ended, failure, row.pause_requested, row.pause_mode, row.cancel_requested, FENCE, row.waiting,
         row.wakes_at, bool(session.mail), row.frozen, row.crashes, row.spent_usd, row.spent_tokens,
         row.spent_operations, row.budget_usd, row.budget_tokens, row.budget_operations, progress,
-        len(session.signals), signals, given, moved,
+        len(session.signals), signals, given, moved, row.guest,
     )  # fmt: skip
 
 

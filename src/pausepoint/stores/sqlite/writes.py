@@ -304,13 +304,14 @@ class Writes:
         values = (
             new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest,
             new.created_at, new.created_at, last.seq, head, key_frame, last.digest, new.step, new.visit,
-            self.number if new.claim else None, None if new.claim else 0, fence, new.budget_usd,
+            self.number if new.claim else None, None if new.claim or new.guest else 0, fence, new.budget_usd,
             first_digest(new.session_id), new.parent, new.keep_for, new.held_by_guard,
             sums.given(new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest, new.created_at,
-                       new.parent, new.keep_for, new.budget_usd, new.budget_tokens, new.budget_operations, 0),
+                       new.parent, new.keep_for, new.budget_usd, new.budget_tokens, new.budget_operations, 0,
+                       int(new.guest)),
             sums.moved(last.seq, key_frame, last.digest, new.step, new.visit, new.held_by_guard, None, None, None,
                        fence),
-            new.budget_tokens, new.budget_operations,
+            new.budget_tokens, new.budget_operations, new.guest,
         )  # fmt: skip
         connection.execute(QUERIES["create"], values)
         if not connection.changes():

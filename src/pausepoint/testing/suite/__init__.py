@@ -18,6 +18,7 @@ from pausepoint.testing.suite.base import Suite
 from pausepoint.testing.suite.commits import CommitTests
 from pausepoint.testing.suite.concurrency import ConcurrencySuite
 from pausepoint.testing.suite.files import FileTests
+from pausepoint.testing.suite.guests import GuestTests, SharedGuestTests
 from pausepoint.testing.suite.integrity import ProofTests
 from pausepoint.testing.suite.opening import LifeTests, SharingTests
 from pausepoint.testing.suite.questions import AskingTests
@@ -33,10 +34,10 @@ __all__ = ["ConcurrencySuite", "SharedStoreSuite", "StoreSuite", "Suite"]
 
 class StoreSuite(
     SessionTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests,
-    MovingTests, LifeTests,
+    MovingTests, LifeTests, GuestTests,
 ):  # fmt: skip
     """The tests of every verb of the protocol, on one open store."""
 
 
-class SharedStoreSuite(StoreSuite, SharingTests, SharedStandingTests):
+class SharedStoreSuite(StoreSuite, SharingTests, SharedStandingTests, SharedGuestTests):
     """The tests of `StoreSuite`, plus tests with several engines on the same data, in parallel and in sequence."""

@@ -15,6 +15,7 @@ CREATE TABLE sessions (
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     keep_for INTEGER,
+    guest INTEGER NOT NULL DEFAULT 0 CHECK (guest IN (0, 1)),
     removing INTEGER NOT NULL DEFAULT 0 CHECK (removing IN (0, 1)),
     removal TEXT,
     seq INTEGER NOT NULL,
@@ -56,7 +57,8 @@ CREATE TABLE sessions (
 -- No index includes a column that a commit sets, because every checkpoint would rewrite it.
 CREATE INDEX sessions_created ON sessions (created_at);
 CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
-CREATE INDEX sessions_waking ON sessions (wakes_at) WHERE wakes_at IS NOT NULL AND pause_requested = 0;
+CREATE INDEX sessions_waking ON sessions (wakes_at)
+    WHERE wakes_at IS NOT NULL AND pause_requested = 0 AND guest = 0;
 CREATE INDEX sessions_ready ON sessions (workflow, ready_at) WHERE ready_at IS NOT NULL;
 CREATE INDEX sessions_exempt ON sessions (exempt) WHERE exempt > 0;
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
