@@ -8,6 +8,7 @@ PausepointError
 │   ├── UnknownFile · FileRefused · FolderRefused
 │   │   ├── FolderMisfit   its session needs newer code, or cannot be migrated to this version
 │   │   └── FolderUnavailable   its disk is full or failing
+│   ├── Parked             the block of a guest session was left, because the session must stop
 │   ├── UndecidedEdits     artifacts were edited; lists the files, the steps to run again, the edits they replace
 │   └── QuestionError      an answer was not accepted; names the question
 │       ├── UnknownQuestion · SeveralQuestions · WrongSession
@@ -151,6 +152,17 @@ class NotFinished(SessionError):
     """The session has not completed, so that it has no result."""
 
     status: str
+
+
+class Parked(SessionError):
+    """The block of ``engine.visit`` was left or not entered, because the session must stop or wait.
+
+    ``status`` is the session's status, and ``reason`` says why it is parked. Finished operations are kept: the next
+    visit continues after them.
+    """
+
+    status: str
+    reason: str
 
 
 class UnknownCheckpoint(SessionError):
@@ -485,4 +497,4 @@ class Signal(BaseException):
 
 
 class StepExited(Signal):
-    """Raised in a blocking step's thread to end the step early."""
+    """Raised to end a step early: in the thread of a blocking step, and in the block of a guest session."""

@@ -31,6 +31,7 @@ from pausepoint.definition.binding import (
     valid_name,
 )
 from pausepoint.definition.fields import Place, Shape, overlap, shape
+from pausepoint.definition.guests import guest_step
 from pausepoint.definition.steps import Guard, Migration, Route, Scope, Step, as_names, guard, route, step
 from pausepoint.definition.types import NONE, admits_none, fits, members, show
 from pausepoint.errors import DefinitionError, did_you_mean
@@ -58,6 +59,7 @@ __all__ = [
 
 S = TypeVar("S", bound="BaseModel")
 R = TypeVar("R", default=S, covariant=True)  # the result: what a function returned, or the final state
+M = TypeVar("M", bound="BaseModel")
 _MISSING: Any = object()
 
 RESULT = "result"
@@ -77,10 +79,11 @@ class Workflow(Generic[S, R]):
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
     artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present
     ones. ``migrations`` maps the version that a migration starts from to the migration. ``returns`` is the field of
-    the return value, if the workflow is a function.
+    the return value, if the workflow is a function. ``is_guest`` is true for a workflow that `guest` made.
     """
 
     returns: str | None = None
+    is_guest = False
 
     def __init__(
         self,
@@ -132,6 +135,25 @@ class Workflow(Generic[S, R]):
         raise_problems(name, problems)
         self.first = self.steps[0].name
         self.publishes = any(each.publishes for each in self.steps)
+
+    @classmethod
+    def guest(
+        cls, name: str, *, state: type[M], version: int = 1, migrations: Sequence[Migration[..., Any]] = (),
+        events: Sequence[str] = (), questions_expire: timedelta | EllipsisType | None = ...,
+        hold: timedelta | float = 0,
+    ) -> Workflow[M]:  # fmt: skip
+        """Return a workflow whose code stays in your own program, such as a web handler: see `Engine.visit`.
+
+        Its sessions have one step, ``visit``. Engines and workers never run them. ``hold`` is how long an operation
+        that must stop for a pause waits in place; by default the block is left at once. The other options are those of
+        `Workflow`.
+        """
+        made: Workflow[M] = Workflow(
+            name, state=state, steps=[guest_step(state)], version=version, migrations=migrations, events=events,
+            questions_expire=questions_expire, hold=hold,
+        )  # fmt: skip
+        made.is_guest = True
+        return made
 
     def __repr__(self) -> str:
         steps = ", ".join(self._steps)

@@ -139,7 +139,7 @@ class Service:
             row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
             to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
             row.held_by_guard, None if row.kept_by is None else self.store.describe_holder(row.kept_by), row.fence,
-            row.spent_operations, row.budget_tokens, row.budget_operations,
+            row.spent_operations, row.budget_tokens, row.budget_operations, row.guest,
         )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, overload
 from typing_extensions import TypeVar
 
 from pausepoint.engine.control import Control
+from pausepoint.engine.guests import BlockingVisit, GuestVisit
 from pausepoint.engine.loop_thread import Interrupts, LoopThread
 from pausepoint.engine.session import Session
 from pausepoint.model.notebook import facts
@@ -75,6 +76,19 @@ def on_session(verb: Callable[..., Any]) -> Callable[..., Any]:
     return _blocking(verb, "BlockingSession")
 
 
+def on_visit(
+    verb: Callable[Concatenate[Control, Workflow[M], P], GuestVisit[M]],
+) -> Callable[Concatenate[BlockingEngine, Workflow[M], P], BlockingVisit[M]]:
+    """Return the blocking form of `Engine.visit`, for ``with engine.visit(…) as ctx:``."""
+
+    @wraps(verb)
+    def visit(self: BlockingEngine, workflow: Workflow[M], *args: P.args, **kwargs: P.kwargs) -> BlockingVisit[M]:
+        made = self._thread.look(lambda: verb(self._wrapped, workflow, *args, **kwargs))
+        return BlockingVisit(made, self._thread)
+
+    return _described(visit, "BlockingEngine")
+
+
 def on_files(
     verb: Callable[Concatenate[Files, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[BlockingFiles, P], R]:
@@ -105,6 +119,7 @@ _BLOCKING_TYPES = {
     "AsyncIterator[": "Iterator[",
     "AsyncGenerator[SessionInfo, None]": "Iterator[SessionInfo]",
     "Session[": "BlockingSession[",
+    "GuestVisit[": "BlockingVisit[",
 }
 """The return types of async verbs, and those of their blocking forms."""
 
@@ -153,6 +168,7 @@ class BlockingEngine:
         def session(self, *args: Any, **given: Any) -> Any: ...
     else:
         session = on_engine(Control.session)
+    visit = on_visit(Control.visit)
     resume = on_engine(Control.resume)
     take_up = on_engine(Control.take_up)
     take_ready = on_engine(Control.take_ready)

@@ -18,6 +18,7 @@ from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.creation import budget_of, encoded_input, given_input
 from pausepoint.engine.events import append_event
+from pausepoint.engine.guests import GuestVisit, cannot_start, guest_visit, not_driven, resume_guest
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
@@ -124,6 +125,8 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         """
         self._check_open()
         self.register(workflow)
+        if workflow.is_guest:
+            raise cannot_start(workflow)
         check_texts(owner=owner, reason=reason, by=by)
         given = given_input(state, fields)
         known = None if session_id is None else check_session_id(session_id)
@@ -142,7 +145,35 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
                 await self._check_folder(known, folder)
                 return await self._resume_existing(workflow, new, by)
 
+    def visit(
+        self, workflow: Workflow[S], *, session_id: str | None = None, input: S | Mapping[str, Any] | None = None,
+        owner: str | None = None, tags: str | Sequence[str] = (), budget: Amount | None = None,
+        by: str | None = None, keep_for: timedelta | None = None,
+    ) -> GuestVisit[S]:  # fmt: skip
+        """Run the code of a guest session: the block of ``async with engine.visit(…) as ctx:``.
+
+        On a blocking engine, it is the block of ``with engine.visit(…) as ctx:``.
+
+        ``workflow`` comes from `Workflow.guest`. The first visit creates the session with ``input``, a state or a
+        mapping of fields; later ones continue it, and finished operations return immediately. No engine and no worker
+        ever runs the block: a pause, an answer or a timer takes effect with the next operation or the next visit.
+
+        Set ``ctx.output`` to a dict of the fields to write. When the block ends, the session is completed. If the block
+        raises an exception, the session has failed, and the next visit tries again. If the session must stop, for a
+        pause, a question or a spent budget, the operation raises a signal that ``except Exception`` does not catch, and
+        the block raises `Parked`.
+
+        - ``session_id``: by default a new random id. ``owner``, ``tags``, ``budget``, ``keep_for``: as for `start`.
+        - ``by``: who visits, recorded in the history.
+
+        Raises `Parked` if the session is paused or waits, `SessionEnded` if it has ended, and `AlreadyRunning` if
+        another visit is open.
+        """
+        return guest_visit(self, workflow, session_id, input, owner, tags, budget, by, keep_for)
+
     async def _create(self, workflow: Workflow[S, R], new: NewSession) -> Session[S, R] | None:
+        if new.guest:
+            new = msgspec.structs.replace(new, claim=False)  # only a visit may drive it
         if new.claim:
             self._check_drives("start", new.session_id)
         if not await self._create_here(workflow, new):
@@ -270,6 +301,9 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         - ``rerun``: finished steps to run again, together with all steps that read what they wrote.
         - ``here=False``: only close the operator pauses. The session becomes due, and an open engine that has its
           workflow picks it up. The workflow need not be registered here.
+
+        A guest session (see `visit`) is never driven by a resume: all its pauses are closed, and its program continues
+        it with its next visit.
         """
         self._check_open()
         check_texts(by=by, owner=owner)
@@ -281,6 +315,10 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
             raise ValueError(f"code must be 'accept' or None, not {code!r}.")
         row = await self._row(session_id)
         check_owner(row, owner)
+        if row.guest:
+            given = {"steal": steal, "wake": wake, "code": code, "until": until, "edits": edits, "rerun": rerun}
+            options = [name for name, value in given.items() if value]
+            return await self._resume_guest(row, by, allowance_of(budget), options)
         if here:
             row = await self._settle_artifacts(row, edits, as_names(rerun), by)
         session: Session[Any] = Session(self, SessionId(row.session_id))
@@ -358,6 +396,18 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
             if late.status != Status.COMPLETED.value:
                 raise _ended_for_good(await self._row(row.session_id)) from late
 
+    async def _resume_guest(
+        self, row: SessionRow, by: str | None, allowance: Allowance, options: Sequence[str]
+    ) -> Session[Any]:  # fmt: skip
+        """Withdraw the pauses of a guest; see `resume`."""
+        if row.status is Status.CANCELLED:
+            raise _ended_for_good(row)
+        if options:
+            raise not_driven(row.session_id, row.status.value, " or ".join(options))
+        if row.status is not Status.COMPLETED:
+            await resume_guest(self, row, by, allowance)
+        return Session(self, SessionId(row.session_id))
+
     async def _continues_in_place(self, session: Session[Any], row: SessionRow) -> bool:
         """Wait until the engine that keeps the step of a resumed session continues it.
 
@@ -394,6 +444,8 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         check_texts(by=by)
         self._check_drives("take up", session_id)
         row = await self._row(session_id)
+        if row.guest:
+            raise not_driven(row.session_id, row.status.value)
         if row.status in (Status.PAUSED, Status.PAUSING, Status.FAILED):
             raise _only_resumed(row)
         session: Session[Any] = Session(self, SessionId(row.session_id))
@@ -493,6 +545,8 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         """Start the session that a message is for, unless it exists or another caller starts it first."""
         if await self.store.get(check_session_id(session_id)) is None:
             self.register(workflow)
+            if workflow.is_guest:
+                raise cannot_start(workflow)
             new = self._new_session(workflow, fields, check_session_id(session_id), by=by)
             await self._create(workflow, msgspec.structs.replace(new, keep_for=self._kept_for(None)))
 

@@ -43,7 +43,7 @@ def new_session(
     records, step = _first_records(workflow, session_id, slots, at_step, by, trail, now)
     return NewSession(
         session_id, workflow.name, workflow.version, None, (), digest, records[0].at, step, 1, None,
-        records, tuple(blobs),
+        records, tuple(blobs), guest=workflow.is_guest,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import EllipsisType
@@ -53,7 +53,7 @@ class Pickup(Stopping):
     async def _create_here(self, workflow: Workflow[Any], new: NewSession) -> bool:
         """Store a new session and drive it. Return False if its id is taken."""
         with self.driver.claiming(new.session_id):
-            with self._driven_if_cancelled(new.session_id):
+            with self._driven_if_cancelled(new.session_id) if new.claim else nullcontext():
                 row = await self.store.create(new)
             if row is None:
                 return False
@@ -157,7 +157,9 @@ class Pickup(Stopping):
         """Drive a session that became due in this engine, if its workflow is registered here."""
         if self.drives == "none" or self.waker.asked is not None:
             return  # the waker picks up asked sessions
-        if row.due and row.status is Status.READY and row.kept_by is None and row.workflow in self.workflows:
+        if row.guest or row.workflow not in self.workflows:
+            return
+        if row.due and row.status is Status.READY and row.kept_by is None:
             # A received message is kept even if this fails. The waker logs why a session cannot resume here.
             with suppress(AlreadyRunning, HoldLost, SessionEnded, VerbRefused, DefinitionError, DamagedRecord):
                 await self._wake(row)

@@ -316,7 +316,7 @@ class TimeTravel(Queries):
             session_id, workflow.name, workflow.version, row.owner, row.tags, digest.digest(), now, line.step,
             line.visit, row.budget_usd, (first,), tuple(blobs), names=tuple(sorted(names)),
             held_by_guard=line.held_by_guard, keep_for=row.keep_for, budget_tokens=row.budget_tokens,
-            budget_operations=row.budget_operations,
+            budget_operations=row.budget_operations, guest=row.guest,
         )  # fmt: skip
 
     @asynccontextmanager

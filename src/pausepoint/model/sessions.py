@@ -209,7 +209,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     def resumes_on_its_own(self) -> bool:
         """Return whether a parked session resumes on its own: what it waits for has arrived, or a timer is running."""
         status = self.status
-        return status is Status.SLEEPING or (status is Status.READY and self.due)
+        return not self.guest and (status is Status.SLEEPING or (status is Status.READY and self.due))
 
 
 def derive_status(row: SessionRow) -> Status:
@@ -246,8 +246,8 @@ def ready_at(row: SessionRow) -> int | None:
     """Return from when on a worker may take a session; 0 means at once, and None not before something else happens.
 
     That is the case while an engine holds the session, a pause of its own or another obstacle stops it, it waits
-    without a timer, or it has ended, and always for a guest. The pause of everything does not count: it is one fact of the store. Stores keep
-    the value with the session, so that ready sessions are found by index.
+    without a timer, or it has ended, and always for a guest. The pause of everything does not count: it is one fact of
+    the store. Stores keep the value with the session, so that ready sessions are found by index.
     """
     if row.guest or row.holder is not None or row.own_pause or row.open_pauses or row.ended is not None:
         return None

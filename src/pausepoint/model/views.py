@@ -29,7 +29,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     ``held_by_guard`` means that the session's step has ended but the session has not moved on: a guard holds it there,
     or its next step is not decided yet. ``kept_by`` is the process that keeps the step of a paused session in memory:
     if the session is resumed soon, the step continues there. ``fence`` rises whenever an engine takes the session; see
-    `Engine.take_up`.
+    `Engine.take_up`. The code of a ``guest`` runs in a program of its own; see `Engine.visit`.
     """
 
     session_id: SessionId
@@ -60,6 +60,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     spent_operations: int = 0
     budget_tokens: int | None = None
     budget_operations: int | None = None
+    guest: bool = False
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress

@@ -217,6 +217,11 @@ def _identify(
 ) -> Operation:
     if not isinstance(workflow, Workflow):
         raise StepError(f"Step {visit.step.name!r}: ctx.call takes a Workflow, not {type(workflow).__name__}.")
+    if workflow.is_guest:
+        raise StepError(
+            f"Step {visit.step.name!r}: workflow {workflow.name!r} is a guest, so no engine can run it. Visit it with"
+            " engine.visit, or call a workflow with steps."
+        )
     if workflow.publishes:
         raise StepError(
             f"Step {visit.step.name!r}: workflow {workflow.name!r} publishes artifacts, and a child session has no"

@@ -24,8 +24,9 @@ class GuestTests(Suite):
     async def test_a_guest_is_never_taken_or_due(self, place: Place) -> None:
         async with place.store() as store:
             await created(store, "new", guest=True, claim=False)
-            for id, facts in {"interrupted": {}, "timer": {"wakes_at": 77}, "mail": {"waiting": "message"}}.items():
-                await (await started(store, id, guest=True)).commit(release=True, **facts)
+            await (await started(store, "interrupted", guest=True)).commit(release=True)
+            await (await started(store, "timer", guest=True)).commit(release=True, wakes_at=77)
+            await (await started(store, "mail", guest=True)).commit(release=True, waiting="message")
             await store.send("mail", "ann", 5000, b"{}")
             await (await started(store, "other")).commit(release=True, wakes_at=99)
             assert (await stored(store, "mail")).status is Status.READY, "the message counts, but wakes nobody"

@@ -1,0 +1,298 @@
+"""How the block of a guest session hears that it must stop, wherever its code is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from pausepoint import Engine, Parked, Status, Workflow, current, durable
+from pausepoint.errors import CallRefused, ContextClosed, HoldLost, OutsideStep, StepExited
+from pausepoint.stores.sqlite import SqliteStore
+from tests.engine.guest import AGENT, Counter, Talk, caught
+from tests.support.loop import on_loop
+
+
+@on_loop
+async def test_except_exception_does_not_swallow_the_signal_and_a_bare_except_hears_it_again() -> None:
+    heard: list[str] = []
+
+    async def agent_that_retries() -> None:
+        for _ in range(3):
+            try:
+                await current().do(abs, -2)
+            except Exception:
+                heard.append("an error")
+            except BaseException as signal:  # as badly behaved code does
+                heard.append(type(signal).__name__)
+
+    async def handler() -> None:
+        async with engine.visit(AGENT, session_id="t") as ctx:
+            await ctx.do(abs, -1)
+            await engine.pause("t")
+            await agent_that_retries()
+            heard.append("end")
+
+    async with Engine(":memory:") as engine:
+        with pytest.raises(Parked, match="paused") as left:
+            await handler()
+        assert heard == ["StepExited"] * 3 + ["end"]
+        assert isinstance(left.value, Exception)
+        assert not isinstance(StepExited(), Exception)
+        assert (await engine.info("t")).status is Status.PAUSED
+
+
+@on_loop
+async def test_inside_gather_task_groups_and_orphans_the_block_is_left() -> None:
+    async def gathered() -> None:
+        await asyncio.gather(*(current().do(abs, -n) for n in range(3)))
+
+    async def grouped() -> None:
+        async with asyncio.TaskGroup() as group:
+            for n in range(3):
+                group.create_task(current().do(abs, -n))
+
+    async def mapped() -> None:
+        await current().map(abs, range(3))
+
+    async def orphaned() -> None:
+        queue: asyncio.Queue[int] = asyncio.Queue()
+
+        async def work() -> None:
+            queue.put_nowait(await current().do(abs, -1))
+
+        tasks.append(asyncio.create_task(work()))
+        await queue.get()
+
+    async def nested() -> None:
+        async with asyncio.timeout(60):
+            await asyncio.create_task(gathered())
+
+    async def handler(engine: Engine, id: str, code: Callable[[], Awaitable[None]]) -> None:
+        async with engine.visit(AGENT, session_id=id):
+            await engine.pause(id)
+            await code()
+
+    tasks: list[asyncio.Task[None]] = []
+    async with Engine(":memory:") as engine:
+        for code in (gathered, grouped, mapped, orphaned, nested):
+            task = asyncio.create_task(handler(engine, code.__name__, code))
+            with pytest.raises(Parked, match="paused"):
+                await task
+            if code not in (grouped, mapped):  # a task group of Python 3.11 leaves its own cancellation behind
+                assert task.cancelling() == 0, code
+            assert (await engine.info(code.__name__)).status is Status.PAUSED
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() for task in tasks)
+
+
+@on_loop
+async def test_an_abort_ends_the_operation_in_flight() -> None:
+    counter = Counter()
+    async with Engine(":memory:") as engine:
+        visit = await counter.stop_at(1, engine)
+        await engine.pause("t", mode="abort")
+        with pytest.raises(Parked, match="paused"):
+            await visit
+        assert visit.cancelling() == 0
+        await engine.resume("t")
+        counter.stops_at = None
+        assert await counter.visit(engine) == 6
+        assert counter.ran == [0, 1, 1, 2, 3]
+
+
+@on_loop
+async def test_a_request_that_is_cancelled_while_it_is_paused_stays_cancelled() -> None:
+    async with Engine(":memory:") as engine:
+        reached = asyncio.Event()
+
+        async def handler() -> None:
+            async with engine.visit(AGENT, session_id="t") as ctx:
+                await engine.pause("t", mode="abort")
+                reached.set()
+                await ctx.do(asyncio.sleep, 60)
+
+        task = asyncio.create_task(handler())
+        await reached.wait()
+        task.cancel()
+        with pytest.raises((asyncio.CancelledError, Parked)):
+            await task
+        while engine.driver.runs:
+            await asyncio.sleep(0)
+        assert (await engine.info("t")).status is Status.PAUSED
+
+
+@on_loop
+async def test_closing_the_engine_releases_the_session_and_the_next_operation_says_so() -> None:
+    heard: list[BaseException | None] = []
+
+    async def handler() -> None:
+        async with engine.visit(AGENT, session_id="t") as ctx:
+            await ctx.do(abs, -1)
+            await engine.driver.stop("shutdown")
+            assert (await engine.info("t")).holder is None
+            await asyncio.sleep(0)  # the block's own code is not cancelled
+            heard.append(await caught(ctx, ctx.do(abs, -2)))
+
+    async with Engine(":memory:", signals=False) as engine:
+        with pytest.raises(Parked, match="is ready: shutdown"):
+            await handler()
+    assert [type(error) for error in heard] == [StepExited]
+
+
+@on_loop
+async def test_a_block_that_ends_after_its_session_was_released_is_parked() -> None:
+    async def handler() -> None:
+        async with engine.visit(AGENT, session_id="t") as ctx:
+            await engine.driver.stop("shutdown")
+            ctx.output = {"turns": 1}
+
+    async with Engine(":memory:", signals=False) as engine:
+        with pytest.raises(Parked, match="ready"):
+            await handler()
+        assert (await engine.info("t")).status is Status.READY
+
+
+@on_loop
+async def test_a_guest_that_was_taken_over_hears_it_and_writes_nothing(tmp_path: Path) -> None:
+    async def handler() -> None:
+        async with engine.visit(AGENT, session_id="t") as ctx:
+            await ctx.do(abs, -1)
+            await other.claim("t", steal=True)
+            for n in range(100):
+                await ctx.do(abs, -n)
+            raise AssertionError("it wrote on")
+
+    async with Engine(tmp_path / "h.db") as engine:
+        other = SqliteStore(tmp_path / "h.db")
+        await other.open(lambda: None)
+        with pytest.raises(HoldLost):
+            await handler()
+        await other.close()
+
+
+@on_loop
+async def test_after_the_block_its_context_is_closed_and_there_is_no_current_one() -> None:
+    async with Engine(":memory:") as engine:
+        async with engine.visit(AGENT, session_id="t") as ctx:
+            assert current().session_id == "t"
+        with pytest.raises(ContextClosed):
+            await ctx.do(abs, -1)
+        with pytest.raises(OutsideStep):
+            current()
+        visit = engine.visit(AGENT, session_id="u")
+        async with visit:
+            pass
+        with pytest.raises(CallRefused, match="entered before"):
+            await visit.__aenter__()
+
+
+@on_loop
+async def test_durable_functions_and_threads_of_the_block_belong_to_it() -> None:
+    ran: list[str] = []
+
+    @durable
+    async def model(text: str) -> str:
+        ran.append(text)
+        return text.upper()
+
+    @durable
+    def tool(text: str) -> str:
+        ran.append(text)
+        return text.upper()
+
+    async def block(engine: Engine) -> None:
+        async with engine.visit(AGENT, session_id="t") as ctx:
+            answer = await model("a") + await asyncio.to_thread(tool, "b")
+            ctx.output = {"answer": answer + await ctx.ask("More?")}
+
+    async with Engine(":memory:") as engine:
+        with pytest.raises(Parked):
+            await block(engine)
+        await engine.answer(None, "!", session_id="t")
+        await block(engine)
+        assert (await engine.state("t")).model_dump()["answer"] == "AB!"
+    assert ran == ["a", "b"]
+
+
+@on_loop
+async def test_a_thread_of_the_block_hears_it_too() -> None:
+    heard: list[str] = []
+
+    def agent() -> None:
+        try:
+            current(blocking=True).do(abs, -1)
+        except BaseException as signal:
+            heard.append(type(signal).__name__)
+            over.set()
+            raise
+
+    async def handler() -> None:
+        async with engine.visit(AGENT, session_id="t"):
+            await engine.pause("t")
+            await asyncio.to_thread(agent)
+
+    over = threading.Event()
+    async with Engine(":memory:") as engine:
+        with pytest.raises(Parked):
+            await handler()
+    assert over.wait(60)
+    assert heard == ["StepExited"]
+
+
+@on_loop
+async def test_with_a_hold_an_operation_waits_in_place_and_continues_when_it_is_resumed() -> None:
+    patient = Workflow.guest("patient", state=Talk, hold=60)
+    parked = asyncio.Event()
+
+    async def handler(engine: Engine) -> str:
+        async with engine.visit(patient, session_id="t") as ctx:
+            await engine.pause("t")
+            parked.set()
+            return str(await ctx.do(abs, -1))
+
+    async with Engine(":memory:") as engine:
+        task = asyncio.create_task(handler(engine))
+        await parked.wait()
+        while (info := await engine.info("t")).kept_by is None:
+            await asyncio.sleep(0)
+        assert info.status is Status.PAUSED
+        await engine.resume("t", by="ann")
+        assert await task == "1"
+        assert (await engine.info("t")).status is Status.COMPLETED
+        events = [event.event_type async for event in engine.events("t")]
+        assert events.count("session.resumed") == 1
+
+
+# blocking code
+
+
+def test_a_blocking_handler_visits_parks_and_continues() -> None:
+    ran: list[int] = []
+
+    @durable
+    def tool(n: int) -> int:
+        ran.append(n)
+        return n
+
+    with Engine(":memory:") as engine:
+
+        def handler() -> None:
+            with engine.visit(AGENT, session_id="t", input={"topic": "x"}) as ctx:
+                total = sum(tool(n) for n in range(3))
+                answer = ctx.ask(f"{ctx.state.topic}?")
+                ctx.output = {"turns": total, "answer": answer}
+
+        with pytest.raises(Parked, match=r"waiting: x\? Answer the question"):
+            handler()
+        assert current(None) is None
+        engine.answer(None, "fine", session_id="t")
+        handler()
+        assert engine.state("t") == Talk(topic="x", answer="fine", turns=3)
+        with pytest.raises(ZeroDivisionError), engine.visit(AGENT, session_id="u"):
+            raise ZeroDivisionError
+        assert engine.info("u").status is Status.FAILED
+    assert ran == [0, 1, 2]
