@@ -180,6 +180,7 @@ async def work(days: int, ctx: Context) -> int:
     ctx.spend(usd=0.5, tokens=3)
     ctx.emit("note.made", "noted", page=1)
     ctx.progress(1, 2)
+    await ctx.commit()
     await ctx.map(no_twos, [1, 2, 3], on_error="collect")
     if len(tries) == 1:
         raise OSError("once")

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow
-from pausepoint.runtime.guests import GuestContext
+from pausepoint.runtime import GuestContext
 
 
 class Talk(BaseModel):

@@ -109,9 +109,9 @@ class Cli:
     def to_add(self, info: SessionInfo) -> str:
         """Return what must be added to a command that needs the session's code; empty if the code is known here.
 
-        An operator's pause can be withdrawn without the code.
+        An operator's pause can be withdrawn without the code, and so can every pause of a guest.
         """
-        if program_of(info.tags) is not None or info.pause_requested or info.kept_by is not None:
+        if program_of(info.tags) is not None or info.pause_requested or info.kept_by is not None or info.guest:
             return ""
         return "" if self.has_code(info.workflow) else ADD
 

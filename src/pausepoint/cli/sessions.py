@@ -45,6 +45,8 @@ async def candidates(cli: Cli, engine: Engine) -> list[SessionInfo]:
         if not any(counts[status] for status in group):
             continue
         found = await _newest(cli, engine, group)
+        if not found:
+            continue  # only guests, which their own programs continue
         if len(found) == 1:
             others = sum(counts[status] for status in RESUMABLE) - 1
             more = f"; {others:,} more: {command_line('ls')}" if others else ""
@@ -66,6 +68,7 @@ async def _newest(cli: Cli, engine: Engine, statuses: Sequence[str]) -> list[Ses
     found: list[SessionInfo] = []
     for name in names:
         found += await engine.sessions(workflow=name, status=statuses, level="root", limit=LISTED + 1)
+    found = [info for info in found if not info.guest or info.status.value == "paused"]
     return sorted(found, key=lambda info: info.created_at, reverse=True)
 
 

@@ -37,6 +37,9 @@ FOLD = 80
 
 RUN = " --run"
 
+GUEST = "Its code runs in another program, which continues it with its next visit."
+"""What to say about a guest session that nobody else can continue."""
+
 _GENERATED = re.compile(r"[0-9a-hjkmnp-tv-z]{12}|.+\.[0-9a-f]{16}")
 
 
@@ -209,7 +212,7 @@ def status_note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequ
         case "failed" if info.failure:
             return failure_phrase(info)
         case "ready":
-            return "not running"
+            return "waits for its program" if info.guest else "not running"
     return ""
 
 
@@ -309,6 +312,9 @@ async def command_lines(
 
 async def status_reasons(cli: Cli, engine: Engine, info: SessionInfo) -> list[str]:
     """Return the reasons for a session's status, one line each."""
+    if info.guest and info.status.value in ("created", "ready", "sleeping"):
+        until = f"Sleeping until {clock(info.wakes_at)} ({ago(info.wakes_at)}). " if info.wakes_at else ""
+        return [until + GUEST]
     fixed = {
         "created": "No step has finished yet, and no process is running it.",
         "ready": "It can continue, but no process is running it.",
@@ -328,7 +334,7 @@ async def status_reasons(cli: Cli, engine: Engine, info: SessionInfo) -> list[st
                 lines.insert(0, standing_pause_line(standing))
             lines += _failure_line(info)
         case "failed":
-            lines = _failure_line(info)
+            lines = [*_failure_line(info), *([GUEST] if info.guest else [])]
         case "waiting" if questions := await open_questions(engine, info):
             lines = [_question_line(each) for each in questions]
         case "waiting":
@@ -376,6 +382,8 @@ async def next_commands(
     name, workflow = info.session_id, info.workflow
     resume, add = cli.resume(info), cli.to_add(info)
     match info.status.value:
+        case "created" | "ready" | "failed" | "sleeping" if info.guest:
+            return []
         case "created" | "ready" | "failed":
             return [(f"Resume{add}:", resume)]
         case "running":
@@ -387,7 +395,7 @@ async def next_commands(
             lift = [("Resume everything:", cli.lift)] if any(pause.standing for pause in pauses) else []
             return [*lift, *ways_out(cli, info, pauses, await retest(cli, engine, info, pauses), planned)]
         case "waiting" if questions := await open_questions(engine, info):
-            code, run = (workflow, RUN) if resumes else (None, "")
+            code, run = (workflow, RUN) if resumes and not info.guest else (None, "")
             return [("Answer:", cli.command("answer", each.id, code) + run) for each in questions]
         case "waiting" if "message" in info.waiting:
             return [("Send:", f"{cli.command('send', name)} MESSAGE")]

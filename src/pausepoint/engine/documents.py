@@ -34,6 +34,7 @@ def session(info: SessionInfo) -> dict[str, Any]:
         "step": info.step,
         "visit": info.visit,
         "held_by_guard": info.held_by_guard,
+        "guest": info.guest,
         "owner": info.owner,
         "tags": list(info.tags),
         "created_at": moment(info.created_at),

@@ -14,7 +14,7 @@ from pausepoint.cli.exits import CONFLICT, DONE, PERSON, USAGE, Refused
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import QUESTIONS, by_option, common
 from pausepoint.cli.prompts import Later, ask, assigned, at_terminal, confirmation, show_question
-from pausepoint.cli.text import answer_hint, one_line, time_left
+from pausepoint.cli.text import GUEST, answer_hint, one_line, time_left
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
@@ -149,6 +149,8 @@ async def _found(cli: Cli, text: str | None, run: bool) -> tuple[Question, Workf
             return asked, None
         info = await engine.info(asked.session_id)
         try:
+            if info.guest:
+                raise Refused(f"Session {info.session_id!r} cannot run here. {GUEST}", CONFLICT)
             cli.check_code(engine, info)
         except Refused as error:
             raise Refused(f"{error.message} Without --run the answer is only recorded.", error.exit_code) from None
@@ -199,7 +201,7 @@ def _report(cli: Cli, reply: Reply, receipt: Receipt, info: SessionInfo) -> int:
     cli.out.line(f"Answered{who}: {one_line(reply.question.next_question)}")
     cli.out.line(f"{info.session_id} {cli.out.status_phrase(info.status.value)}.")
     if info.holder is None and info.status.value not in ("completed", "cancelled"):
-        cli.out.note(cli.resume_line(info))
+        cli.out.note(GUEST if info.guest else cli.resume_line(info))
     return DONE
 
 

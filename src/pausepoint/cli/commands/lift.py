@@ -65,7 +65,7 @@ def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[Sessio
     for damage in found.damaged:
         cli.out.line(f"{damage.fields['session_id']}  is damaged and cannot continue: {damage}")
     idle = [info for info in found if info.status.value in ("ready", "created") and info.kept_by is None]
-    left = [info for info in idle if info.workflow not in engine.workflows]
+    left = [info for info in idle if info.workflow not in engine.workflows and not info.guest]
     for info in (named := [info for info in left if program_of(info.tags) is not None]):
         cli.out.note(cli.resume_line(info))
     left = [info for info in left if info not in named]

@@ -22,7 +22,7 @@ from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, BudgetOption, OneOf
 from pausepoint.cli.project import find_project
 from pausepoint.cli.prompts import confirmed
 from pausepoint.cli.sessions import RESUMABLE, candidates, find_session, list_candidates, status_and_age
-from pausepoint.cli.text import short_holder
+from pausepoint.cli.text import GUEST, short_holder
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -152,6 +152,12 @@ def run(cli: Cli, **given: Any) -> int:
     code 3 when the session sleeps for more than a few seconds; a worker or a later `resume` wakes it.
     """
     loaded, args = click.get_current_context().meta[TARGET]
+    if loaded.workflow.is_guest:
+        raise Refused(
+            f"Workflow {loaded.workflow.name!r} is a guest: its code is part of a program that visits its sessions."
+            " Start that program instead.",
+            USAGE,
+        )
     cli.targets = (loaded.target,)
     values = loaded.start(cli, given)
     if given["again"] and given["force_restart"]:
@@ -268,6 +274,8 @@ async def _chosen(
         if len(found) > 1:
             return await list_candidates(cli, engine, found)
         info = found[0]
+        if info.guest:
+            return await _resumed_guest(cli, engine, info, {"from": start, "dry-run": dry_run} | how)
         if info.workflow not in engine.workflows and _can_withdraw(cli, info, start, dry_run, how):
             return await _withdrawn(cli, engine, info, how["by"])
         cli.check_code(engine, info)
@@ -322,6 +330,24 @@ async def _picked_up(engine: Engine, session_id: str) -> SessionInfo:
             break
         await asyncio.sleep(LOOK_EVERY)
     return await engine.info(session_id)
+
+
+async def _resumed_guest(cli: Cli, engine: Engine, info: SessionInfo, how: dict[str, Any]) -> int:
+    """Withdraw the pauses of a guest session. Its own program continues it."""
+    known = {name: how.pop(name) for name in ("by", "owner", "budget")}
+    if wrong := [f"--{name}" for name, value in how.items() if value]:
+        raise Refused(
+            f"{' and '.join(wrong)} cannot be used for session {info.session_id!r}, which is a guest. {GUEST}", USAGE
+        )
+    await engine.resume(info.session_id, here=False, **known)
+    after = await engine.info(info.session_id)
+    done = f"{info.session_id} {cli.out.status_phrase(after.status.value)}."
+    cli.out.line(done if after.status.value == "completed" else f"{done} {GUEST}")
+    if not cli.out.for_people:
+        from pausepoint.engine import documents
+
+        cli.out.document(documents.stopped(after, cli.resume(after)))
+    return DONE
 
 
 def _check_rerun(workflow: Workflow[Any], steps: Sequence[str]) -> None:

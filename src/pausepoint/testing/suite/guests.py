@@ -49,7 +49,10 @@ class GuestTests(Suite):
             await (await started(store, guest=True)).commit(release=True)
             await store.pause(Filter(session_id="s1"), operator())
             await stays()
-            await store.unpause("s1", "ann", 6000, wake=True)
+            await store.unpause("s1", "ann", 6000)
+            await stays()
+            await store.pause(Filter(session_id="s1"), operator())
+            await store.unpause("s1", "ann", 6500, wake=True)
             await stays()
             await store.pause(Filter(), operator(standing=True))
             assert (await stored(store)).status is Status.PAUSED

@@ -266,7 +266,7 @@ BEGIN
     UPDATE pauses SET closed_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
     WHERE session = NEW.key AND kind = 'operator' AND closed_at IS NULL AND standing = 0;
     UPDATE sessions SET pause_mode = 'finish', ready_at = CASE
-        WHEN holder IS NOT NULL OR ended IS NOT NULL OR removing
+        WHEN holder IS NOT NULL OR ended IS NOT NULL OR removing OR guest
             OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0) THEN NULL
         WHEN wakes_at IS NULL AND waiting IS NULL THEN 0
         ELSE wakes_at

@@ -1,0 +1,96 @@
+"""Guest sessions on the command line: everything but running them works, and it says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from pausepoint import Engine, Parked
+from tests.cli.kit import run
+from tests.engine.guest import AGENT
+
+PROGRAM = "its code runs in another program, which continues it with its next visit."
+
+CODE = """
+from pydantic import BaseModel
+from pausepoint import Workflow
+
+class Talk(BaseModel):
+    topic: str = ""
+
+agent = Workflow.guest("agent", state=Talk)
+"""
+
+
+async def visit(path: Path, session_id: str, fails: bool = False) -> str:
+    """Visit a session as its program does."""
+    async with Engine(path) as engine, engine.visit(AGENT, session_id=session_id) as ctx:
+        if fails:
+            raise ConnectionError("no answer")
+        ctx.output = {"answer": await ctx.ask("Go on?", expires=None)}
+    return "done"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / ".pausepoint" / "pausepoint.db"
+    path.parent.mkdir()
+    with pytest.raises(Parked):
+        asyncio.run(visit(path, "t"))
+    return path
+
+
+def said(text: str) -> str:
+    return " ".join(text.split()).lower()
+
+
+def test_show_says_where_its_code_runs_and_answer_does_not_offer_to_run_it(store: Path, tmp_path: Path) -> None:
+    code, out, _ = run("show", "t", cwd=tmp_path)
+    assert (code, "Answer:" in out, "--run" in out) == (0, True, False)
+    code, out, err = run("answer", "t", "yes", "--run", cwd=tmp_path)
+    assert (code, PROGRAM in said(out + err), "only recorded" in err) == (5, True, True)
+    code, out, err = run("answer", "t", "yes", cwd=tmp_path)
+    assert (code, PROGRAM in said(out + err)) == (0, True)
+    code, out, err = run("show", "t", cwd=tmp_path)
+    assert (code, PROGRAM in said(out), "resume t" in out) == (0, True, False)
+    assert asyncio.run(visit(store, "t")) == "done"
+
+
+def test_resume_withdraws_pauses_and_runs_nothing(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "agents.py").write_text(CODE)
+    assert run("pause", "t", "--by", "ann", cwd=tmp_path).code == 0
+    code, out, _ = run("resume", "t", "--by", "ann", cwd=tmp_path)
+    assert (code, "t is waiting" in out, PROGRAM in said(out)) == (0, True, True)
+    code, out, _ = run("resume", "t", "--json", cwd=tmp_path)
+    assert (code, json.loads(out)["guest"]) == (0, True)
+    code, _, err = run("resume", "t", "--steal", "--dry-run", cwd=tmp_path)
+    assert (code, "--dry-run and --steal cannot be used for session 't', which is a guest" in err) == (2, True)
+    code, _, err = run("run", "agents.py", cwd=tmp_path)
+    assert (code, "'agent' is a guest" in err) == (2, True)
+    code, out, err = run("worker", "--once", "--target", "agents.py", cwd=tmp_path)
+    assert (code, "Nothing was ready" in out + err) == (0, True)
+
+
+def test_a_failed_or_ready_guest_is_not_offered_for_a_resume(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConnectionError):
+        asyncio.run(visit(store, "broken", fails=True))
+    code, out, _ = run("show", "broken", cwd=tmp_path)
+    assert (code, PROGRAM in said(out), "ConnectionError" in out) == (0, True, True)
+    code, _, err = run("resume", cwd=tmp_path)
+    assert (code, "There is nothing to resume" in err) == (4, True)
+    code, out, _ = run("ls", cwd=tmp_path)
+    assert (code, "broken" in out) == (0, True)
+
+
+def test_pause_all_and_its_lift_cover_guests(store: Path, tmp_path: Path) -> None:
+    assert run("pause", "--all", "--reason", "fire", cwd=tmp_path).code == 0
+    with pytest.raises(Parked, match="fire"):
+        asyncio.run(visit(store, "t"))
+    code, out, err = run("resume", "--all", cwd=tmp_path)
+    assert code == 0
+    assert "worker" not in out + err
+    assert run("answer", "t", "yes", cwd=tmp_path).code == 0
+    assert asyncio.run(visit(store, "t")) == "done"
