@@ -10,11 +10,13 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pausepoint import Context, Engine, Parked, Status
 from pausepoint.errors import StoreError
+from pausepoint.model.sessions import SessionRow
 from tests.engine.guest import AGENT
 from tests.support.mortal import MortalStore, crash
 
@@ -32,8 +34,8 @@ acts = st.lists(
 class Disturbed:
     """A guest session whose visits are disturbed, each at one operation."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, store: type[MortalStore] = MortalStore) -> None:
+        self.path, self.store = path, store
         self.ran: list[int] = []
         self.repeats = 0  # operations that may run again, because they were in flight
         self.driven = 0
@@ -58,8 +60,8 @@ class Disturbed:
 
     async def disturb(self, act: Act, at: int) -> None:
         """Visit the session, and disturb the visit in operation ``at``, if it runs."""
-        engine = await Engine(MortalStore(self.path), workflows=[AGENT], signals=False).__aenter__()
-        reached = asyncio.Event()
+        engine = await Engine(self.store(self.path), workflows=[AGENT], signals=False).__aenter__()
+        reached, acted = asyncio.Event(), asyncio.Event()
 
         async def strike() -> None:
             reached.set()
@@ -68,6 +70,8 @@ class Disturbed:
             if act in ("kill", "abort", "cancelled"):
                 self.repeats += 1
                 await asyncio.Event().wait()
+            if act in ("pause", "everything"):
+                await acted.wait()
 
         self.at = at, strike
         before = list(self.ran)
@@ -78,6 +82,7 @@ class Disturbed:
             if act == "error":
                 self.repeats += 1
             await self.act(engine, visit, act)
+            acted.set()
         await asyncio.gather(visit, return_exceptions=True)
         if act == "kill" and reached.is_set():
             return
@@ -141,3 +146,16 @@ def test_a_disturbed_guest_ends_as_an_undisturbed_one(happens: list[tuple[Act, i
             await guest.finish()
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+class HandsOutGuests(MortalStore):
+    async def take(self, now: int, workflows: Any, limit: int, skip: Any = None) -> list[SessionRow]:
+        row = await self.get("t")
+        return [await self.claim("t")] if row is not None and row.status is Status.READY else []
+
+
+@pytest.mark.parametrize("act", ["pause", "cancelled"])
+def test_a_store_that_hands_out_guests_is_caught(act: Act, tmp_path: Path) -> None:
+    guest = Disturbed(tmp_path / "h.db", HandsOutGuests)
+    with pytest.raises(AssertionError, match=r"\['t'\] == \[\]"):
+        asyncio.run(asyncio.wait_for(guest.disturb(act, 3), 60))

@@ -20,6 +20,8 @@ from pausepoint import (
     Tool,
     Workflow,
     collect,
+    current,
+    durable,
     run,
     step,
     workflow,
@@ -28,7 +30,7 @@ from pausepoint.engine import BlockingEngine, BlockingSession
 from pausepoint.model import Event, SessionId
 from pausepoint.model.questions import Receipt
 from pausepoint.model.views import Checkpoint, Diff, Listing
-from pausepoint.runtime import Batch
+from pausepoint.runtime import Batch, GuestContext
 from pausepoint.runtime.collect import Collected
 
 
@@ -164,3 +166,38 @@ async def functions(engine: Engine) -> None:
 
 
 def some_context() -> Context: ...  # type: ignore[empty-body]
+
+
+@durable
+async def charge(order: str, cents: int = 0) -> int:
+    return cents
+
+
+@durable(key=lambda order: order)
+def ship(order: str) -> bool:
+    return True
+
+
+async def in_a_step() -> None:
+    assert_type(current(), Context)
+    assert_type(current(None), Context | None)
+    assert_type(current(blocking=True), BlockingContext)
+    assert_type(await charge("a", cents=1), int)
+    assert_type(ship("a"), bool)
+    await charge(1)  # type: ignore[arg-type]
+
+
+guest = Workflow.guest("guest", state=Brief)
+
+
+async def visits(engine: Engine, blocking: BlockingEngine) -> None:
+    assert_type(guest, Workflow[Brief])
+    async with engine.visit(guest, session_id="a", input={"topic": "x"}) as ctx:
+        assert_type(ctx, GuestContext[Brief])
+        assert_type(ctx.state, Brief)
+        assert_type(await ctx.do(look_up, "x"), int)
+    with blocking.visit(guest, input=Brief(topic="x")) as block:
+        assert_type(block.state.topic, str)
+        assert_type(block.do(weigh, "x"), float)
+    async with engine.visit(guest, input=1):  # type: ignore[arg-type]
+        pass
