@@ -53,7 +53,7 @@ class StoreMachine(StoreModel):
     )  # fmt: skip
     def create(
         self, session_id: str, engine: int, claim: bool, by: str | None, paused: bool, budget: bool,
-        above: str | None, kept: bool, shares: bool, guest: bool,
+        above: str | None, kept: bool, shares: bool, guest: bool = False,
     ) -> None:  # fmt: skip
         now = self.clock.now()
         first = seal(first_digest(session_id), 1, 0, "key", "first", 1, now, b'{"first":1}')

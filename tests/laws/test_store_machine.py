@@ -363,6 +363,10 @@ BROKEN: dict[str, Fault] = {
         lambda: [create(), ("crash", {"engine": 0}), ask("claim", steal=False, paused=True)], "file",
     ),
     "nobody finds what is ready": nothing(lambda: [create(), park()], "reckon"),
+    "a guest is ready": Fault("reckon", "OR removing OR guest", "OR removing", lambda: [create(guest=True), park()]),
+    "a guest wakes somebody": Fault(
+        "next_wake", "AND guest = 0", "", lambda: [create(guest=True), drive("wait", waiting=None, delay=HOUR)]
+    ),
     "who comes back finds nothing ready": Fault(
         "release_all", ", ready_at = ", ", updated_at = updated_at + 0 * ",
         lambda: [create(), ("close", {"engine": 0})], "file",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, overload
 from typing_extensions import TypeVar
 
 from pausepoint.engine.control import Control
-from pausepoint.engine.guests import BlockingVisit, GuestVisit
+from pausepoint.engine.guests import BlockingVisitor, Visitor
 from pausepoint.engine.loop_thread import Interrupts, LoopThread
 from pausepoint.engine.session import Session
 from pausepoint.model.notebook import facts
@@ -77,14 +77,14 @@ def on_session(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def on_visit(
-    verb: Callable[Concatenate[Control, Workflow[M], P], GuestVisit[M]],
-) -> Callable[Concatenate[BlockingEngine, Workflow[M], P], BlockingVisit[M]]:
+    verb: Callable[Concatenate[Control, Workflow[M], P], Visitor[M]],
+) -> Callable[Concatenate[BlockingEngine, Workflow[M], P], BlockingVisitor[M]]:
     """Return the blocking form of `Engine.visit`, for ``with engine.visit(…) as ctx:``."""
 
     @wraps(verb)
-    def visit(self: BlockingEngine, workflow: Workflow[M], *args: P.args, **kwargs: P.kwargs) -> BlockingVisit[M]:
+    def visit(self: BlockingEngine, workflow: Workflow[M], *args: P.args, **kwargs: P.kwargs) -> BlockingVisitor[M]:
         made = self._thread.look(lambda: verb(self._wrapped, workflow, *args, **kwargs))
-        return BlockingVisit(made, self._thread)
+        return BlockingVisitor(made, self._thread)
 
     return _described(visit, "BlockingEngine")
 
@@ -119,7 +119,7 @@ _BLOCKING_TYPES = {
     "AsyncIterator[": "Iterator[",
     "AsyncGenerator[SessionInfo, None]": "Iterator[SessionInfo]",
     "Session[": "BlockingSession[",
-    "GuestVisit[": "BlockingVisit[",
+    "Visitor[": "BlockingVisitor[",
 }
 """The return types of async verbs, and those of their blocking forms."""
 

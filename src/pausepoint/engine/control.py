@@ -18,7 +18,7 @@ from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.creation import budget_of, encoded_input, given_input
 from pausepoint.engine.events import append_event
-from pausepoint.engine.guests import GuestVisit, cannot_start, guest_visit, not_driven, resume_guest
+from pausepoint.engine.guests import Visitor, cannot_start, guest_visit, not_driven, resume_guest
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
@@ -149,7 +149,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         self, workflow: Workflow[S], *, session_id: str | None = None, input: S | Mapping[str, Any] | None = None,
         owner: str | None = None, tags: str | Sequence[str] = (), budget: Amount | None = None,
         by: str | None = None, keep_for: timedelta | None = None,
-    ) -> GuestVisit[S]:  # fmt: skip
+    ) -> Visitor[S]:  # fmt: skip
         """Run the code of a guest session: the block of ``async with engine.visit(…) as ctx:``.
 
         On a blocking engine, it is the block of ``with engine.visit(…) as ctx:``.

@@ -20,7 +20,6 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.children import Children
 from pausepoint.engine.creation import encoded_input
-from pausepoint.engine.loop_thread import LoopThread
 from pausepoint.errors import (
     AlreadyRunning,
     CallRefused,
@@ -46,13 +45,14 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pausepoint.engine.control import Control
+    from pausepoint.engine.loop_thread import LoopThread
 
 S = TypeVar("S", bound="BaseModel")
 
 CANCELLED = "the visit was cancelled"
 
 
-class GuestVisit(Generic[S]):
+class Visitor(Generic[S]):
     """The async context manager that `Engine.visit` returns."""
 
     def __init__(
@@ -249,10 +249,10 @@ class GuestVisit(Generic[S]):
             raise await parked(self.control, self.session_id)
 
 
-class BlockingVisit(Generic[S]):
+class BlockingVisitor(Generic[S]):
     """The context manager that the ``visit`` of a blocking engine returns."""
 
-    def __init__(self, visit: GuestVisit[S], thread: LoopThread) -> None:
+    def __init__(self, visit: Visitor[S], thread: LoopThread) -> None:
         self._visit = visit
         self._thread = thread
         self._ctx: BlockingGuestContext[S] | None = None
@@ -277,7 +277,7 @@ def guest_visit(
     control: Control, workflow: Workflow[S], session_id: str | None, given: S | Mapping[str, Any] | None,
     owner: str | None, tags: str | Sequence[str], budget: Amount | None, by: str | None,
     keep_for: timedelta | None,
-) -> GuestVisit[S]:  # fmt: skip
+) -> Visitor[S]:  # fmt: skip
     """Return the visit of a guest session, with checked options."""
     check_texts(owner=owner, by=by)
     options = {
@@ -287,7 +287,7 @@ def guest_visit(
         "by": by,
         "keep_for": control._kept_for(keep_for),
     }
-    return GuestVisit(control, workflow, session_id, given, options)
+    return Visitor(control, workflow, session_id, given, options)
 
 
 async def resume_guest(control: Control, row: SessionRow, by: str | None, allowance: Allowance) -> None:

@@ -10,8 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
-from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import NamedTuple, Protocol, TypeVar
 
 from pausepoint.errors import ContextClosed, StepExited
@@ -106,11 +105,20 @@ class entered:
         self._token = _inside.set(self._where)
 
     def __exit__(self, *error: object) -> None:
-        with suppress(ValueError):  # the block ends in another task, or its coroutine is closed there
-            _inside.reset(self._token)
+        _exit(self._token)
 
 
 async def within(visit: Visit, frame: Frame, work: Awaitable[T]) -> T:
     """Await the code of an operation, marked as part of it."""
-    with entered(Place(visit, frame)):
+    token = _inside.set(Place(visit, frame))
+    try:
         return await work
+    finally:
+        _exit(token)
+
+
+def _exit(token: Token[Inside | None]) -> None:
+    try:
+        _inside.reset(token)
+    except ValueError:  # the block ends in another task, or its coroutine is closed there
+        return
