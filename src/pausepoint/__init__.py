@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from pausepoint.model.schemas import File
     from pausepoint.model.sessions import Status
     from pausepoint.model.views import Outcome
+    from pausepoint.runtime.blocking import BlockingContext
     from pausepoint.runtime.collect import Tool, collect
-    from pausepoint.runtime.context import BlockingContext, Context
+    from pausepoint.runtime.context import Context
     from pausepoint.runtime.current import current, durable
 
 _HOMES = {
@@ -53,7 +54,7 @@ _HOMES = {
     "AnswerRefused": "errors",
     "Append": "definition.fields",
     "Artifact": "definition.artifacts",
-    "BlockingContext": "runtime.context",
+    "BlockingContext": "runtime.blocking",
     "Budget": "model.budgets",
     "ChildFailed": "errors",
     "Context": "runtime.context",

@@ -21,7 +21,8 @@ from pydantic import BaseModel, ValidationError
 from pausepoint.codec.values import as_plain, decode, typed
 from pausepoint.errors import Declined, RoundsExhausted, did_you_mean
 from pausepoint.model.questions import EXPIRY, Asked
-from pausepoint.runtime.context import BlockingContext, Context
+from pausepoint.runtime.blocking import BlockingContext
+from pausepoint.runtime.context import Context
 from pausepoint.runtime.questions import AskAgain, Options, QuestionSpec, ask
 
 P = TypeVar("P", bound=BaseModel)

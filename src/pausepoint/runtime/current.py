@@ -13,7 +13,8 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 from pausepoint.definition.functions import callee
 from pausepoint.errors import ContextClosed, DefinitionError, OutsideStep, StepError, StepExited
 from pausepoint.runtime.attempts import Run
-from pausepoint.runtime.context import BlockingContext, Context, _tracked
+from pausepoint.runtime.blocking import BlockingContext, tracked
+from pausepoint.runtime.context import Context
 from pausepoint.runtime.inside import Place, place, within
 
 P = ParamSpec("P")
@@ -177,8 +178,8 @@ async def _on_loop(here: Place, work: Coroutine[Any, Any, T]) -> T:
         work.close()
         raise StepExited(f"step {visit.step.name} was exited; its result is discarded")
     try:
-        tracked = _tracked(visit, here.frame, work)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(tracked, visit.loop))
+        call = tracked(visit, here.frame, work)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, visit.loop))
     except (asyncio.CancelledError, ContextClosed):
         if not visit.exited:
             raise  # the caller was cancelled, not the step

@@ -40,7 +40,8 @@ from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import RecordKind, SignalRecord
 from pausepoint.model.sessions import Ended, Failure, SessionRow
-from pausepoint.runtime.context import BlockingContext, Context
+from pausepoint.runtime.blocking import BlockingContext
+from pausepoint.runtime.context import Context
 from pausepoint.runtime.hold import OnStep, end_parked
 from pausepoint.runtime.host import Family
 from pausepoint.runtime.inside import StepPlace, entered, go_outside

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import StepExited
-from pausepoint.runtime.context import BlockingContext, Context
+from pausepoint.runtime.blocking import BlockingContext
+from pausepoint.runtime.context import Context
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.host import Host
 from pausepoint.runtime.requests import Interrupt
