@@ -69,6 +69,27 @@ async def test_a_commit_reaches_the_budget() -> None:
         assert (await session.info()).spent_usd == 0.02
 
 
+@pytest.mark.parametrize("commits", [True, False])
+@on_loop
+async def test_a_received_message_is_stored_too(commits: bool) -> None:
+    @step(writes="text", retry=2)
+    async def work(ctx: Context) -> str:
+        got = await ctx.receive()
+        if commits:
+            await ctx.commit()
+        left.append(len(await engine.store.mail((await engine._row(ctx.session_id)).key)))
+        if ctx.attempt == 1:
+            raise ConnectionError("down")
+        return got
+
+    left: list[int] = []
+    async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
+        session = await engine.start(Workflow("work", state=State, steps=[work]))
+        await session.send("hello")
+        assert (await session.outcome()).state.text == "hello"
+        assert left == ([0, 0] if commits else [1, 1])
+
+
 class Graph:
     """A step that keeps its progress itself, as a graph does in its own tables. The process dies after each node."""
 
