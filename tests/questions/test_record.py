@@ -109,7 +109,7 @@ def test_the_page_describes_every_field_every_status_and_the_three_steps() -> No
     steps = section(page, "Pause, wait, resume")
     assert all(f"**{word}.**" in steps for word in ("Pause", "Wait", "Resume", "What runs again"))
     assert {code(row[0])[0].strip("=") for row in rows(section(page, "Asking"))} - {"kind"} <= {
-        "choices", "default", *Options.__annotations__
+        "choices", "default", "schema", *Options.__annotations__
     }  # fmt: skip
 
 
