@@ -4,7 +4,7 @@ PausepointError
 ├── DefinitionError        a workflow definition is wrong; raised when it is created
 ├── SessionError           a call is not possible for the session that it names
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
-│   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
+│   ├── AlreadyRunning · HoldLost · SessionEnded · NotFinished · VerbRefused · UnknownCheckpoint
 │   ├── UnknownFile · FileRefused · FolderRefused
 │   │   ├── FolderMisfit   its session needs newer code, or cannot be migrated to this version
 │   │   └── FolderUnavailable   its disk is full or failing

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import chdir
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pausepoint import Engine, Session, Workflow
+from pydantic import BaseModel
+
+from pausepoint import Engine, Parked, Session, Workflow
 from tests.cli.kit import run
 from tests.cli.samples import STORE, execute
 from tests.support.killed import copy_as_killed, harm
@@ -84,6 +86,10 @@ FILLED = {"MESSAGE": "hello", "USD": "9"}
 
 WORKS = (0, 3)
 """The exit codes of a command that did what it says: done, or the session needs a person."""
+
+
+class Page(BaseModel):
+    text: str = ""
 
 
 class Scene(NamedTuple):
@@ -283,6 +289,18 @@ def answered(folder: Path) -> None:
     stored(project(folder), act)
 
 
+def guest(folder: Path) -> None:
+    """A guest session that was paused during a visit."""
+
+    async def act(engine: Engine, _: Any, __: Any) -> None:
+        with suppress(Parked):
+            async with engine.visit(Workflow.guest("web", state=Page), session_id="web1") as ctx:
+                await engine.pause("web1")
+                await ctx.safe_point()
+
+    stored(project(folder), act)
+
+
 def nothing(_: Path) -> None:
     pass
 
@@ -296,6 +314,7 @@ def tagged(folder: Path) -> None:
 EVERY_KIND = ("", "fail", "sleep", "wait", "ask", "call", "guard")
 
 SCENES = {
+    "a guest": Scene(guest, ("show web1", "resume web1 --json", "ls")),
     "nothing": Scene(nothing, ("ls", "status", "inbox", "doctor", "verify", "show x", "init")),
     "a file of my own": Scene(project, ("init",)),
     "an empty store": Scene(lambda folder: stored(project(folder), _removed_all), ("ls", "answer --later", "resume")),
