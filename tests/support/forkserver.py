@@ -260,6 +260,7 @@ def main(modules: Sequence[str]) -> None:
     global _pipe
     _pipe = os.dup(1)
     os.dup2(2, 1)  # keeps the output of warm-ups and jobs out of the message pipe
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with SIGINT ignored
     for module in modules:
         import_module(module).warm_up()
     gc.freeze()  # keeps existing objects shared with the forked processes
