@@ -152,6 +152,10 @@ class StoreModel(EverythingModel):
         store = MortalStore(self.path, clock=self.clock, synchronous="OFF", **options)
         self.run(store.open(lambda: None))
         self.stores[engine] = store
+        self.opened()
+
+    def opened(self) -> None:
+        """End the cancelled sessions that no engine drives, as a store does when it is opened."""
         for session_id in sorted(self.rows, key=lambda each: self.rows[each].key):
             self.ended_if_parked(session_id, self.clock.now())
 
