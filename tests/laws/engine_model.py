@@ -39,7 +39,7 @@ OVER = {S.COMPLETED, S.CANCELLED}
 PARKED = {S.PAUSED, S.FAILED, S.WAITING, S.SLEEPING, *OVER}
 STANDING = (S.CREATED, S.READY, S.FAILED, S.WAITING, S.SLEEPING)
 GOES_ON = {S.RUNNING, *PARKED}
-# What had ended or failed is not under a pause of everything, but stands still as soon as it is open again.
+# A pause of everything does not apply to sessions that ended or failed, but it pauses them when they are reopened.
 REOPENED = {status: {S.READY} for status in STANDING} | {status: {S.READY, S.PAUSED} for status in (*OVER, S.FAILED)}
 
 LEGAL: dict[str, dict[Status, set[Status]]] = {

@@ -18,11 +18,11 @@ from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.creation import encoded_input, given_input
 from pausepoint.engine.events import append_event
+from pausepoint.engine.pauses import PAGE, Pauses, operator_pause
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
-from pausepoint.engine.stopping import PAGE, Stopping, operator_pause
 from pausepoint.engine.time_travel import merged_changes
 from pausepoint.engine.transfer import Transfer
 from pausepoint.errors import (
@@ -67,7 +67,7 @@ class _How(NamedTuple):
         return not (self.steal or self.wake or self.accept_code or self.until)
 
 
-class Control(Pickup, Artifacts, Retention, Transfer, Questions, Stopping):
+class Control(Pickup, Artifacts, Retention, Transfer, Questions, Pauses):
     """All verbs over one open store."""
 
     @overload
