@@ -31,14 +31,14 @@ def test_status_shows_the_graph_live_and_the_run_asks_in_place(tmp_path: Path) -
         path.touch()
     with Process("run", "plan.json", cwd=tmp_path, program=DEVS, tty=True) as run:
         until(lambda: any(line.startswith("b ") for line in lines(tmp_path, "began")))
-        with Process("status", "plan", cwd=tmp_path, program=DEVS, tty=True, size=(140, 40)) as status:
+        with Process("status", "plan", cwd=tmp_path, program=DEVS, tty=True, size=(140, 40), beside=run) as status:
             until_shown(status, a="✓", c="✓", d="·", e="·")
             held[0].unlink()
             until_shown(status, a="✓", b="✓", c="✓", e="·")  # nobody typed anything: it is live
             status.type("\x03")
             assert status.wait().code == 130
         assert run.child.poll() is None, "who only looks ends nothing"
-        with Process("status", "plan", cwd=tmp_path, program=DEVS, tty=True) as status:
+        with Process("status", "plan", cwd=tmp_path, program=DEVS, tty=True, beside=run) as status:
             until_shown(status, c="✓", e="·")
             held[1].unlink()
             assert status.wait().code == 0, "it ends when the run stands"

@@ -87,8 +87,11 @@ class Process:
         tty: bool = False,
         size: tuple[int, int] = (80, 24),
         program: Sequence[str] = PAUSEPOINT,
+        beside: Process | None = None,
     ) -> None:
+        """Start the process. ``beside``: another one, whose output is read too; a full terminal would stop it."""
         self.seen = ""
+        self.beside = beside
         command = _command(program, args)
         if tty:
             self.out, far = os.openpty()
@@ -149,9 +152,18 @@ class Process:
         return Done(self.child.wait(PATIENCE), self.seen, "")
 
     def _read(self, end: float) -> bool:
-        ready, _, _ = select.select([self.out], [], [], max(end - time.monotonic(), 0))
-        if not ready:
-            raise AssertionError(f"nothing more was said within {PATIENCE} s; what was:\n{plain(self.seen)}")
+        ready: list[int] = []
+        while self.out not in ready:
+            watched = [self.out] if self.beside is None else [self.out, self.beside.out]
+            ready, _, _ = select.select(watched, [], [], max(end - time.monotonic(), 0))
+            if not ready:
+                raise AssertionError(f"nothing more was said within {PATIENCE} s; what was:\n{plain(self.seen)}")
+            if self.beside is not None and self.beside.out in ready and not self.beside._take():
+                self.beside = None
+        return self._take()
+
+    def _take(self) -> bool:
+        """Read what has arrived. Return False if nothing more will."""
         try:
             got = os.read(self.out, 65536)
         except OSError:  # how Linux says that the last one closed its side of a terminal

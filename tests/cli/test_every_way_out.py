@@ -32,7 +32,7 @@ from tests.cli.ways import Site
 from tests.support.loop import PATIENCE
 
 ELSEWHERE = {
-    Site("context", "Cli.check_code", "show"): test_program.test_a_session_of_somebody_elses_workflow_is_left_alone,
+    Site("context", "Cli.check_code", "show"): test_program.test_a_session_of_another_programs_workflow_is_left_alone,
 }
 """Sites whose commands another test executes: that test."""
 

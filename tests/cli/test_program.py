@@ -281,7 +281,7 @@ def test_other_workflows_are_run_by_name_and_show_their_fields(shop: Desk) -> No
     assert "--text TEXT" in ours(shop, "run", "note", "--help").stdout
 
 
-def test_a_session_of_somebody_elses_workflow_is_left_alone(shop: Desk) -> None:
+def test_a_session_of_another_programs_workflow_is_left_alone(shop: Desk) -> None:
     with Engine(shop.store) as engine:
         engine.start(SPEECH, word="hush", session_id="theirs", paused=True)
     done = ours(shop, "resume", "theirs")

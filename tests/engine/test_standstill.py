@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
-from pausepoint.engine import stopping
+from pausepoint.engine import pauses
 from tests.faults.standstill import begun_after, fleet
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
@@ -20,6 +22,18 @@ ROUNDS = 20
 
 class State(BaseModel):
     out: str = ""
+
+
+def slow_fetch() -> tuple[asyncio.Event, asyncio.Event, Callable[[], Coroutine[Any, Any, str]]]:
+    """Return an operation with two events: it has begun, and it may end."""
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def fetch() -> str:
+        began.set()
+        await go.wait()
+        return "done"
+
+    return began, go, fetch
 
 
 @on_loop
@@ -33,7 +47,7 @@ async def test_a_pause_that_only_pretends_to_wait_is_caught(tmp_path: Path, monk
     async def at_once(*_: object) -> tuple[()]:
         return ()
 
-    monkeypatch.setattr(stopping, "standstill", at_once)
+    monkeypatch.setattr(pauses, "standstill", at_once)
     async with fleet(tmp_path, "--deaf") as (engine, file):
         while not await begun_after(engine, file):
             pass
@@ -41,12 +55,7 @@ async def test_a_pause_that_only_pretends_to_wait_is_caught(tmp_path: Path, monk
 
 @on_loop
 async def test_a_pause_names_who_still_works_and_with_what(tmp_path: Path) -> None:
-    began, go = asyncio.Event(), asyncio.Event()
-
-    async def fetch() -> str:
-        began.set()
-        await go.wait()
-        return "done"
+    began, go, fetch = slow_fetch()
 
     @step(writes="out")
     async def work(ctx: Context) -> str:
@@ -97,12 +106,7 @@ async def test_a_session_that_is_removed_during_the_wait_does_not_fail_the_pause
 
 @on_loop
 async def test_a_damaged_session_that_is_still_driven_has_not_stopped(tmp_path: Path) -> None:
-    began, go = asyncio.Event(), asyncio.Event()
-
-    async def fetch() -> str:
-        began.set()
-        await go.wait()
-        return "done"
+    began, go, fetch = slow_fetch()
 
     @step(writes="out")
     async def work(ctx: Context) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pausepoint.engine import stopping
+from pausepoint.engine import pauses
 from pausepoint.engine.control import Control
 from pausepoint.errors import AlreadyRunning
 from pausepoint.model.sessions import SessionRow
@@ -166,7 +166,7 @@ def test_an_engine_that_does_not_wait_for_a_standstill_is_noticed(monkeypatch: p
     async def impatient(*args: Any) -> tuple[()]:
         return ()
 
-    monkeypatch.setattr(stopping, "standstill", impatient)
+    monkeypatch.setattr(pauses, "standstill", impatient)
     long = (Fork((dos(4), tuple(Do(f"e{number}", ticks=3) for number in range(4)))),)
     wrong(replace(PAUSED, roots=(program(long, pause="step"),)), "began while it was paused")
 

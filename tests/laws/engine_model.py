@@ -24,6 +24,7 @@ from pausepoint.errors import AlreadyRunning, StoreError
 from pausepoint.log.replay import EventBody, body_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, Pause, SessionRow
+from pausepoint.runtime.drive import Drive
 from pausepoint.testing import ManualClock
 from tests.support.loop import PATIENCE
 from tests.support.mortal import MortalStore, crash, driven
@@ -38,7 +39,7 @@ OVER = {S.COMPLETED, S.CANCELLED}
 PARKED = {S.PAUSED, S.FAILED, S.WAITING, S.SLEEPING, *OVER}
 STANDING = (S.CREATED, S.READY, S.FAILED, S.WAITING, S.SLEEPING)
 GOES_ON = {S.RUNNING, *PARKED}
-# What had ended or failed is not under a pause of everything, but stands still as soon as it is open again.
+# A pause of everything does not apply to sessions that ended or failed, but it pauses them when they are reopened.
 REOPENED = {status: {S.READY} for status in STANDING} | {status: {S.READY, S.PAUSED} for status in (*OVER, S.FAILED)}
 
 LEGAL: dict[str, dict[Status, set[Status]]] = {
@@ -87,6 +88,11 @@ class Clock(ManualClock):
             await asyncio.sleep(0)
         else:
             await super().sleep(seconds)
+
+
+def active(engine: Engine) -> dict[str, Drive]:
+    """Return the sessions that an engine drives. One whose step is only kept in memory is parked."""
+    return {session_id: drive for session_id, drive in driven(engine).items() if not drive.is_kept}
 
 
 class EngineModel(RuleBasedStateMachine):
@@ -155,7 +161,7 @@ class EngineModel(RuleBasedStateMachine):
                 self.deaths += 1
         if not self.engines:
             await self.open(0)
-        drives = {id(drive) for engine in self.engines.values() for drive in driven(engine).values()}
+        drives = {id(drive) for engine in self.engines.values() for drive in active(engine).values()}
         if drives != {id(ctx._visit.host) for ctx in self.world.blocked()}:
             return False
         if any(engine.driver.claims for engine in self.engines.values()):
@@ -164,7 +170,7 @@ class EngineModel(RuleBasedStateMachine):
         return not due and all([await self.is_up_to_date(engine) for engine in self.engines.values()])
 
     async def is_up_to_date(self, engine: Engine) -> bool:
-        for session_id, drive in driven(engine).items():
+        for session_id, drive in active(engine).items():
             row = await self.row(session_id)
             asked = (row.pause_requested, row.pause_mode, row.cancel_requested)
             flags = (drive.flags.pause_requested, drive.flags.pause_mode, drive.flags.cancel_requested)

@@ -74,6 +74,12 @@ LEGAL: dict[str, set[tuple[Status, Status]]] = {
 """The statuses that may follow a status, by verb. A refused verb changes nothing."""
 
 
+def differing(found: SessionRow, expected: SessionRow) -> dict[str, tuple[Any, Any]]:
+    """Return the fields that differ: as they are, and as the model expects them."""
+    names = [name for name in found.__struct_fields__ if getattr(found, name) != getattr(expected, name)]
+    return {name: (getattr(found, name), getattr(expected, name)) for name in names}
+
+
 class Belief(NamedTuple):
     """The position of a session as an engine believes it. It may be stale."""
 
@@ -147,6 +153,10 @@ class StoreModel(EverythingModel):
         store = MortalStore(self.path, clock=self.clock, synchronous="OFF", **options)
         self.run(store.open(lambda: None))
         self.stores[engine] = store
+        self.opened()
+
+    def opened(self) -> None:
+        """End the cancelled sessions that no engine drives, as a store does when it is opened."""
         for session_id in sorted(self.rows, key=lambda each: self.rows[each].key):
             self.ended_if_parked(session_id, self.clock.now())
 
@@ -473,7 +483,8 @@ class StoreModel(EverythingModel):
         assert [row.session_id for row in listed] == self.newest_first(self.rows)
         for row in listed:
             assert row == await store.get(row.session_id)
-            assert row == self.row(row.session_id)
+            expected = self.row(row.session_id)
+            assert row == expected, differing(row, expected)
             self.check_onward(row)
             await self.check_entries(store, row, self.known[row.session_id])
         await self.check_statuses(store, listed)

@@ -297,12 +297,15 @@ class WholeStoreMachine(QuestionMachine):
         happens()
         after = self.snapshot()
         vars(self).update(deepcopy(before))
+        was_alone = len(self.stores) == 1  # then another process opens the store
         self.died(engine)
         try:
             self.the_store_is_what_the_model_says()
         except AssertionError:
             ENDS["as a whole"] += 1
             vars(self).update(after)
+            if was_alone:
+                self.opened()
         else:
             assert not surely or before == after
             ENDS["not at all"] += 1
@@ -559,6 +562,10 @@ def test_a_death_at_any_write_leaves_a_verb_done_or_undone(verb: str) -> None:
     play_all(deaths(verb))
     assert ENDS["as a whole"] >= 1
     assert ENDS["not at all"] >= 6  # the deaths really happened
+
+
+def test_what_was_cancelled_ends_when_the_next_process_opens_the_store_after_a_death() -> None:
+    play_all([[create(), ask("cancel", by=None), ("close", {"engine": 1}), death("pause", untold=True)]])
 
 
 def test_a_verb_in_two_transactions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,7 @@ async def test_an_operation_that_fails_in_every_attempt_spends_in_every_attempt(
 
     async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
         session = await engine.start(Workflow("costs", state=State, steps=[work]))
-        for failures in (1, 2):  # a resume counts its attempts anew, and its spending is added
+        for failures in (1, 2):  # a resume starts again with the first attempt; the spending of both adds up
             outcome = await session.outcome()
             assert (outcome.status, outcome.spent_usd) == (Status.FAILED, 0.03 * failures)
             assert (await session.info()).spent_tokens == 9 * failures

@@ -12,11 +12,12 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Retry, Status, Workflow, step
+from pausepoint import Context, Engine, Retry, Session, Status, Workflow, step
 from pausepoint.errors import VerbRefused
 from pausepoint.model.sessions import SessionRow
+from pausepoint.runtime.drive import Drive
 from pausepoint.testing import ManualClock
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.status import settled
 
 
@@ -43,6 +44,17 @@ class Bumpy:
     async def second(self, number: int) -> str:
         self.ran.append(f"second {number}")
         return f"second {number}"
+
+    async def kept(self, engine: Engine) -> tuple[Session[Work], Drive]:
+        """Start the session, pause it, and return it with the drive that keeps its step."""
+        session = await engine.start(self.workflow)
+        await self.began.wait()
+        await session.pause()
+        self.go.set()
+        await settled(session, Status.PAUSED)
+        drive = engine.driver.drive(session.id)
+        assert drive is not None
+        return session, drive
 
     def _step(self) -> Any:
         @step(writes="done", retry=Retry(attempts=2, first=0))
@@ -174,13 +186,7 @@ async def test_news_at_the_same_moment_do_not_hide_that_the_event_loop_ends(tick
     """The end of ``asyncio.run`` cancels all tasks. A held step must not delay it by the length of the hold."""
     bumpy = Bumpy()
     async with Engine(":memory:") as engine:
-        session = await engine.start(bumpy.workflow)
-        await bumpy.began.wait()
-        await session.pause()
-        bumpy.go.set()
-        await settled(session, Status.PAUSED)
-        drive = engine.driver.drive(session.id)
-        assert drive is not None
+        _, drive = await bumpy.kept(engine)
         keeping = drive.keeping
         assert keeping is not None
         await asyncio.sleep(0.01)
@@ -188,7 +194,7 @@ async def test_news_at_the_same_moment_do_not_hide_that_the_event_loop_ends(tick
         for _ in range(ticks):
             await asyncio.sleep(0)
         keeping.cancel()
-        done, _ = await asyncio.wait([keeping], timeout=2)
+        done, _ = await asyncio.wait([keeping], timeout=PATIENCE)
         drive.stop_keeping()
         bumpy.held.set()
         assert done
@@ -200,13 +206,7 @@ async def test_a_resume_is_noticed_although_the_claim_before_it_was_refused(monk
     bumpy = Bumpy()
     bumpy.held.set()
     async with Engine(":memory:") as engine:
-        session = await engine.start(bumpy.workflow)
-        await bumpy.began.wait()
-        await session.pause()
-        bumpy.go.set()
-        await settled(session, Status.PAUSED)
-        drive = engine.driver.drive(session.id)
-        assert drive is not None
+        session, drive = await bumpy.kept(engine)
         claim, refused = engine.store.claim, list[str]()
 
         async def refuse_once(*args: Any, **options: Any) -> SessionRow:

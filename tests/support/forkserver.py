@@ -55,6 +55,7 @@ class Child:
         self.said: list[dict[str, Any]] = []
         self.code: int | None = None
         self.stopped = False
+        self.signalled = 0
 
     def hear(self, patience: float = PATIENCE) -> dict[str, Any]:
         """Return the next message. Fails if the job ends without one."""
@@ -79,8 +80,10 @@ class Child:
         assert self.stopped, f"the job ended with {self.code} instead of stopping"
 
     def signal(self, number: signal.Signals) -> None:
-        """Ask the server to send a signal, unless the job has ended."""
+        """Let the server send a signal, unless the job has ended. Return when it was sent."""
+        before = self.signalled
         self._server.order({"id": self.number, "signal": number})
+        self._server.until(lambda: self.signalled > before or self.code is not None, PATIENCE)
 
 
 class ForkServer:
@@ -163,6 +166,7 @@ class ForkServer:
             child.said.append(message["say"])
         child.pid = message.get("pid", child.pid)
         child.stopped = message.get("stopped", child.stopped)
+        child.signalled += "signalled" in message
         if "code" in message:
             child.code = message["code"]
             del self._children[child.number]
@@ -206,6 +210,7 @@ class _Server:
         for pid, job in self.jobs.items():
             if job == order["id"]:
                 os.kill(pid, order["signal"])
+                _send({"id": job, "signalled": True})
 
     def fork(self, order: dict[str, Any]) -> None:
         pid = os.fork()
@@ -260,6 +265,7 @@ def main(modules: Sequence[str]) -> None:
     global _pipe
     _pipe = os.dup(1)
     os.dup2(2, 1)  # keeps the output of warm-ups and jobs out of the message pipe
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with SIGINT ignored
     for module in modules:
         import_module(module).warm_up()
     gc.freeze()  # keeps existing objects shared with the forked processes

@@ -19,11 +19,11 @@ from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.creation import budget_of, encoded_input, given_input
 from pausepoint.engine.events import append_event
 from pausepoint.engine.guests import Visitor, cannot_start, guest_visit, not_driven, resume_guest
+from pausepoint.engine.pauses import PAGE, operator_pause
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
-from pausepoint.engine.stopping import PAGE, operator_pause
 from pausepoint.engine.time_travel import merged_changes
 from pausepoint.engine.transfer import Transfer
 from pausepoint.errors import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.children import Children
 from pausepoint.engine.creation import new_session
-from pausepoint.engine.stopping import Stopping
+from pausepoint.engine.pauses import Pauses
 from pausepoint.errors import (
     AlreadyRunning,
     DamagedRecord,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-class Pickup(Stopping):
+class Pickup(Pauses):
     """Claims sessions and begins to drive them. A claimed session is driven even if the caller is cancelled."""
 
     drive_class = Drive  # the testing package replaces this class

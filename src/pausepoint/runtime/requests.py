@@ -118,7 +118,7 @@ class Requests(Keeping):
             self.visit.reconsider()
 
     async def _confirm_pause(self) -> None:
-        """Record what is finished before the pause, if that takes a while: whoever waits for the pause can see it."""
+        """If operations delay the pause, record their names, so that `pause(wait=True)` can report them."""
         await asyncio.sleep(CONFIRM_AFTER)
         if not self.in_step or self.keeping is not None or self.ledger.parking or not self.flags.pause_requested:
             return

@@ -82,7 +82,7 @@ class Reference:
         self.boxed: list[int] = []
 
     def run(self, program: Program, path: str, total: int = 0) -> int:
-        """Run a program from its first step to its end, and return its total."""
+        """Run all steps of a program, and return its total."""
         visits: Counter[int] = Counter()
         log: list[str] = []
         at = 0

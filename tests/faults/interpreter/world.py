@@ -105,7 +105,7 @@ class World:
         self.intruders: list[str] = []
         self.troubles: Counter[Key] = Counter()
         self.boxes: Counter[tuple[tuple[str, str, int], str, int]] = Counter()
-        self.paused: set[str] = set()  # the roots that must stand still
+        self.paused: set[str] = set()  # the root sessions in which nothing may begin
         self.points = 0
         self.held = 0  # how often a step was held in place
         self.let_go = 0  # how often a held step exited, because its time was over or its engine needed it no more

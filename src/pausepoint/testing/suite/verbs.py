@@ -243,7 +243,7 @@ async def end(actor: Actor) -> None:
 
 
 async def end_child(actor: Actor) -> None:
-    """Drive the child to its end. It reports to its parent, which pays for it."""
+    """Complete the child session. It reports to its parent, and its cost is added to the parent's."""
     row = await actor.store.claim(actor.id("child"))
     report = Report("completed", msgspec.json.encode(ChildReport(row.session_id, "completed")), True)
     await Driver(actor.store, row).commit(

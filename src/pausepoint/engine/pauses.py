@@ -25,7 +25,7 @@ PAGE = 100
 """The number of sessions that a pause of everything, or its lift, returns."""
 
 
-class Stopping(Queries):
+class Pauses(Queries):
     """The verbs that pause and cancel sessions."""
 
     async def pause(
