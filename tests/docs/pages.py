@@ -15,14 +15,21 @@ _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _NOT_RUN = "<!-- not run -->"
+_FILE = re.compile(r"<!-- file: (\S+) -->$")
+
+EXAMPLES = DOCS / "examples"
 
 
 class Block(NamedTuple):
-    """One fenced block of Python. ``line`` is that of its first statement; ``runs`` unless it is marked."""
+    """One fenced block of Python. ``line`` is that of its first statement; ``runs`` unless it is marked.
+
+    A block that is marked as a ``file`` shows a file of docs/examples. Other tests run that as a process.
+    """
 
     line: int
     source: str
     runs: bool
+    file: str
 
 
 def name_of(page: Path) -> str:
@@ -32,10 +39,14 @@ def name_of(page: Path) -> str:
 def blocks(page: Path) -> list[Block]:
     """The Python of a page, in order, also what hides in comments."""
     text = page.read_text("utf-8")
-    return [
-        Block(text.count("\n", 0, found.start(1)) + 1, found[1], not text[: found.start()].rstrip().endswith(_NOT_RUN))
-        for found in _BLOCK.finditer(text)
-    ]
+    return [_block(text, found) for found in _BLOCK.finditer(text)]
+
+
+def _block(text: str, found: re.Match[str]) -> Block:
+    before = text[: found.start()].rstrip()
+    file = _FILE.search(before)
+    runs = file is None and not before.endswith(_NOT_RUN)
+    return Block(text.count("\n", 0, found.start(1)) + 1, found[1], runs, file[1] if file else "")
 
 
 def links(page: Path) -> list[str]:
