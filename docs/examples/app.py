@@ -16,6 +16,7 @@ from pausepoint.errors import SessionError
 from pausepoint.model import Restarted, StreamChunk
 
 LIMITS = Budget(tokens=20_000, operations=100)
+STOPPED = ("waiting", "paused", "completed", "failed", "cancelled")
 
 
 @asynccontextmanager
@@ -76,7 +77,9 @@ async def stream(run: str, engine: Open, last_event_id: Annotated[int, Header()]
                 yield event("text", {"source": item.source, "text": item.data}, item.n)
             elif isinstance(item, Restarted):
                 yield event("restarted", {"sources": item.sources}, item.n)
-        yield event("stopped", await show(run, engine))
+        found = await show(run, engine)
+        if found["status"] in STOPPED:  # otherwise the server shuts down, or has not picked up the run: reconnect
+            yield event("stopped", found)
 
     return StreamingResponse(lines(), media_type="text/event-stream")
 
