@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel
 from stand_in import MODEL, client, payments
 
-from pausepoint import Append, Context, Declined, Engine, Outcome, Workflow, current, route, step
+from pausepoint import Append, Context, Declined, Engine, Outcome, SessionEnded, Workflow, current, route, step
 from pausepoint.definition import At
 
 SILENCE = timedelta(days=7)
@@ -69,7 +69,10 @@ chat = Workflow("chat", state=Chat, steps=[turn], routes=[again], events=["answe
 
 async def say(engine: Engine, chat_id: str, message_id: str, text: str) -> str:
     """Send a message, wait until the chat stops, and return what it says."""
-    await engine.send(chat_id, text, key=message_id, workflow=chat)
+    try:
+        await engine.send(chat_id, text, key=message_id, workflow=chat)
+    except SessionEnded as error:
+        return str(error)
     outcome: Outcome[Chat] = await engine.outcome(chat_id)
     if outcome.questions:
         return outcome.questions[0].next_question

@@ -28,8 +28,8 @@ BOOK = "hotels: 2 nights, Hotel Astoria in Lisbon"
 class Page:
     """What a page in a browser does: it follows a run, and reconnects with the number of the last event."""
 
-    def __init__(self, port: int) -> None:
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False)
+    def __init__(self) -> None:
+        self.client = httpx.Client(timeout=PATIENCE, trust_env=False)
         self.last = 0
         self.text = StreamText()
         self.dropped: list[str] = []
@@ -79,8 +79,10 @@ class Page:
 
 
 @contextmanager
-def served(folder: Folder, page: Page, port: int) -> Iterator[Program]:
-    """Run the app with uvicorn."""
+def served(folder: Folder, page: Page) -> Iterator[Program]:
+    """Run the app with uvicorn, and turn the page to it."""
+    port = free_port()
+    page.client.base_url = httpx.URL(f"http://127.0.0.1:{port}")
     with folder.running("-m", "uvicorn", "app:app", "--port", str(port), "--log-level", "warning") as server:
         end = time.monotonic() + PATIENCE
         while True:
@@ -95,10 +97,9 @@ def served(folder: Folder, page: Page, port: int) -> Iterator[Program]:
 
 
 def test_a_killed_server_and_a_deploy_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
-    folder, port = Folder(tmp_path), free_port()
-    page = Page(port)
+    folder, page = Folder(tmp_path), Page()
     folder.set(pace=NEVER)
-    with served(folder, page, port) as server:
+    with served(folder, page) as server:
         started = page.client.put("/runs/trip", json=TRIP)
         assert started.json()["status"] == "running"
         with page.connected() as events:
@@ -107,7 +108,7 @@ def test_a_killed_server_and_a_deploy_lose_nothing_and_repeat_nothing(tmp_path: 
 
     gate = folder.gate()
     gate.touch()
-    with served(folder, page, port) as server:
+    with served(folder, page) as server:
         waiting = page.follow()
         assert waiting["status"] == "waiting"
         assert len(page.dropped) == 1  # the fault fired: the page was told to drop the unfinished message
@@ -133,7 +134,7 @@ def test_a_killed_server_and_a_deploy_lose_nothing_and_repeat_nothing(tmp_path: 
         assert "Traceback" not in "".join(server.printed())
 
     folder.set()
-    with served(folder, page, port) as server:
+    with served(folder, page) as server:
         done = page.follow()
         assert BOOK not in server.printed()  # the former server had finished the operation
         assert done["status"] == "completed"
@@ -149,10 +150,9 @@ def test_a_killed_server_and_a_deploy_lose_nothing_and_repeat_nothing(tmp_path: 
 
 
 def test_an_app_that_starts_without_a_look_is_caught(tmp_path: Path) -> None:
-    folder, port = Folder(tmp_path), free_port()
-    page = Page(port)
+    folder, page = Folder(tmp_path), Page()
     folder.replace("app.py", "        return await show(run, engine)  # a repeated", "        pass  # a repeated")
-    with served(folder, page, port):
+    with served(folder, page):
         page.client.put("/runs/trip", json=TRIP)
         assert page.follow()["status"] == "waiting"
         assert page.post("pause")["status"] == "paused"
