@@ -199,13 +199,14 @@ class Upload:
     def publish(self, name: str, replace: bool = False) -> bool:
         """Give the file its final name. Return False if the name is taken and ``replace`` is false."""
         check_name(name, self._where.hidden)
-        if not replace:
-            try:
-                # Reserve the name first, so that two uploads cannot both get it.
-                os.close(os.open(name, _NEW, 0o400, dir_fd=self._folder))
-            except FileExistsError:
-                return False
-        os.rename(self._part, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        with _alone(self._folder):
+            if not replace:
+                try:
+                    # Reserve the name first, so that two uploads cannot both get it.
+                    os.close(os.open(name, _NEW, 0o400, dir_fd=self._folder))
+                except FileExistsError:
+                    return False
+            os.rename(self._part, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._part = ""
         os.fsync(self._folder)
         return True
@@ -256,9 +257,13 @@ class Stray:
         self._lock = lock
 
     def remove(self) -> None:
-        """Delete the file."""
-        with suppress(FileNotFoundError):
-            os.unlink(self.name, dir_fd=self._folder)
+        """Delete the file, unless an upload has replaced it since: its bytes are locked, but its name is not."""
+        with suppress(FileNotFoundError), _alone(self._folder):
+            if self._lock is None or os.path.samestat(os.fstat(self._lock), self._found()):
+                os.unlink(self.name, dir_fd=self._folder)
+
+    def _found(self) -> os.stat_result:
+        return os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
 
     def close(self) -> None:
         """Release the lock."""
@@ -267,22 +272,15 @@ class Stray:
         os.close(self._folder)
 
 
-def shared(source: Folder, target: Folder, names: Collection[str]) -> list[int]:
-    """Link or copy files into another session's folder, and return the locks on them as open descriptors.
+def share(source: Folder, target: Folder, names: Collection[str], locks: list[int]) -> None:
+    """Link or copy files into another session's folder. Add the locks on them to ``locks``, as open descriptors.
 
     Where the file system allows it, both sessions share the same bytes, because stored files never change. Missing
     files are skipped; opening them or verifying the other session reports the damage.
     """
-    locks: list[int] = []
-    try:
-        for name in names:
-            with suppress(FileNotFoundError):
-                locks.append(_shared(source, target, name))
-    except BaseException:
-        for lock in locks:
-            os.close(lock)
-        raise
-    return locks
+    for name in names:
+        with suppress(FileNotFoundError):
+            locks.append(_shared(source, target, name))
 
 
 def _shared(source: Folder, target: Folder, name: str) -> int:
@@ -314,7 +312,19 @@ def _copy(file: BinaryIO, target: Folder, name: str) -> None:
         while piece := file.read(PIECE):
             upload.write(piece)
         upload.finish()
-        upload.publish(name)
+        upload.publish(name, replace=True)  # without it, a failed rename would leave an empty file under the name
+
+
+@contextmanager
+def _alone(folder: int) -> Iterator[None]:
+    """Keep other uploads and clean-ups, of all processes, from changing names in a folder. Others wait, so be short."""
+    with suppress(OSError):  # some network file systems cannot lock a folder
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_UN)
 
 
 def _inside(folder: int, name: str, create: bool, mode: int) -> int:
