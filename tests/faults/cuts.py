@@ -93,6 +93,19 @@ async def everything(engine: Engine, id: str) -> None:
     await engine.lift_pause()
 
 
+async def exported(engine: Engine, id: str) -> None:
+    """Export a session that has a file."""
+    session = await engine.start(leaf, session_id=f"{id}-source", paused=True, n=1)
+    await session.files.add(b"content", "notes.txt")
+    await engine.export_session(session.id, export_of(engine))
+
+
+def export_of(engine: Engine) -> Path:
+    folder = engine.store.folder("any")
+    assert folder is not None
+    return folder.parent.with_suffix(".jsonl")
+
+
 class Verb(NamedTuple):
     """A verb to cut. ``prepare`` brings its session to where it makes sense."""
 
@@ -118,6 +131,7 @@ VERBS: dict[str, Verb] = {
     "send": Verb(ready, lambda engine, id: engine.send(id, "hello")),
     "answer": Verb(waiting, answered),
     "emit": Verb(paused, lambda engine, id: engine.emit(id, "told", "a fact")),
+    "import": Verb(exported, lambda engine, id: engine.import_session(export_of(engine), session_id=id)),
     "redact": Verb(paused, lambda engine, id: engine.redact(id, field="note")),
     "remove": Verb(paused, lambda engine, id: engine.remove(id)),
     "outcome": Verb(waiting, lambda engine, id: engine.outcome(id)),

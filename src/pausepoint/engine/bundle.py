@@ -22,17 +22,17 @@ from __future__ import annotations
 import os
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
 
 from pausepoint.engine import admission
-from pausepoint.errors import DamagedRecord, FileRefused, InputConflict, VerbRefused
+from pausepoint.errors import DamagedRecord, FileRefused, InputConflict, PausepointError, VerbRefused
 from pausepoint.log.replay import body_of
 from pausepoint.log.state import Blob
 from pausepoint.model.files import FileFacts, file_facts
@@ -43,7 +43,7 @@ from pausepoint.name import NAME
 from pausepoint.runtime.files import damaged
 from pausepoint.stores.base import Store
 from pausepoint.stores.disk import PIECE, Folder, Upload, sync_folder
-from pausepoint.threads import in_thread
+from pausepoint.threads import in_thread, to_its_end
 
 ALONE, TREE, FILES = 1, 2, 3
 """The formats that are written and read. They differ because older versions would mix the sessions of a tree."""
@@ -192,7 +192,7 @@ async def import_(store: Store, bundle: Bundle) -> SessionRow:
     Everything stays as it was, except that a child is imported without its parent if the parent is not in the file.
     """
     async with _placed(store, bundle):
-        if not await store.import_([each.whole(bundle.blobs) for each in bundle.sessions]):
+        if not await to_its_end(store.import_([each.whole(bundle.blobs) for each in bundle.sessions])):
             raise _conflict(bundle)
     row = await store.get(bundle.session_id)
     assert row is not None, bundle.session_id
@@ -205,20 +205,38 @@ async def _placed(store: Store, bundle: Bundle) -> AsyncIterator[None]:
     wanted = [(each.session_id, file) for each in bundle.sessions for file in each.uploads()]
     if wanted and any([await store.get(each.session_id) is not None for each in bundle.sessions]):
         raise _conflict(bundle)  # before anything in the folder of another session is touched
-    placed: list[tuple[Upload, Folder, str]] = []
+    placed: list[_Placed] = []
     try:
         for session_id, file in wanted:
             folder = _folder_of(store, session_id)
-            upload = await in_thread(_place, folder, file, bundle.files[file.sha256])
-            placed.append((upload, folder, file.stored_name))
+            await to_its_end(in_thread(_place, placed, session_id, folder, file, bundle.files[file.sha256]))
         yield
     except BaseException:
-        for _, folder, name in placed:
-            folder.remove(name)
+        await _withdraw(store, placed)
         raise
     finally:
-        for upload, _, _ in placed:
-            upload.close()
+        for each in placed:
+            each.upload.close()
+
+
+class _Placed(NamedTuple):
+    """A file that an import has stored. It stays locked until the upload is closed."""
+
+    session_id: str
+    folder: Folder
+    name: str
+    upload: Upload
+
+
+async def _withdraw(store: Store, placed: Iterable[_Placed]) -> None:
+    """Delete the files of an import that failed. Keep those of a session that is stored after all.
+
+    Another import may have stored the session, or the task was cancelled after the commit.
+    """
+    for each in placed:
+        with suppress(PausepointError):  # a store that cannot be read does not say whether it needs the file
+            if await store.get(each.session_id) is None:
+                each.folder.remove(each.name)
 
 
 def _folder_of(store: Store, session_id: str) -> Folder:
@@ -232,7 +250,7 @@ def _folder_of(store: Store, session_id: str) -> Folder:
     return Folder(found / "files")
 
 
-def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
+def _place(placed: list[_Placed], session_id: str, folder: Folder, file: FileFacts, content: Content) -> None:
     upload = Upload(folder)
     try:
         upload.begin()
@@ -248,7 +266,7 @@ def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
     except BaseException:
         upload.close()
         raise
-    return upload
+    placed.append(_Placed(session_id, folder, file.stored_name, upload))
 
 
 def _conflict(bundle: Bundle) -> InputConflict:
