@@ -40,9 +40,9 @@ async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
-    """Await work that continues when the waiting task is cancelled. A cancellation takes effect once the work has ended.
+    """Await work that continues if the waiting task is cancelled. The cancellation is raised when the work has ended.
 
-    The caller needs this if it has to clean up and the result decides what may be deleted.
+    Use it if a clean-up follows that depends on whether the work took effect.
     """
     task = asyncio.ensure_future(work)
     try:

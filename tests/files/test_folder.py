@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from pausepoint.stores.disk import Folder, Upload, share
 from tests.files.kit import TEXT, everything_in, folder_of, standing
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 
 NAME = "file_000000000000.txt"
 
@@ -22,18 +24,44 @@ def publish(folder: Folder) -> Upload:
     upload = Upload(folder).begin()
     upload.write(TEXT)
     upload.finish()
-    upload.publish(NAME, replace=True)
+    upload.take_over(NAME)
     return upload
 
 
-def test_a_clean_up_keeps_a_file_that_an_upload_has_put_in_the_place_of_a_leftover(tmp_path: Path) -> None:
+def test_an_upload_waits_for_the_clean_up_that_deletes_a_leftover_with_its_name(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "store" / "s1" / "files")
     publish(folder).close()  # by a process that was killed before it recorded the file
     (leftover,) = folder.strays(())
-    again = publish(folder)
+    again: list[Upload] = []
+    uploading = Thread(target=lambda: again.append(publish(folder)))
+    uploading.start()
+    uploading.join(0.2)  # long enough to take over the name, if nothing stopped it
     leftover.remove()
     leftover.close()
-    again.close()
+    uploading.join(PATIENCE)
+    again[0].close()
+    with folder.read(NAME) as file:
+        assert file.read() == TEXT
+
+
+def test_a_clean_up_keeps_a_file_that_took_over_the_name_before_it_got_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path / "store" / "s1" / "files")
+    publish(folder).close()
+    flock, again = fcntl.flock, list[Upload]()
+
+    def late(descriptor: int, operation: int) -> None:
+        if operation & fcntl.LOCK_EX:
+            monkeypatch.setattr(fcntl, "flock", flock)
+            again.append(publish(folder))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    (leftover,) = folder.strays(())
+    leftover.remove()
+    leftover.close()
+    again[0].close()
     with folder.read(NAME) as file:
         assert file.read() == TEXT
 

@@ -262,7 +262,7 @@ def _place(placed: list[_Placed], session_id: str, folder: Folder, file: FileFac
                 " the session again."
             )
         upload.finish()
-        upload.publish(file.stored_name, replace=True)
+        upload.take_over(file.stored_name)
     except BaseException:
         upload.close()
         raise

@@ -199,17 +199,22 @@ class Upload:
     def publish(self, name: str, replace: bool = False) -> bool:
         """Give the file its final name. Return False if the name is taken and ``replace`` is false."""
         check_name(name, self._where.hidden)
-        with _alone(self._folder):
-            if not replace:
-                try:
-                    # Reserve the name first, so that two uploads cannot both get it.
-                    os.close(os.open(name, _NEW, 0o400, dir_fd=self._folder))
-                except FileExistsError:
-                    return False
-            os.rename(self._part, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        if not replace:
+            try:
+                # Reserve the name first, so that two uploads cannot both get it.
+                os.close(os.open(name, _NEW, 0o400, dir_fd=self._folder))
+            except FileExistsError:
+                return False
+        os.rename(self._part, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._part = ""
         os.fsync(self._folder)
         return True
+
+    def take_over(self, name: str) -> None:
+        """Give the file its final name, also if a leftover has it. A clean-up that deletes the leftover ends first."""
+        check_name(name, self._where.hidden)
+        with _in_use(self._folder, name):
+            self.publish(name, replace=True)
 
     def busily(self, act: Callable[[], T]) -> T:
         """Run a slow operation. Call this in a worker thread; the waiting task may abandon the upload meanwhile."""
@@ -257,8 +262,8 @@ class Stray:
         self._lock = lock
 
     def remove(self) -> None:
-        """Delete the file, unless an upload has replaced it since: its bytes are locked, but its name is not."""
-        with suppress(FileNotFoundError), _alone(self._folder):
+        """Delete the file, unless an upload took over its name before the file was locked."""
+        with suppress(FileNotFoundError):
             if self._lock is None or os.path.samestat(os.fstat(self._lock), self._found()):
                 os.unlink(self.name, dir_fd=self._folder)
 
@@ -312,19 +317,22 @@ def _copy(file: BinaryIO, target: Folder, name: str) -> None:
         while piece := file.read(PIECE):
             upload.write(piece)
         upload.finish()
-        upload.publish(name, replace=True)  # without it, a failed rename would leave an empty file under the name
+        upload.take_over(name)  # it reserves no name: a rename that fails would leave an empty file under it
 
 
 @contextmanager
-def _alone(folder: int) -> Iterator[None]:
-    """Keep other uploads and clean-ups, of all processes, from changing names in a folder. Others wait, so be short."""
-    with suppress(OSError):  # some network file systems cannot lock a folder
-        fcntl.flock(folder, fcntl.LOCK_EX)
+def _in_use(folder: int, name: str) -> Iterator[None]:
+    """Keep clean-ups away from a file, if there is one. Waits for a clean-up that has locked it."""
     try:
+        lock = os.open(name, _OLD, dir_fd=folder)
+    except OSError:  # missing, or not a regular file: no clean-up locks it
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
         yield
     finally:
-        with suppress(OSError):
-            fcntl.flock(folder, fcntl.LOCK_UN)
+        os.close(lock)
 
 
 def _inside(folder: int, name: str, create: bool, mode: int) -> int:
