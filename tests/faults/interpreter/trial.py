@@ -435,6 +435,7 @@ class Conductor:
         if lost:
             self.report.wrong.append(f"committed, and no longer in the store: {_some(lost)}")
         twice = Counter({key: count for key, count in stored.items() if count > 1})
+        self.report.counts["doubled"] += len(twice)
         if twice:
             self.report.wrong.append(f"committed twice: {_some(twice)}")
         return found, list(spent.values())
