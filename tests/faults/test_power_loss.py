@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.faults.libc.lab import Lab, Recording
+from tests.faults.libc.scenarios import decode
 
 STATES = 40  # drawn for each scenario; equal states are checked once
 
@@ -35,6 +38,15 @@ def test_no_power_loss_takes_files_artifacts_exports_or_snapshots(power: Lab, sc
 )
 def test_no_power_loss_takes_the_folder_of_artifacts(power: Lab, where: str) -> None:
     assert first_wrong(power, power.record(f"publishing {where}"), "completed") == []
+
+
+def test_an_older_export_under_the_same_name_is_noticed(power: Lab) -> None:
+    recording = power.record("publishing")
+    *_, state = recording.strict("exported")
+    assert power.judge(recording, state) == []
+    another = msgspec.structs.replace(decode(state.notes[-1]), digest="0" * 64)
+    told = replace(state, notes=(*state.notes[:-1], msgspec.json.encode(another).decode()))
+    assert power.judge(recording, told) == ["the export paper.jsonl is an older one"]
 
 
 TWINS = [

@@ -166,6 +166,7 @@ class Author:
 
     async def export(self, session_id: str) -> None:
         path = self.places.exports / f"{session_id}.jsonl"
+        note("exporting", path.name)
         bundle = await self.engine.export_session(session_id, path)
         note("exported", path.name, digest=sha256(bundle.to_bytes()).hexdigest())
 

@@ -86,14 +86,15 @@ class Judge:
             self.wrong += [f"{name} contains erased bytes" for name in found]
 
     def check_exports(self) -> None:
-        digests: dict[str, set[str]] = {}
-        for fact in self.all("exported"):
-            digests.setdefault(fact.about, set()).add(fact.digest)
-        for name in digests:
+        for name in self.about("exported"):
+            path, last = self.places.exports / name, [fact for fact in self.facts if fact.about == name][-1]
             try:
-                bundle.read(self.places.exports / name)
+                bundle.read(path)
             except (OSError, PausepointError) as error:
                 self.wrong.append(f"the export {name} is lost: {error}")
+                continue
+            if last.what == "exported" and sha256(path.read_bytes()).hexdigest() != last.digest:
+                self.wrong.append(f"the export {name} is an older one")
 
     async def check_snapshot(self) -> None:
         saved, saving = self.last("saved"), self.last("saving")
