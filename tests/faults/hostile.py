@@ -34,9 +34,9 @@ from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import PausepointError
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.tally import Tally, main
+from tests.support.loop import PATIENCE
 
 SECRET = "the private key of the victim"
-PATIENCE = 60.0
 
 Spot = tuple[str | int, ...]
 """The way to one text in a JSON document. `INSIDE` leads into JSON that is stored as a text, `NAME` to a key."""

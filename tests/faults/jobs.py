@@ -235,7 +235,7 @@ async def _hold(path: str, sessions: list[dict[str, str]], poll: float) -> None:
 
 
 def take_next(path: str, session: str) -> None:
-    """Try to resume until it succeeds, and report the time."""
+    """Try to resume until it succeeds, and report when each refused attempt began."""
     asyncio.run(_take_next(path, session))
 
 
@@ -243,12 +243,13 @@ async def _take_next(path: str, session_id: str) -> None:
     async with Engine(SqliteStore(path), workflows=[waiting]) as engine:
         session = None
         while session is None:
+            began = time.monotonic()
             try:
                 session = await engine.resume(session_id)
             except AlreadyRunning:
-                say({"refused": "AlreadyRunning"})
+                say({"refused": began})
                 await asyncio.sleep(0.005)
-        say({"taken": time.monotonic()})
+        say({"taken": session_id})
         say({"status": (await session.outcome()).status.value})
 
 

@@ -21,8 +21,7 @@ from tests.faults.libc.scenarios import Fact, Places, decode
 from tests.faults.libc.states import CrashState, Disk, Tree
 from tests.faults.libc.trace import Call
 from tests.support.forkserver import ForkServer
-
-PATIENCE = 60.0
+from tests.support.loop import PATIENCE
 
 
 @dataclass(frozen=True)
