@@ -10,6 +10,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import apsw
 import pytest
 from _pytest.outcomes import Failed
 from hypothesis import strategies as st
@@ -499,8 +500,9 @@ def test_a_broken_store_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch
     assert broken.right in QUERIES[broken.query]
     monkeypatch.setitem(QUERIES, broken.query, QUERIES[broken.query].replace(broken.right, broken.wrong))
     monkeypatch.setattr(commits, "_MOVE", QUERIES["move"])
-    with pytest.raises((AssertionError, PausepointError, Failed)):
+    with pytest.raises((AssertionError, PausepointError, Failed)) as caught:
         play(MACHINES[broken.place](), broken.history())
+    assert not isinstance(caught.value.__cause__, apsw.SQLError), "the broken query must still be valid SQL"
 
 
 LOOKED_AT: dict[str, tuple[int, str, Callable[[], list[Act]]]] = {
