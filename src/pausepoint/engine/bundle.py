@@ -426,7 +426,7 @@ def _admit(each: Bundle, whole: Bundle, path: str | Path) -> None:
             admission.check_tree([(one.session_id, one.facts.get("parent_id")) for one in whole.sessions])
         elif admission.publishes(each.records):
             raise admission.Unsafe(f"the child session {each.session_id!r} has a folder of artifacts")
-    except (admission.Unsafe, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+    except (admission.Unsafe, msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError) as error:
         what = f"cannot be imported: {error!s:.200}. Nothing was imported. Ask its sender for another export."
         raise _damaged(path, what) from error
 
@@ -449,6 +449,8 @@ def _proved(path: str | Path) -> list[dict[str, Any]]:
         if not lines:
             raise _damaged(path, "is not an exported Pausepoint session. Check the path.") from error
         raise _damaged(path, f"is damaged: a line is not a JSON object ({error}). Export the session again.") from error
+    except RecursionError as error:
+        raise _damaged(path, "is damaged: a line is nested too deep. Export the session again.") from error
     if not lines or end != {"lines": len(lines), "sha256": digest.hexdigest()}:
         raise _damaged(
             path, "is cut off or was changed: its last line does not match the rest. Export the session again."
@@ -479,6 +481,8 @@ def _take(bundle: Bundle, line: dict[str, Any], format: int, path: str | Path) -
         case {"question": question}:
             last.questions.append(_struct(question, QuestionFacts))
         case {"blob": key, **value}:
+            if not isinstance(value.get("text", ""), str):
+                raise ValueError(f"large value {key} has no text")
             data = value["text"].encode() if "text" in value else b64decode(value["base64"])
             if sha256(data).hexdigest() != key:
                 raise ValueError(f"large value {key} does not match its hash")

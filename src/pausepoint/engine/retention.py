@@ -216,7 +216,8 @@ class Retention(Queries):
         await self._complete_removals(report, notify)
         at = self.clock.now() if now is None else to_micros(now)
         await self._remove_expired(report, at, ended_for, notify)
-        await self._forget_questions(report, at - (self._kept_for(keep_questions_for) or at), notify)
+        kept_for = self._kept_for(keep_questions_for)
+        await self._forget_questions(report, 0 if kept_for is None else at - kept_for, notify)
         await self._sweep(report, notify)
         await self._clear_strays(report, notify)
         report.free_bytes = (await self.store.space()).free
