@@ -264,11 +264,10 @@ async def accepting(author: Author, folder_is_synced: bool = True) -> None:
     for number in range(4):
         await session.edit(text=f"draft {number}")
     places = author.places
-    for ending in ("", "-wal"):
-        content = bytearray(Path(f"{places.database}{ending}").read_bytes())
-        if ending:
-            content[len(content) // 3] ^= 1
-        _write_synced(Path(f"{places.damaged}{ending}"), content)
+    content = bytearray(Path(f"{places.database}-wal").read_bytes())
+    content[len(content) // 3] ^= 1
+    _write_synced(places.damaged, places.database.read_bytes())
+    _write_synced(Path(f"{places.damaged}-wal"), content)
     if not folder_is_synced:  # a process that found the damage was killed before it had synced the name of its copy
         _write_synced(Path(f"{places.damaged}-wal-damaged-{sha256(content).hexdigest()[:12]}"), content)
     copy = accept_loss(places.damaged)
