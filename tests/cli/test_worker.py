@@ -238,7 +238,7 @@ def test_a_worker_rests_after_a_search_that_found_nothing_and_not_after_it_has_b
     async def rest(seconds: float) -> None:
         rests.append(seconds)
 
-    monkeypatch.setattr(worker.asyncio, "sleep", rest)
+    monkeypatch.setattr(asyncio, "sleep", rest)
     job: Any = SimpleNamespace(concurrency=2, by=None)
     asyncio.run(worker.Job._loop(job, SlowSearch(), once=True))  # type: ignore[arg-type]  # all that the loop needs
     assert rests[0] == 0.05
