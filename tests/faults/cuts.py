@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -22,8 +21,8 @@ from pydantic import BaseModel
 from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.errors import PausepointError, UnknownSession
 from pausepoint.model.sessions import Filter
-from tests.faults.lab import fast_folder
 from tests.faults.tally import Tally, main
+from tests.support.folders import scratch
 from tests.support.loop import PATIENCE
 
 MOST_TICKS = 5_000
@@ -239,9 +238,9 @@ def opened(path: Path) -> Engine:
 
 async def cut_all(tally: Tally) -> None:
     """Cut all verbs in random order until the time is up: at each of the first ticks, and at some of the later ones."""
-    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
+    with scratch() as folder:
         for number in itertools.takewhile(lambda _: tally.has_time(), itertools.count()):
-            path = Path(folder) / f"{number}.db"
+            path = folder / f"{number}.db"
             async with opened(path) as engine:
                 for name in tally.draw.sample(sorted(VERBS), len(VERBS)):
                     stride = lambda tick: 1 if tick < 40 else tally.draw.randint(1, 20)  # noqa: E731

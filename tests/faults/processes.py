@@ -8,20 +8,18 @@ The same seed draws the same trials.
 from __future__ import annotations
 
 import random
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from pausepoint.model.sessions import PauseMode
 from tests.faults import journeys
 from tests.faults.contests import flips, races
 from tests.faults.jobs import SLOW
-from tests.faults.lab import Lab, Reference, fast_folder, undisturbed
+from tests.faults.lab import Lab, Reference, undisturbed
 from tests.faults.tally import Fault, Tally, main
 from tests.faults.verdicts import ended_politely, killed, killed_at_times, paused, zombie
+from tests.support.folders import scratch
 from tests.support.forkserver import ForkServer
 from tests.support.points import Action
 
@@ -91,12 +89,8 @@ class Processes:
 @contextmanager
 def fresh_lab(server: ForkServer) -> Iterator[Lab]:
     """Open a lab with its own database."""
-    folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
-    try:
-        with Lab(server, folder) as lab:
-            yield lab
-    finally:
-        shutil.rmtree(folder)
+    with scratch() as folder, Lab(server, folder) as lab:
+        yield lab
 
 
 def run(tally: Tally) -> None:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pausepoint import Engine
-from tests.faults.lab import fast_folder
 from tests.faults.tally import Tally, main
+from tests.support.folders import scratch
 
 
 @asynccontextmanager
@@ -67,8 +66,8 @@ def begun_since(place: int, file: Path) -> Counter[str]:
 
 
 async def pause_again_and_again(tally: Tally) -> None:
-    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
-        async with fleet(Path(folder)) as (engine, file):
+    with scratch() as folder:
+        async with fleet(folder) as (engine, file):
             while tally.has_time():
                 tally.done["pauses of four processes"] += 1
                 if count := await begun_after(engine, file):

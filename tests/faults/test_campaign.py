@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.faults import campaign, concurrency, processes, vfs_campaign
+from tests.faults.bench_server import Server
 from tests.faults.campaign import INSTRUMENTS, Instrument, table
 from tests.faults.tally import Tally, main
+from tests.support.forkserver import ForkServer
 
 
 def test_every_instrument_can_be_run() -> None:
@@ -47,11 +50,24 @@ def test_short_interleavings_find_nothing_and_count_what_overlapped() -> None:
     assert tally.done["stops at lock points"] > 0
 
 
-def test_kills_losses_and_flips_of_a_store_are_counted_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+class SharedServer:
+    """The server of all tests. It stays open when an instrument closes it."""
+
+    def __init__(self, server: Server) -> None:
+        self.bench = server.bench
+
+    def close(self) -> None:
+        pass
+
+
+def test_kills_losses_and_flips_of_a_store_are_counted_once_each(
+    bench_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vfs_campaign, "Server", lambda: SharedServer(bench_server))
     monkeypatch.setattr(vfs_campaign, "PROGRAMS", ("short",))
     monkeypatch.setattr(vfs_campaign, "BATCH", 3)
-    monkeypatch.setattr(Tally, "has_time", lambda tally, share: tally.done.keys() < {*names[: round(3 * share)]})
     names = [*vfs_campaign.TRIALS]
+    monkeypatch.setattr(Tally, "has_time", lambda tally, share: tally.done.keys() < {*names[: round(3 * share)]})
     tally = Tally(seed=2, seconds=0)
     vfs_campaign.run(tally, workers=1)
     assert not tally.faults
@@ -74,7 +90,8 @@ def test_a_complaint_about_a_store_counts_as_the_fault_that_it_describes(name: s
     assert vfs_campaign.fault_of(name, complaint) == fault
 
 
-def test_processes_that_were_killed_are_counted() -> None:
+def test_processes_that_were_killed_are_counted(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "ForkServer", lambda jobs: nullcontext(server))
     tally = Tally(seed=1, seconds=0.01)
     processes.run(tally)
     assert not tally.faults

@@ -12,11 +12,9 @@ import pickle
 import random
 import shutil
 import signal
-import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,9 +30,10 @@ from tests.faults.oracle import Undisturbed
 from tests.faults.programs import PROGRAMS
 from tests.faults.vfs import Fail, FaultVFS, Kill, Recorder, Touch, Trouble, Variant
 from tests.faults.witness import Note, Notes, read_notes
+from tests.support.folders import scratch
 
 VFS = "faults"
-ATTEMPTS = 10
+REPETITIONS = 9
 TWINS: dict[str, Callable[[Store], Store]] = {
     "": lambda store: store, "apart": twins.Apart, "early": twins.Early, "swallows": twins.Swallows,
 }  # fmt: skip
@@ -74,18 +73,6 @@ class Trace(NamedTuple):
     @property
     def touches(self) -> list[Touch]:
         return [event for event in self.events if isinstance(event, Touch)]
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """Yield a folder, in memory if possible. A killed process loses nothing that the kernel has, on any disk."""
-    folder = Path(
-        tempfile.mkdtemp(prefix="pausepoint-faults-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-    )
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def in_child(act: Callable[[], Any], answer: Path) -> int:
@@ -236,10 +223,11 @@ class Bench:
 
     def kill_at(self, point: Point) -> Report:
         """Kill like `kill`, and again if a point was not reached: on a busy machine, threads share more writes."""
-        for _ in range(ATTEMPTS):
-            report = self.kill(point)
+        report = self.kill(point)
+        for _ in range(REPETITIONS):
             if report.complaints or killed(report):
                 break
+            report = self.kill(point)
         return report
 
     def _judge(self, folder: Path, incarnation: int) -> tuple[str, ...]:
