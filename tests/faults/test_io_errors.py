@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine
-from pausepoint.errors import StoreUnavailable
+from pausepoint.errors import DamagedRecord, StoreUnavailable, UnknownSession
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults import programs
 from tests.faults.bench_server import Server
@@ -16,6 +16,7 @@ from tests.faults.bit_flips import PROVED, wrong_answers
 from tests.faults.disk_trouble import Told
 from tests.faults.programs import PROGRAMS, SESSION, Clock
 from tests.faults.vfs import Fail, FaultVFS, Touch
+from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 
 
@@ -132,3 +133,27 @@ def test_a_flipped_bit_in_the_session_row_never_shows_in_its_info(bench_server: 
     flips = bench_server.bench("loop").flip(3, 60, within)
     assert wrong_answers(flips, tuple(flips[0].answers)) == []
     assert any(flip.answers["info"] == "DamagedRecord" for flip in flips)
+
+
+@on_loop
+async def test_a_flipped_bit_in_the_index_of_ids_hides_no_session_and_the_named_way_out_finds_it(
+    tmp_path: Path,
+) -> None:
+    path, flow = tmp_path / "flip.db", PROGRAMS["short"].workflow
+    async with Engine(path, signals=False) as engine:
+        await (await engine.start(flow, session_id="octopus", topic="squid")).outcome()
+    raw = bytearray(path.read_bytes())
+    assert raw.count(b"octopus") >= 2  # the row, the index, and what the log says
+    raw[raw.rindex(b"octopus") + 3] ^= 1
+    path.write_bytes(raw)
+    async with Engine(path, workflows=[flow], signals=False) as engine:
+        for call in (engine.info, engine.state, engine.find, engine.pause, engine.resume, engine.remove):
+            with pytest.raises(DamagedRecord, match=r"'octopus' exists, but the index .* REINDEX"):
+                await call("octopus")
+        with pytest.raises(UnknownSession):
+            await engine.info("otter")
+        assert (await engine.verify()).problems
+    outside_sql(path, "REINDEX")
+    async with Engine(path, workflows=[flow], signals=False) as engine:
+        assert (await engine.info("octopus")).status == "completed"
+        assert (await engine.verify()).problems == []

@@ -314,7 +314,7 @@ class Files:
 
     async def _row(self) -> SessionRow:
         self._check()
-        row = await self._store.get(self._session_id)
+        row = await self._store.get(self._session_id, sure=True)
         if row is None:
             raise UnknownSession(
                 f"This store has no session {self._session_id!r}. List its sessions with engine.sessions().",

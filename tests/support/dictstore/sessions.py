@@ -76,7 +76,7 @@ class Sessions(Questions):
         self._tell()
         return self._seen(kept)
 
-    async def get(self, session_id: str) -> SessionRow | None:
+    async def get(self, session_id: str, *, sure: bool = False) -> SessionRow | None:
         self._check()
         kept = self._find_id(session_id)
         return None if kept is None else self._seen(kept)

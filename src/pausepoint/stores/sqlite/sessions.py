@@ -118,6 +118,15 @@ def get(connection: apsw.Connection, session_id: str, present: Present) -> Sessi
     return row
 
 
+def check_missing(connection: apsw.Connection, session_id: str) -> None:
+    """Check that the index is right not to find this id: a flipped bit in the index must not hide a session."""
+    if one(connection, QUERIES["hidden"], session_id) is not None:
+        raise DamagedRecord(
+            f"Session {session_id!r} exists, but the index of session ids does not find it: the database is damaged."
+            " Restore it from a backup, or build the index again with REINDEX (sqlite3 PATH REINDEX)."
+        )
+
+
 def get_by_key(connection: apsw.Connection, key: int, present: Present) -> SessionRow:
     found = one(connection, f"{FACTS} WHERE key = ?", key)
     if found is None:
@@ -128,6 +137,7 @@ def get_by_key(connection: apsw.Connection, key: int, present: Present) -> Sessi
 def known(connection: apsw.Connection, session_id: str, present: Present) -> SessionRow:
     row = get(connection, session_id, present)
     if row is None:
+        check_missing(connection, session_id)
         raise UnknownSession(
             f"No session in this store has the id {session_id!r}. Check the id and the store's path, or start the"
             " session first.",

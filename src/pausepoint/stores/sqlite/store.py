@@ -274,9 +274,12 @@ class SqliteStore:
             self._held.add(row.key)
         return row
 
-    async def get(self, session_id: str) -> SessionRow | None:
+    async def get(self, session_id: str, *, sure: bool = False) -> SessionRow | None:
         with self._reading() as connection:
-            return sessions.get(connection, session_id, self._engine.present)
+            row = sessions.get(connection, session_id, self._engine.present)
+            if row is None and sure:
+                sessions.check_missing(connection, session_id)
+            return row
 
     async def find(self, query: Filter) -> Found:
         with self._reading() as connection:
