@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -195,22 +196,47 @@ async def test_an_import_that_is_refused_touches_nobodys_files(tmp_path: Path) -
         assert not await engine.sessions()
 
 
+@pytest.mark.parametrize("stored", [True, False])
 @on_loop
-async def test_the_loser_of_two_imports_leaves_the_files_to_the_winner(tmp_path: Path) -> None:
+async def test_of_two_imports_at_once_the_second_is_refused_and_withdraws_nothing(tmp_path: Path, stored: bool) -> None:
     target, files = await exported(tmp_path)
 
     class Late(SqliteStore):
         async def import_(self, sessions: Sequence[Whole]) -> bool:
-            await winner.import_session(target)
-            return await super().import_(sessions)
+            with pytest.raises(InputConflict, match="'s1' is being imported into this store by somebody else"):
+                await second.import_session(target)
+            return await super().import_(sessions) if stored else False
 
     path = tmp_path / "hold.db"
-    async with open_engine(path, desk) as winner, Engine(Late(path), workflows=[desk], signals=False) as loser:
-        with pytest.raises(InputConflict):
-            await loser.import_session(target)
-        session = await winner.session("s1")
+    async with open_engine(path, desk) as second, Engine(Late(path), workflows=[desk], signals=False) as first:
+        with nullcontext() if stored else pytest.raises(InputConflict, match="already exists"):
+            await first.import_session(target)
+        if not stored:
+            assert not everything_in(tmp_path / "hold.db.sessions")
+            await second.import_session(target)
+        session = await second.session("s1")
         assert [await read(session, each) for each in files] == [TEXT, BINARY, b""]
-        assert (await winner.verify()).ok
+        assert (await second.verify()).ok
+
+
+@on_loop
+async def test_an_import_that_finds_its_id_taken_at_the_last_moment_leaves_the_files_of_that_session(
+    tmp_path: Path,
+) -> None:
+    target, _ = await exported(tmp_path)
+
+    class Late(SqliteStore):
+        async def import_(self, sessions: Sequence[Whole]) -> bool:
+            await other.start(desk, session_id="s1", paused=True)
+            mine.append(await other.files("s1").add(TEXT, "mine.txt"))
+            return await super().import_(sessions)
+
+    path, mine = tmp_path / "hold.db", list[File]()
+    async with open_engine(path, desk) as other, Engine(Late(path), workflows=[desk], signals=False) as late:
+        with pytest.raises(InputConflict, match="already exists"):
+            await late.import_session(target)
+        assert await read(await other.session("s1"), mine[0]) == TEXT
+        assert (await other.verify()).ok
 
 
 @pytest.mark.parametrize("stored", [True, False])

@@ -203,10 +203,13 @@ async def import_(store: Store, bundle: Bundle) -> SessionRow:
 async def _placed(store: Store, bundle: Bundle) -> AsyncIterator[None]:
     """Store the bytes of the files before their records, and lock them meanwhile so that they are not deleted."""
     wanted = [(each.session_id, file) for each in bundle.sessions for file in each.uploads()]
-    if wanted and any([await store.get(each.session_id) is not None for each in bundle.sessions]):
-        raise _conflict(bundle)  # before anything in the folder of another session is touched
     placed: list[_Placed] = []
+    reserved: list[int] = []
     try:
+        if wanted and any([await store.get(each.session_id) is not None for each in bundle.sessions]):
+            raise _conflict(bundle)  # before anything in the folder of another session is touched
+        for session_id in dict.fromkeys(session_id for session_id, _ in wanted):
+            await to_its_end(in_thread(_reserve, reserved, session_id, _folder_of(store, session_id)))
         for session_id, file in wanted:
             folder = _folder_of(store, session_id)
             await to_its_end(in_thread(_place, placed, session_id, folder, file, bundle.files[file.sha256]))
@@ -217,6 +220,8 @@ async def _placed(store: Store, bundle: Bundle) -> AsyncIterator[None]:
     finally:
         for each in placed:
             each.upload.close()
+        for descriptor in reserved:
+            os.close(descriptor)
 
 
 class _Placed(NamedTuple):
@@ -248,6 +253,18 @@ def _folder_of(store: Store, session_id: str) -> Folder:
             session_id=session_id,
         )
     return Folder(found / "files")
+
+
+def _reserve(reserved: list[int], session_id: str, folder: Folder) -> None:
+    """Keep other imports of this session out: the files that one of them withdraws could be those of the other."""
+    found = folder.reserve()
+    if found is None:
+        raise InputConflict(
+            f"Session {session_id!r} is being imported into this store by somebody else. Wait until that import has"
+            " ended, or import it under another id with session_id=.",
+            session_id=session_id,
+        )
+    reserved.append(found)
 
 
 def _place(placed: list[_Placed], session_id: str, folder: Folder, file: FileFacts, content: Content) -> None:

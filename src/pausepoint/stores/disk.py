@@ -93,6 +93,22 @@ class Folder:
         finally:
             os.close(descriptor)
 
+    def reserve(self) -> int | None:
+        """Create the folder and reserve it until the returned descriptor is closed; None if somebody has reserved it.
+
+        This keeps out other calls of `reserve` only. It ends with its process.
+        """
+        descriptor = self.open(create=True)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
     def read(self, name: str) -> BinaryIO:
         """Open a file for reading. The ``name`` of the returned file is its full path."""
         check_name(name, self.hidden)
@@ -341,7 +357,7 @@ def _inside(folder: int, name: str, create: bool, mode: int) -> int:
     if create:
         with suppress(FileExistsError):
             os.mkdir(name, mode, dir_fd=folder)
-            os.fsync(folder)
+        os.fsync(folder)  # also if it exists: a process that was killed may have created it just before its own sync
     return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
 
 
