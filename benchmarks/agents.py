@@ -30,9 +30,6 @@ from pausepoint.orchestrator import (
 LIMIT = 50.0
 """Milliseconds."""
 
-WARM = 1.0
-"""Seconds that all agents work before the pause, so that their steps do not end together."""
-
 
 class Stop(NamedTuple):
     """Milliseconds from the end of the last step until the last agent stopped, and until everything was on disk."""
@@ -42,17 +39,18 @@ class Stop(NamedTuple):
 
 
 class Steps:
-    """Steps of 300 to 900 ms that record when each step in flight will end."""
+    """Steps of different lengths that record when each step in flight will end."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.draw = random.Random(count)
+    def __init__(self, scale: Scale) -> None:
+        self.count = scale.agents
+        self.average, self.warm = scale.agents_step, scale.agents_warm
+        self.draw = random.Random(self.count)
         self.ends: dict[str, float] = {}
         self.stood = 0.0
 
     async def step(self, agent: str) -> None:
         """Run one step of an agent."""
-        duration = self.draw.uniform(0.3, 0.9)
+        duration = self.average * self.draw.uniform(0.5, 1.5)
         self.ends[agent] = time.perf_counter() + duration
         await asyncio.sleep(duration)
 
@@ -60,7 +58,7 @@ class Steps:
         """Let all agents work for a while, then pause them."""
         while len(self.ends) < self.count:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(WARM)
+        await asyncio.sleep(self.warm)
         called = time.perf_counter()
         await controller.pause()
         assert controller.stopped_in is not None
@@ -74,9 +72,9 @@ Kind = Callable[[Path, Steps], Awaitable[Stop]]
 def agents(folder: Path, scale: Scale) -> list[Figure]:
     """Measure a thousand loops, a thousand agents of one run, and a thousand sessions."""
     what = f"a pause of {scale.agents:,}"
-    loops = [_measured(_loops, folder / f"loops-{n}", scale.agents) for n in range(scale.rounds)]
-    runs = [_measured(_run, folder / f"run-{n}", scale.agents) for n in range(scale.rounds)]
-    sessions = [_measured(_sessions, folder / f"sessions-{n}", scale.agents) for n in range(scale.rounds)]
+    loops = [_measured(_loops, folder / f"loops-{n}", scale) for n in range(scale.rounds)]
+    runs = [_measured(_run, folder / f"run-{n}", scale) for n in range(scale.rounds)]
+    sessions = [_measured(_sessions, folder / f"sessions-{n}", scale) for n in range(scale.rounds)]
     notes = {"parked ms": median(stop.parked for stop in runs)}
     return [
         _figure("agents-loops", f"{what} loops, beyond the longest step", loops),
@@ -89,10 +87,10 @@ def _figure(name: str, what: str, stops: list[Stop], notes: dict[str, float] | N
     return Figure(name, what, "ms", LIMIT, tuple(stop.idle for stop in stops), notes or {})
 
 
-def _measured(kind: Kind, folder: Path, count: int) -> Stop:
+def _measured(kind: Kind, folder: Path, scale: Scale) -> Stop:
     async def measure() -> Stop:
         folder.mkdir()
-        return await kind(folder, Steps(count))
+        return await kind(folder, Steps(scale))
 
     return asyncio.run(measure())
 

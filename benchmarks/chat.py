@@ -39,7 +39,8 @@ def chat(folder: Path, scale: Scale) -> list[Figure]:
         path = Path(name) / "old.db"
         talks = asyncio.run(_talk(path, Path(name) / "young.db", unit, scale))
         command = [sys.executable, "-m", "benchmarks.chat", str(path)]
-        _output(command)  # not counted: it compiles modules on their first import
+        for _ in range(scale.warm_ups):
+            _output(command)
         runs = [json.loads(_output(command)) for _ in range(scale.processes)]
     wall, cpu = _median("each", talks.old), _median("cpu_each", talks.old)
     slope, steepness = wall / _median("each", talks.young), cpu / _median("cpu_each", talks.young)

@@ -26,7 +26,8 @@ def resume(folder: Path, scale: Scale) -> list[Figure]:
     path = folder / "resume.db"
     asyncio.run(_make_long(path, scale.checkpoints))
     command = [sys.executable, "-m", "benchmarks.fresh", str(path), str(scale.checkpoints)]
-    _output(command)  # not counted: it compiles modules on their first import
+    for _ in range(scale.warm_ups):
+        _output(command)
     runs = [json.loads(_output(command)) for _ in range(scale.processes)]
     notes = {f"{name} ms": median(run[name] for run in runs) for name in ("open", "load", "cpu", "running")}
     what = f"resume with {scale.checkpoints:,} checkpoints: state ready after import"
@@ -75,7 +76,7 @@ _PROGRAMS = {
 
 def imports(folder: Path, scale: Scale) -> list[Figure]:
     """Measure the processor time of an import in a new interpreter, as a ratio to Pydantic and one model class."""
-    for program in _PROGRAMS.values():
+    for program in list(_PROGRAMS.values()) * scale.warm_ups:
         _import_seconds(program, folder)
     rounds = [{name: _import_seconds(text, folder) for name, text in _PROGRAMS.items()} for _ in range(scale.processes)]
     base = median(found["pydantic"] for found in rounds)

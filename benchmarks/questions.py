@@ -41,7 +41,8 @@ def questions(folder: Path, scale: Scale) -> list[Figure]:
     size = asyncio.run(_ask(path, scale.parked))
     page, everything = asyncio.run(_list(path, scale))
     command = [sys.executable, "-m", "benchmarks.questions", str(path)]
-    _output(command)  # not counted: it compiles modules on their first import
+    for _ in range(scale.warm_ups):
+        _output(command)
     runs = [json.loads(_output(command)) for _ in range(scale.processes)]
     what = f"{scale.parked:,} sessions with a question:"
     notes = {"all of them ms": median(everything)}

@@ -35,6 +35,7 @@ class Scale:
     changed: int = 500
     checkpoints: int = 1_000
     processes: int = 15
+    warm_ups: int = 1  # new processes that are not counted, because they compile modules on their first import
     traveled: int = 10_000
     parked: int = 10_000
     talk: int = 10_000
@@ -43,12 +44,14 @@ class Scale:
     agents: int = 1_000
     operations: int = 3_000
     chunks: int = 500
+    agents_warm: float = 1.0  # seconds that all agents work before the pause, so that their steps do not end together
+    agents_step: float = 0.6  # seconds of an average step; others take half as long, or half as long again
 
 
 QUICK = Scale(
     rounds=2, block=10, steps=20, sessions=5, steps_each=3, grown=40, edge=10, ballast=100_000, changed=10,
-    checkpoints=20, processes=1, traveled=40, parked=20, talk=40, talk_warm=10, talk_edge=10, agents=20, operations=20,
-    chunks=20,
+    checkpoints=20, processes=1, warm_ups=0, traveled=40, parked=20, talk=40, talk_warm=10, talk_edge=10, agents=20,
+    agents_warm=0.0, agents_step=0.02, operations=20, chunks=20,
 )  # fmt: skip
 
 

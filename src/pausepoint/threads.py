@@ -1,10 +1,13 @@
-"""Run blocking code next to an event loop: one daemon thread per call, so that a stuck call cannot delay exit."""
+"""Run blocking code next to an event loop: one daemon thread per call, so that a stuck call cannot delay exit.
+
+Also: wait for work that must not be left halfway.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from threading import Thread
 from typing import Any, TypeVar
@@ -34,6 +37,23 @@ async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 
     Thread(target=work, name=f"{NAME}-{getattr(fn, '__name__', 'call')}", daemon=True).start()
     return await done
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Await work that continues if the waiting task is cancelled. The cancellation is raised when the work has ended.
+
+    Use it if a clean-up follows that depends on whether the work took effect.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # the cancellation is raised instead
+        raise
 
 
 def _succeed(done: asyncio.Future[T], result: T) -> None:

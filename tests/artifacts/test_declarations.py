@@ -115,6 +115,8 @@ def test_a_dict_is_a_file_for_each_entry_and_none_leaves_none() -> None:
         (b'[\n {"y": 1}]', r"line 2, column 2: 0.x"),
         (b'"\xff"', "line 1, column 2: the file is not UTF-8"),
         (b"{}", "line 1, column 1: "),
+        pytest.param(b"[" * 100_000, "it is nested too deep", id="deep"),
+        pytest.param(b"[\n" + b"9" * 5_000 + b"]", "a number has too many digits", id="digits"),
     ],
 )
 def test_what_cannot_be_read_has_a_line_and_a_column(data: bytes, where: str) -> None:

@@ -480,12 +480,17 @@ async def test_steps_and_fields_that_are_called_otherwise_now_are_still_known_by
     assert "grows moss" in outcome.state.memo
 
 
+DEEP = f'{{"x": {"[" * 100_000}{"]" * 100_000}}}'
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
         ("session.json", "{", "is damaged"),
         ("done/draft.json", "{}", "Delete it. Its step then runs again"),
         ("session.json", None, "was written by a newer Pausepoint"),
+        pytest.param("session.json", DEEP, "is damaged", id="deep session note"),
+        pytest.param("done/draft.json", DEEP, "Delete it. Its step then runs again", id="deep completion record"),
     ],
 )
 def test_a_note_that_is_damaged_or_newer_is_refused_by_its_name(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
+import pytest
+from click.testing import CliRunner
 from pydantic import BaseModel
 
 from pausepoint import Engine, Parked, Session, Workflow
+from pausepoint.cli.app import app
+from pausepoint.cli.exits import guarded
+from tests.cli import ways
 from tests.cli.kit import run
 from tests.cli.samples import STORE, execute
 from tests.support.killed import copy_as_killed, harm
@@ -86,6 +93,30 @@ FILLED = {"MESSAGE": "hello", "USD": "9"}
 
 WORKS = (0, 3)
 """The exit codes of a command that did what it says: done, or the session needs a person."""
+
+
+def ended(folder: Path, words: Sequence[str], file: Path | None = None) -> tuple[int, str]:
+    """Run a command in this process if that is possible, and return its exit code and what it printed.
+
+    ``file``: where to record the commands that it makes.
+    """
+    if {"--json", "--detach"} & {*words}:  # both change the streams of the process
+        done = run(*words, cwd=folder, env={} if file is None else {ways.RECORD: str(file)})
+        return done.code, done.stdout + done.stderr
+    with (
+        chdir(folder),
+        CliRunner().isolation(env={"EDITOR": "true"}) as (out, err, _),
+        pytest.MonkeyPatch.context() as at,
+    ):
+        at.setattr(sys, "argv", ["pausepoint", *words])
+        at.setattr(sys, "path", [*sys.path])
+        stop = ways.record(file) if file is not None else lambda: None
+        try:
+            guarded(app)
+        except SystemExit as end:
+            return int(end.code or 0), click.unstyle((out.getvalue() + err.getvalue()).decode())
+        finally:
+            stop()
 
 
 class Page(BaseModel):
@@ -242,7 +273,7 @@ def changed(folder: Path) -> None:
     """A session whose step is no longer in the code."""
     topics("ask")(folder)
     (folder / "job.py").write_text(CODE.replace("steps=[begin, review]", "steps=[review]"))
-    run("answer", "ask1", "formal", "--run", cwd=folder)
+    ended(folder, ["answer", "ask1", "formal", "--run"])
 
 
 def changed_elsewhere(folder: Path) -> None:
@@ -254,7 +285,7 @@ def newer(folder: Path) -> None:
     """A session of an older version, without a migration to the present one."""
     topics("ask")(folder)
     (folder / "job.py").write_text(CODE.replace("guards=[good]", "guards=[good], version=2"))
-    run("answer", "ask1", "formal", "--run", cwd=folder)
+    ended(folder, ["answer", "ask1", "formal", "--run"])
 
 
 def exported(folder: Path) -> None:
@@ -403,4 +434,4 @@ async def _many(engine: Engine, job: Any, _: Any) -> None:
 
 
 def _import_paper(folder: Path) -> None:
-    run("import", "p1.jsonl", "--folder", "in", cwd=folder)
+    ended(folder, ["import", "p1.jsonl", "--folder", "in"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,53 +11,27 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
 from pausepoint import Engine
 from pausepoint.cli import drive
-from pausepoint.cli.app import app
 from pausepoint.cli.commands import doctor, redact
+from pausepoint.cli.commands import run as running
 from pausepoint.cli.console import Output
 from pausepoint.cli.context import ADD, Cli
-from pausepoint.cli.exits import guarded
 from tests.cli import test_program, ways
 from tests.cli.kit import run
 from tests.cli.samples import STORE
-from tests.cli.scenes import FILLED, SCENES, WORKS, Scene, healed, project, topics, workflows
+from tests.cli.scenes import FILLED, SCENES, WORKS, Scene, ended, healed, project, topics, workflows
 from tests.cli.ways import Site
+from tests.support.folders import scratch
 from tests.support.loop import PATIENCE
 
 ELSEWHERE = {
     Site("context", "Cli.check_code", "show"): test_program.test_a_session_of_another_programs_workflow_is_left_alone,
 }
 """Sites whose commands another test executes: that test."""
-
-
-def ended(folder: Path, words: list[str], file: Path | None = None) -> tuple[int, str]:
-    """Run a command in this process if that is possible, and return its exit code and what it printed.
-
-    ``file``: where to record the commands that it makes.
-    """
-    if {"--json", "--detach"} & {*words}:  # both change the streams of the process
-        done = run(*words, cwd=folder, env={} if file is None else {ways.RECORD: str(file)})
-        return done.code, done.stdout + done.stderr
-    with (
-        chdir(folder),
-        CliRunner().isolation(env={"EDITOR": "true"}) as (out, err, _),
-        pytest.MonkeyPatch.context() as at,
-    ):
-        at.setattr(sys, "argv", ["pausepoint", *words])
-        at.setattr(sys, "path", [*sys.path])
-        stop = ways.record(file) if file is not None else lambda: None
-        try:
-            guarded(app)
-        except SystemExit as end:
-            return int(end.code or 0), click.unstyle((out.getvalue() + err.getvalue()).decode())
-        finally:
-            stop()
 
 
 class Followed:
@@ -210,8 +183,15 @@ def _completed(words: list[str]) -> list[str]:
     return words
 
 
-def test_every_command_that_is_printed_works(tmp_path: Path) -> None:
-    followed = Followed(tmp_path)
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with scratch() as folder:
+        yield folder
+
+
+def test_every_command_that_is_printed_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "PICK_UP_LOOKS", 1)  # no other process is there to pick a session up
+    followed = Followed(folder)
     for name, scene in SCENES.items():
         followed.play(name, scene)
     for line in BESIDE:

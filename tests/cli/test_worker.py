@@ -6,8 +6,10 @@ import asyncio
 import json
 import re
 import signal
+import time
 from contextlib import chdir
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from pydantic import BaseModel
 
 from pausepoint import Engine, Workflow, step
 from pausepoint.cli.app import app
+from pausepoint.cli.commands import worker
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from tests.cli import brief as sample
@@ -211,3 +214,33 @@ def statuses(store: Path) -> dict[str, str]:
 
     seen: dict[str, str] = within(store, look, other_letter)
     return seen
+
+
+class SlowSearch:
+    """An engine whose searches take time. It finds one session, then nothing while that one runs."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+        self.searches = 0
+
+    async def take_ready(self, limit: int, by: str | None) -> list[str]:
+        time.sleep(0.05)
+        self.searches += 1
+        found, self.running = [["s1"], [], []][self.searches - 1], ["s1"] if self.searches < 3 else []
+        return found
+
+
+def test_a_worker_rests_after_a_search_that_found_nothing_and_not_after_it_has_begun_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", rest)
+    job: Any = SimpleNamespace(concurrency=2, by=None)
+    asyncio.run(worker.Job._loop(job, SlowSearch(), once=True))  # type: ignore[arg-type]  # all that the loop needs
+    assert rests[0] == 0.05
+    assert rests[1] > 0.05 * worker.SHARE / 2
+    assert len(rests) == 2

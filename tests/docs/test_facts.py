@@ -379,10 +379,9 @@ async def asked() -> list[Event]:
     @step
     async def curious(ctx: Context) -> None:
         await ctx.ask("How many?", int, key="many")
-        await ctx.ask("Sure?", bool)
-        short, shorter = timedelta(milliseconds=30), timedelta(milliseconds=20)
+        await ctx.ask("Sure?", bool, expires=timedelta(days=1), remind=timedelta(days=1))  # reminds at once
         with pytest.raises(QuestionExpired):
-            await ctx.ask("Anybody?", expires=short, remind=shorter, on_expiry="escalate")
+            await ctx.ask("Anybody?", expires=timedelta(milliseconds=30), on_expiry="escalate")
 
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("curious", state=Everything, steps=[curious]), paused=True)

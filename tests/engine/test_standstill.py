@@ -130,7 +130,7 @@ async def test_a_process_that_does_not_react_is_unconfirmed(tmp_path: Path) -> N
             await asyncio.sleep(0.01)
         found = await engine.pause(workflow="looping", wait=True, timeout=0.5)
         assert {(each.step, each.confirmed) for each in found.working} == {("turn#1", False)}
-        file.with_name("bytes.go").touch()
+        file.with_name("begun.go").touch()
         assert (await engine.pause(workflow="looping", wait=True)).working == ()
         size = file.stat().st_size
         await asyncio.sleep(0.05)

@@ -15,7 +15,8 @@ from pausepoint import Append, Engine, Session, Status, Workflow, route, step
 from pausepoint.errors import StoreError
 from pausepoint.model.sessions import Commit
 from pausepoint.model.views import Checkpoint
-from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite import SqliteStore, commits
+from pausepoint.stores.sqlite.engines import OwnEngine
 from tests.engine.essay import Desk, again
 from tests.support.loop import on_loop
 
@@ -36,12 +37,12 @@ async def test_an_edit_or_a_rewind_takes_effect_as_a_whole_or_not_at_all(
             edits = {} if verb == "rewind" else {"topic": "ink"}
             return await (session.edit(edits) if verb == "edit" else session.rewind("write", edits))
 
-        def breaks(connection: apsw.Connection, commit: Commit) -> None:
+        def breaks(cursor: apsw.Cursor, engine: OwnEngine, commit: Commit) -> None:
             fired.append(commit)  # the session is already claimed, in the same transaction
             raise apsw.SQLError("broken in the middle")
 
         with monkeypatch.context() as patch:
-            patch.setattr(engine.store._writes, "move", breaks)
+            patch.setattr(commits, "move", breaks)
             with pytest.raises(StoreError):
                 await act()
         assert len(fired) == 1

@@ -199,6 +199,8 @@ async def test_a_file_that_is_not_right_is_refused_with_what_is_wrong(tmp_path: 
         "does not match its digest": sealed([line.replace('"by":"ben"', '"by":"eve"') for line in lines[:-1]]),
         "is damaged: large value": sealed([line for line in lines[:-1] if not line.startswith('{"blob"')]),
         "unknown kind of line 'session'": sealed([*lines[:2], *lines[1:-1]]),
+        "large value x has no text": sealed([*lines[:-1], '{"blob":"x","text":5}']),
+        "nested too deep": sealed([*lines[:-1], f'{{"record":{"[" * 100_000}{"]" * 100_000}}}']),
     }
     async with Engine(":memory:", workflows=ALL) as engine:
         for message, text in messages.items():

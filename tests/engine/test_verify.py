@@ -16,9 +16,8 @@ from pausepoint import Context, Engine, Session, Status, Workflow, route, step
 from pausepoint.engine.verify import Problem, Verification, _Walk
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.stores.base import Found
-from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite import SqliteStore, endings
 from pausepoint.stores.sqlite import checksums as sums
-from pausepoint.stores.sqlite.writes import Writes
 from pausepoint.testing import ManualClock
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
@@ -407,7 +406,7 @@ async def test_a_session_that_is_open_below_a_cancelled_one_is_named_with_the_wa
         [child] = await session.children()
         await engine.idle()
         with monkeypatch.context() as patch:
-            patch.setattr(Writes, "_cancel_below", lambda *_: Found())
+            patch.setattr(endings, "cancel_below", lambda *_: Found())
             await session.cancel()
         report = await engine.verify()
         [problem] = report.problems
@@ -488,7 +487,7 @@ async def test_a_session_that_was_to_end_is_named_even_if_it_was_reopened_before
         await engine.cancel("x")
         await engine.rewind("x", "ask")
         with monkeypatch.context() as patch:
-            patch.setattr(Writes, "_end", lambda self, connection, row, at: row)
+            patch.setattr(endings, "_end", lambda connection, engine, row, at: row)
             await engine.cancel("x")
         [problem] = (await engine.verify()).problems
         assert "it was cancelled, but is still open" in problem.text

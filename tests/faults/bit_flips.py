@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +47,13 @@ async def _pauses(engine: Engine) -> Any:
 
 
 READS: dict[str, Read] = {"state": _state, "visits": _visits, "events": _events, "info": _info, "pauses": _pauses}
+PROVED = ("state", "visits", "events")
+"""The reads whose every byte is covered by a digest."""
+
+
+def wrong_answers(flips: Sequence[Flip], reads: Sequence[str] = PROVED) -> list[Flip]:
+    """Return the flips after which one of these reads returned something wrong."""
+    return [flip for flip in flips if any(flip.answers[read].startswith("wrong") for read in reads)]
 
 
 async def read_all(program: Program, path: Path) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from pausepoint.model.sessions import Commit, Flags
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.visit import Visit
 from pausepoint.stores.base import Found
+from pausepoint.stores.sqlite import commits, signals, writer
 from pausepoint.stores.sqlite import liveness as hold
-from pausepoint.stores.sqlite import writer, writes
+from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.sql import QUERIES
 from tests.support.points import points
 
@@ -155,16 +156,16 @@ def blind_to_pauses(store: type[Any]) -> type[Any]:
 
 def ignore_fence(store: type[Any]) -> type[Any]:
     """Commit without checking the fence."""
-    fits, moving = writes.Writes._fits, writes._moving
+    fits, moving = commits._fits, commits._moving
 
-    def fooled(self: writes.Writes, commit: Commit, place: Any) -> bool:
-        return fits(self, commit, (*place[:2], commit.fence, self.number, *place[4:]))
+    def fooled(engine: OwnEngine, commit: Commit, place: Any) -> bool:
+        return fits(engine, commit, (*place[:2], commit.fence, engine.number, *place[4:]))
 
     # The row's checksum covers the fence, so the fence is set to the value in the commit.
-    assert "moved_sum = ? WHERE key = ?" in writes._MOVE
-    writes._MOVE = writes._MOVE.replace("moved_sum = ? WHERE key = ?", "moved_sum = ?17, fence = ?19 WHERE key = ?18")
-    writes._moving = lambda commit, tail, head: (*moving(commit, tail, head), commit.fence)
-    writes.Writes._fits = fooled  # type: ignore[method-assign]
+    assert "moved_sum = ? WHERE key = ?" in commits._MOVE
+    commits._MOVE = commits._MOVE.replace("moved_sum = ? WHERE key = ?", "moved_sum = ?17, fence = ?19 WHERE key = ?18")
+    commits._moving = lambda commit, tail, head: (*moving(commit, tail, head), commit.fence)
+    commits._fits = fooled
     return store
 
 
@@ -176,29 +177,29 @@ def ignore_hold(store: type[Any]) -> type[Any]:
 
 def lose_signals(store: type[Any]) -> type[Any]:
     """Record every fifth request only as a flag, without a signal."""
-    keep = writes.Writes._signal
+    keep = signals.append
     count = 0
 
-    def signal(self: writes.Writes, *args: Any) -> None:
+    def signal(*args: Any) -> None:
         nonlocal count
         count += 1
         if count % 5:
-            keep(self, *args)
+            keep(*args)
 
-    writes.Writes._signal = signal  # type: ignore[method-assign, assignment]
+    signals.append = signal  # type: ignore[assignment]
     return store
 
 
 def impatient(store: type[Any]) -> type[Any]:
     """Do not wait for other writers, and write slowly so that writers collide."""
     writer.LOCK_PATIENCE = 0.0  # type: ignore[attr-defined]  # the name that the writer looks up
-    signal = writes.Writes._signal
+    append = signals.append
 
-    def slow(self: writes.Writes, *args: Any) -> None:
+    def slow(*args: Any) -> None:
         time.sleep(0.005)
-        signal(self, *args)
+        append(*args)
 
-    writes.Writes._signal = slow  # type: ignore[method-assign, assignment]
+    signals.append = slow  # type: ignore[assignment]
     return store
 
 

@@ -74,6 +74,8 @@ def table(reports: Mapping[str, Report]) -> list[str]:
     lines = [f"{'instrument':<16} {'tried':<45} {'count':>11}"]
     for name, report in reports.items():
         lines += [f"{name:<16} {what:<45} {count:>11,}" for what, count in sorted(report["done"].items())]
+        if report["code"]:
+            lines.append(f"{name:<16} NOT SOUND: it found a fault, tried nothing or failed itself")
     faults = sum((Counter(report.get("faults", {})) for report in reports.values()), Counter[str]())
     return [*lines, "", ", ".join(f"{fault}: {faults[fault]}" for fault in FAULTS)]
 

@@ -8,21 +8,18 @@ decides what two calls at the same moment do, so a fault may need several runs t
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite.concurrency import PAIRS, Arena, Trial
 from pausepoint.testing.suite.verbs import VERBS
-from tests.faults.lab import fast_folder
 from tests.faults.tally import Tally, main
 from tests.support.dictstore import Data, DictStore
+from tests.support.folders import scratch
 from tests.support.lockpoints import at_each_statement
 
 ROUNDS_PER_STORE = 5
@@ -42,15 +39,15 @@ def add(tally: Tally, trial: Trial) -> None:
 @contextmanager
 def arena() -> Iterator[Arena]:
     """Open two engines on a new SQLite store."""
-    folder, clock, data = Path(tempfile.mkdtemp(dir=fast_folder())), ManualClock(), Data()
-    try:
-        with Arena(
+    clock, data = ManualClock(), Data()
+    with (
+        scratch() as folder,
+        Arena(
             lambda: SqliteStore(folder / "store.db", clock=clock, synchronous="OFF", poll=0.01),
             lambda: DictStore(data, clock), clock, at_each_statement,
-        ) as opened:  # fmt: skip
-            yield opened
-    finally:
-        shutil.rmtree(folder)
+        ) as opened,
+    ):  # fmt: skip
+        yield opened
 
 
 def run(tally: Tally) -> None:

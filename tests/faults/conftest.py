@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults.bench_server import Server
-from tests.faults.lab import Lab, fast_folder
+from tests.faults.lab import Lab
 from tests.faults.libc import lab as libc
 from tests.faults.libc import trace
+from tests.support.folders import scratch
 from tests.support.forkserver import ForkServer
 
 
@@ -24,9 +23,8 @@ def server() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
-    yield folder
-    shutil.rmtree(folder)
+    with scratch() as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -31,6 +31,12 @@ class CrashState:
     files: dict[str, bytes]
     notes: tuple[Note, ...]
 
+    def digest(self) -> bytes:
+        """Return a digest that distinguishes states: their files, and how much was acknowledged before."""
+        told = sum(note.what == "ack" for note in self.notes)
+        files = sorted((ending, sha256(content).digest()) for ending, content in self.files.items())
+        return sha256(repr((told, files)).encode()).digest()
+
     def build(self, database: Path) -> None:
         for ending, content in self.files.items():
             database.with_name(database.name + ending).write_bytes(content)
@@ -163,7 +169,8 @@ def sample(events: Sequence[Any], database: bytes | None, rng: random.Random, co
             notes.append(event)
         for style in moments.get(place, ()):
             state = CrashState(f"{style}, after event {place}", disk.crash(style, rng), tuple(notes))
-            if _is_new(state, seen):
+            if (digest := state.digest()) not in seen:
+                seen.add(digest)
                 yield state
 
 
@@ -177,12 +184,3 @@ def _moments(events: Sequence[Any], rng: random.Random, count: int) -> dict[int,
         place = rng.choice(told) if rng.random() < 0.25 else rng.randrange(len(events))
         moments.setdefault(place, []).append(rng.choice(STYLES))
     return moments
-
-
-def _is_new(state: CrashState, seen: set[bytes]) -> bool:
-    told = sum(note.what == "ack" for note in state.notes)
-    digest = sha256(repr((told, sorted((end, sha256(data).digest()) for end, data in state.files.items()))).encode())
-    if digest.digest() in seen:
-        return False
-    seen.add(digest.digest())
-    return True

@@ -19,6 +19,7 @@ from tests.faults.oracle import Undisturbed
 from tests.faults.programs import NOW, SESSION, Clock, Program
 from tests.faults.vfs import Act, Fail, FaultVFS
 from tests.faults.witness import Note, Notes, Witness, read_notes
+from tests.support.loop import PATIENCE
 
 VFS = "trouble"
 REFUSALS = 30
@@ -146,7 +147,7 @@ async def _refusals(engine: Engine, program: Program, vfs: FaultVFS) -> list[str
 
 async def _recovery(engine: Engine) -> None:
     """Wait until the engine reports that the disk is healthy. No one calls the engine meanwhile."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while engine.trouble is not None:
         assert time.monotonic() < end, f"does not recover: {engine.trouble}"
         await asyncio.sleep(0.002)

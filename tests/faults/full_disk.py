@@ -25,6 +25,7 @@ from pausepoint import Context, Engine, Session, Workflow, step
 from pausepoint.errors import StoreReadOnly
 from pausepoint.stores.sqlite import SqliteStore, ballast
 from tests.faults.vfs import FaultVFS, Perform, Touch
+from tests.support.loop import PATIENCE
 
 CAPACITY = 6 * 2**20
 BLOCK = 4096
@@ -203,8 +204,8 @@ class Day:
         self.seen["ballast after cleaning"] = self.ballast()
 
     async def trouble_after_a_while(self, engine: Engine) -> str | None:
-        """Wait up to 15 seconds until the engine reports no trouble, and return what it reports then."""
-        end = time.monotonic() + 15
+        """Wait until the engine reports no trouble, or for some time, and return what it reports then."""
+        end = time.monotonic() + PATIENCE
         while engine.trouble is not None and time.monotonic() < end and self.reserve:
             await asyncio.sleep(0.01)
         return engine.trouble

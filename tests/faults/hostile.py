@@ -14,9 +14,7 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -34,9 +32,10 @@ from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import PausepointError
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.tally import Tally, main
+from tests.support.folders import scratch
+from tests.support.loop import PATIENCE
 
 SECRET = "the private key of the victim"
-PATIENCE = 60.0
 
 Spot = tuple[str | int, ...]
 """The way to one text in a JSON document. `INSIDE` leads into JSON that is stored as a text, `NAME` to a key."""
@@ -335,13 +334,9 @@ def _judged(sandbox: Sandbox, before: dict[str, bytes | None], report: Report) -
 
 @contextmanager
 def sandbox() -> Iterator[Sandbox]:
-    """Make a sandbox, on a fast disk if there is one."""
-    fast = Path("/dev/shm")
-    root = Path(tempfile.mkdtemp(prefix="hostile-", dir=fast if os.access(fast, os.W_OK) else None))
-    try:
+    """Make a sandbox in a folder of its own."""
+    with scratch() as root:
         yield Sandbox(root / "box")
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 class Trials:

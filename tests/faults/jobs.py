@@ -17,10 +17,9 @@ from pausepoint.errors import AlreadyRunning, PausepointError
 from pausepoint.model.questions import Answer, Answered
 from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
 from pausepoint.stores.base import Found
-from pausepoint.stores.sqlite import SqliteStore
-from pausepoint.stores.sqlite import store as store_module
-from pausepoint.stores.sqlite.transfer import Moving
-from pausepoint.stores.sqlite.writes import Outcome
+from pausepoint.stores.sqlite import SqliteStore, commits
+from pausepoint.stores.sqlite.commits import Outcome
+from pausepoint.stores.sqlite.engines import OwnEngine
 from tests.faults import broken
 from tests.support.forkserver import say
 from tests.support.journey import go, journey, leg
@@ -46,22 +45,24 @@ async def _warm_up() -> None:
         await go(engine, "warm-up", is_new=True)
 
 
-class PointWrites(Moving):
-    """Writes with a point inside the transaction of every commit: everything is written, nothing is committed."""
+# A point inside the transaction of every commit: everything is written, nothing is committed.
+_move, _move_all = commits.move, commits.move_all
 
-    def move(self, cursor: apsw.Cursor, commit: Commit) -> Outcome:
-        outcome = super().move(cursor, commit)
+
+def point_move(cursor: apsw.Cursor, engine: OwnEngine, commit: Commit) -> Outcome:
+    outcome = _move(cursor, engine, commit)
+    points.hit(f"inside commit of record {commit.records[-1].seq}")
+    return outcome
+
+
+def point_move_all(connection: apsw.Connection, engine: OwnEngine, commits: Sequence[Commit]) -> list[Outcome]:
+    outcomes = _move_all(connection, engine, commits)
+    for commit in commits:
         points.hit(f"inside commit of record {commit.records[-1].seq}")
-        return outcome
-
-    def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
-        outcomes = super().move_all(connection, commits)
-        for commit in commits:
-            points.hit(f"inside commit of record {commit.records[-1].seq}")
-        return outcomes
+    return outcomes
 
 
-store_module.Moving = PointWrites  # type: ignore[attr-defined]  # the name that SqliteStore looks up
+commits.move, commits.move_all = point_move, point_move_all  # the names that the writer looks up
 
 
 class PointStore(SqliteStore):
@@ -234,7 +235,7 @@ async def _hold(path: str, sessions: list[dict[str, str]], poll: float) -> None:
 
 
 def take_next(path: str, session: str) -> None:
-    """Try to resume until it succeeds, and report the time."""
+    """Try to resume until it succeeds, and report when each refused attempt began."""
     asyncio.run(_take_next(path, session))
 
 
@@ -242,12 +243,13 @@ async def _take_next(path: str, session_id: str) -> None:
     async with Engine(SqliteStore(path), workflows=[waiting]) as engine:
         session = None
         while session is None:
+            began = time.monotonic()
             try:
                 session = await engine.resume(session_id)
             except AlreadyRunning:
-                say({"refused": "AlreadyRunning"})
+                say({"refused": began})
                 await asyncio.sleep(0.005)
-        say({"taken": time.monotonic()})
+        say({"taken": session_id})
         say({"status": (await session.outcome()).status.value})
 
 

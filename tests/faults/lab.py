@@ -26,11 +26,6 @@ from tests.support.sample import LAST, sample
 T = TypeVar("T")
 
 
-def fast_folder() -> str | None:
-    """Return a folder in which a sync is free. A killed process loses nothing that the kernel has, on any disk."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
 @dataclass(frozen=True)
 class Runs:
     """The notes of a trial's processes, up to some moment."""

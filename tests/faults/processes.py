@@ -8,20 +8,18 @@ The same seed draws the same trials.
 from __future__ import annotations
 
 import random
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from pausepoint.model.sessions import PauseMode
 from tests.faults import journeys
 from tests.faults.contests import flips, races
 from tests.faults.jobs import SLOW
-from tests.faults.lab import Lab, Reference, fast_folder, undisturbed
+from tests.faults.lab import Lab, Reference, undisturbed
 from tests.faults.tally import Fault, Tally, main
 from tests.faults.verdicts import ended_politely, killed, killed_at_times, paused, zombie
+from tests.support.folders import scratch
 from tests.support.forkserver import ForkServer
 from tests.support.points import Action
 
@@ -37,9 +35,9 @@ class Processes:
         self.reference: Reference = undisturbed(lab)
         self.journey = journeys.undisturbed(lab)
         self.kinds: dict[str, tuple[int, Callable[[], tuple[int, list[str]]]]] = {
-            "kills at two points": (8, self.kill),
-            "kills at two moments": (8, self.kill_at_times),
-            "kills on a journey": (8, self.kill_on_the_way),
+            "trials with kills at two points": (8, self.kill),
+            "trials with kills at two moments": (8, self.kill_at_times),
+            "trials with kills on a journey": (8, self.kill_on_the_way),
             "SIGTERM or Ctrl+C": (4, self.end),
             "pauses": (4, self.pause),
             "zombies": (4, self.zombie),
@@ -91,12 +89,8 @@ class Processes:
 @contextmanager
 def fresh_lab(server: ForkServer) -> Iterator[Lab]:
     """Open a lab with its own database."""
-    folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
-    try:
-        with Lab(server, folder) as lab:
-            yield lab
-    finally:
-        shutil.rmtree(folder)
+    with scratch() as folder, Lab(server, folder) as lab:
+        yield lab
 
 
 def run(tally: Tally) -> None:
@@ -106,19 +100,26 @@ def run(tally: Tally) -> None:
             with fresh_lab(server) as lab:
                 processes = Processes(lab, tally.draw)
                 for _ in range(TRIALS_PER_DATABASE):
+                    kills = lab.kills
                     name, count, wrong = processes.trial()
                     tally.done[name] += count
+                    tally.done["processes that were killed"] += lab.kills - kills
                     for text in wrong:
                         tally.fail(f"{name}: {text}", fault_of(text))
                     if not tally.has_time():
                         break
 
 
+SIGNS: dict[Fault, tuple[str, ...]] = {
+    "doubled": ("run twice", "run again", "run more than once", "has two signals"),
+    "lost": ("is lost", "was acknowledged, the log ends", "never run"),
+}
+"""What the complaints of the verdicts say, by the kind of fault."""
+
+
 def fault_of(complaint: str) -> Fault:
     """Return the kind of fault that a complaint of the verdicts describes."""
-    if "twice" in complaint or "run again" in complaint:
-        return "doubled"
-    return "lost" if "lost" in complaint or "not stored" in complaint else "other"
+    return next((fault for fault, signs in SIGNS.items() if any(sign in complaint for sign in signs)), "other")
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pausepoint import Engine
-from tests.faults.lab import fast_folder
 from tests.faults.tally import Tally, main
+from tests.support.folders import scratch
 
 
 @asynccontextmanager
@@ -23,7 +23,7 @@ async def fleet(
     tmp_path: Path, *flags: str, processes: int = 4, each: str = "ab"
 ) -> AsyncIterator[tuple[Engine, Path]]:
     """Run processes that drive sessions, beside an engine that drives nothing."""
-    store, file = tmp_path / "fleet.db", tmp_path / "bytes"
+    store, file = tmp_path / "fleet.db", tmp_path / "begun"
     file.touch()
     command = [sys.executable, "-m", "tests.support.looper", str(store), str(file)]
     children = [subprocess.Popen([*command, *[f"{n}{name}" for name in each], *flags]) for n in range(processes)]
@@ -41,21 +41,33 @@ async def fleet(
 
 
 async def begun_after(engine: Engine, file: Path) -> int:
-    """Pause all sessions, and return how many operations began after the pause had returned."""
+    """Pause all sessions, and return how many operations began after that and before their session was resumed.
+
+    The sessions are resumed one after the other, so most of them are observed for longer than the sleep. In the end
+    every session runs again.
+    """
     await engine.pause(workflow="looping", wait=True)
-    before = file.stat().st_size
+    paused_at = file.stat().st_size
     await asyncio.sleep(0.004)
-    after = file.stat().st_size
-    for info in await engine.sessions():
-        await engine.resume(info.session_id, here=False)
-    while file.stat().st_size == after:
+    early, sessions = 0, [info.session_id for info in await engine.sessions()]
+    for session_id in sessions:
+        early += begun_since(paused_at, file)[session_id]
+        await engine.resume(session_id, here=False)
+    while len(begun_since(paused_at, file)) < len(sessions):
         await asyncio.sleep(0.001)
-    return after - before
+    return early
+
+
+def begun_since(place: int, file: Path) -> Counter[str]:
+    """Return how many operations of each session began after this place in the file."""
+    with open(file) as begun:
+        begun.seek(place)
+        return Counter(begun.read().split())
 
 
 async def pause_again_and_again(tally: Tally) -> None:
-    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
-        async with fleet(Path(folder)) as (engine, file):
+    with scratch() as folder:
+        async with fleet(folder) as (engine, file):
             while tally.has_time():
                 tally.done["pauses of four processes"] += 1
                 if count := await begun_after(engine, file):

@@ -18,7 +18,7 @@ from pausepoint.errors import StoreClosed
 from pausepoint.model.sessions import Filter
 from pausepoint.runtime import waker
 from pausepoint.runtime.hold import end_parked
-from pausepoint.stores.sqlite import writes
+from pausepoint.stores.sqlite import endings
 from tests.faults import cuts
 from tests.faults.cuts import VERBS, cuts_of, leaf, opened, settled, tree, waiting, whole_store
 from tests.faults.tally import main
@@ -66,7 +66,7 @@ async def cancel_in_pieces(engine: Control, session_id: str, *, reason: str = ""
 
 
 def in_pieces(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writes, "can_end", lambda row: False)
+    patch.setattr(endings, "can_end", lambda row: False)
     patch.setattr(Control, "cancel", cancel_in_pieces)
 
 

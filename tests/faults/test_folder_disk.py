@@ -52,13 +52,21 @@ def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ArtifactFolder, "publish", lambda *args: "")
 
 
-@pytest.mark.parametrize("broken", [_raw, _failure, _silent])
-def test_broken_twins_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Any) -> None:
+@pytest.mark.parametrize(("broken", "symptom"), [(_raw, "bare OSError"), (_failure, "Failure(step=")])
+def test_broken_twins_are_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None], symptom: str
+) -> None:
     broken(monkeypatch)
-    wrong: object = "not even the undisturbed run is right"
-    with suppress(AssertionError, OSError):
-        _, wrong = sweep(tmp_path, errno.ENOSPC, True, first=2, stride=12)
-    assert wrong
+    _, wrong = sweep(tmp_path, errno.ENOSPC, True, first=2, stride=12)
+    assert any(symptom in text for found in wrong.values() for text in found), wrong
+
+
+def test_a_folder_that_forgets_files_is_caught_even_on_a_good_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _silent(monkeypatch)
+    with pytest.raises(AssertionError, match="was changed or deleted since step 'begin' published it"):
+        sweep(tmp_path, errno.ENOSPC, True, first=2, stride=12)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, act: str, path: str, code: int) -> Callable[[], None]:

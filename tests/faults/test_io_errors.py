@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine
-from pausepoint.errors import StoreUnavailable
+from pausepoint.errors import DamagedRecord, StoreUnavailable, UnknownSession
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults import programs
 from tests.faults.bench_server import Server
-from tests.faults.bit_flips import Flip
+from tests.faults.bit_flips import PROVED, wrong_answers
 from tests.faults.disk_trouble import Told
 from tests.faults.programs import PROGRAMS, SESSION, Clock
 from tests.faults.vfs import Fail, FaultVFS, Touch
+from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 
 
@@ -113,13 +114,10 @@ async def test_outcome_tells_every_handle_until_the_session_is_resumed(tmp_path:
     vfs.unregister()
 
 
-READS_PROVED = ("state", "visits", "events")
-
-
 def test_a_flipped_bit_is_an_error_or_makes_no_difference(bench_server: Server) -> None:
     flips = bench_server.bench("loop").flip(1, 400)
-    assert wrong_answers(flips, READS_PROVED) == []
-    noticed = [flip for flip in flips if any(flip.answers[read] != "right" for read in READS_PROVED)]
+    assert wrong_answers(flips) == []
+    noticed = [flip for flip in flips if any(flip.answers[read] != "right" for read in PROVED)]
     assert len(noticed) >= 100
 
 
@@ -127,7 +125,7 @@ def test_a_flipped_bit_in_the_session_row_is_an_error_or_makes_no_difference_to_
     bench_server: Server,
 ) -> None:
     flips = bench_server.bench("loop").flip(2, 100, b"completedfinish")
-    assert wrong_answers(flips, READS_PROVED) == []
+    assert wrong_answers(flips) == []
 
 
 @pytest.mark.parametrize("within", [b"s1looping", b"completedfinish"], ids=["what it was given", "where it stands"])
@@ -137,5 +135,25 @@ def test_a_flipped_bit_in_the_session_row_never_shows_in_its_info(bench_server: 
     assert any(flip.answers["info"] == "DamagedRecord" for flip in flips)
 
 
-def wrong_answers(flips: list[Flip], reads: tuple[str, ...]) -> list[Flip]:
-    return [flip for flip in flips if any(flip.answers[read].startswith("wrong") for read in reads)]
+@on_loop
+async def test_a_flipped_bit_in_the_index_of_ids_hides_no_session_and_the_named_way_out_finds_it(
+    tmp_path: Path,
+) -> None:
+    path, flow = tmp_path / "flip.db", PROGRAMS["short"].workflow
+    async with Engine(path, signals=False) as engine:
+        await (await engine.start(flow, session_id="octopus", topic="squid")).outcome()
+    raw = bytearray(path.read_bytes())
+    assert raw.count(b"octopus") >= 2  # the row, the index, and what the log says
+    raw[raw.rindex(b"octopus") + 3] ^= 1
+    path.write_bytes(raw)
+    async with Engine(path, workflows=[flow], signals=False) as engine:
+        for call in (engine.info, engine.state, engine.find, engine.pause, engine.resume, engine.remove):
+            with pytest.raises(DamagedRecord, match=r"'octopus' exists, but the index .* REINDEX"):
+                await call("octopus")
+        with pytest.raises(UnknownSession):
+            await engine.info("otter")
+        assert (await engine.verify()).problems
+    outside_sql(path, "REINDEX")
+    async with Engine(path, workflows=[flow], signals=False) as engine:
+        assert (await engine.info("octopus")).status == "completed"
+        assert (await engine.verify()).problems == []

@@ -8,6 +8,8 @@ import pytest
 
 from pausepoint import Status
 from tests.faults.lab import Lab, undisturbed
+from tests.faults.processes import fault_of
+from tests.faults.tally import Fault
 from tests.faults.verdicts import killed, killed_at_times
 
 
@@ -61,16 +63,18 @@ def test_a_step_that_kills_its_process_each_time_is_paused_after_three_crashes(l
 
 
 @pytest.mark.parametrize(
-    ("twin", "where", "symptom"),
+    ("twin", "where", "symptom", "fault"),
     [
-        ("checkpoint in two commits", "split 26", "another result"),
-        ("acknowledges early", "after commit", "was acknowledged"),
-        ("forgets operations", "op", "more than what was in flight"),
+        ("checkpoint in two commits", "split 26", "another result", "other"),
+        ("acknowledges early", "after commit", "was acknowledged", "lost"),
+        ("forgets operations", "op", "more than what was in flight", "lost"),
     ],
 )
-def test_the_harness_catches_an_engine_that_loses_work(lab: Lab, twin: str, where: str, symptom: str) -> None:
+def test_the_harness_catches_an_engine_that_loses_work(
+    lab: Lab, twin: str, where: str, symptom: str, fault: Fault
+) -> None:
     reference = undisturbed(lab)
     points = reference.some(where)[20:24] or [where]
     caught = [text for point in points for text in killed(lab, reference, point, twin)]
-    assert any(symptom in text for text in caught)
+    assert {fault_of(text) for text in caught if symptom in text} == {fault}
     assert not any("did not fire" in text for text in caught)

@@ -24,7 +24,7 @@ def test_a_kill_at_any_write_costs_nothing_that_was_acknowledged(
     bench = bench_server.bench(program)
     points = chosen(bench, program)[chunk::CHUNKS]
     assert points
-    assert bad([kill_at(bench, point) for point in points]) == []
+    assert bad([bench.kill_at(point) for point in points]) == []
 
 
 def test_the_points_are_at_least_a_thousand_and_reach_every_file_and_kind(bench_server: Server) -> None:
@@ -53,16 +53,6 @@ def test_a_store_that_commits_position_and_data_apart_is_caught(bench_server: Se
 
 def test_a_store_that_acknowledges_before_it_commits_is_caught(bench_server: Server) -> None:
     assert caught(bench_server.bench("loop", twin="early"), "lost: commit ")
-
-
-def kill_at(bench: Bench, point: Point) -> Report:
-    """Kill a process at a point. Try again if it was not reached: on a busy machine threads share more writes."""
-    report: Report = bench.kill(point)
-    for _ in range(9):
-        if report.fired or report.complaints:
-            break
-        report = bench.kill(point)
-    return report
 
 
 def chosen(bench: Bench, program: str) -> list[Point]:

@@ -8,6 +8,8 @@ import pytest
 
 from tests.faults.journeys import killed_on_the_way, undisturbed
 from tests.faults.lab import Lab
+from tests.faults.processes import fault_of
+from tests.faults.tally import Fault
 from tests.support.journey import REDONE
 
 
@@ -40,17 +42,17 @@ def test_a_journey_that_is_killed_several_times_ends_like_an_undisturbed_one(lab
 
 
 @pytest.mark.parametrize(
-    ("twin", "point", "symptom"),
+    ("twin", "point", "symptom", "fault"),
     [
-        ("takes messages in two commits", "split mail", "ended with"),
-        ("rewinds in two commits", "split rewind", "another result"),
-        ("runs operations again", "after commit 3", "kept and run again"),
+        ("takes messages in two commits", "split mail", "ended with", "other"),
+        ("rewinds in two commits", "split rewind", "another result", "other"),
+        ("runs operations again", "after commit 3", "kept and run again", "doubled"),
     ],
 )
 def test_the_harness_catches_an_engine_that_loses_what_it_waited_for(
-    lab: Lab, twin: str, point: str, symptom: str
+    lab: Lab, twin: str, point: str, symptom: str, fault: Fault
 ) -> None:
     reference = undisturbed(lab)
     caught = killed_on_the_way(lab, reference, point, twin=twin)
     assert lab.kills == 1
-    assert any(symptom in text for text in caught), caught
+    assert {fault_of(text) for text in caught if symptom in text} == {fault}, caught

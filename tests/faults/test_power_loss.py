@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.faults.libc.lab import Lab, Recording
+from tests.faults.libc.scenarios import decode
 
 STATES = 40  # drawn for each scenario; equal states are checked once
 
@@ -37,6 +40,23 @@ def test_no_power_loss_takes_the_folder_of_artifacts(power: Lab, where: str) -> 
     assert first_wrong(power, power.record(f"publishing {where}"), "completed") == []
 
 
+def test_an_older_export_under_the_same_name_is_noticed(power: Lab) -> None:
+    recording = power.record("publishing")
+    *_, state = recording.strict("exported")
+    assert power.judge(recording, state) == []
+    another = msgspec.structs.replace(decode(state.notes[-1]), digest="0" * 64)
+    told = replace(state, notes=(*state.notes[:-1], msgspec.json.encode(another).decode()))
+    assert power.judge(recording, told) == ["the export paper.jsonl is an older one"]
+
+
+@pytest.mark.parametrize("scenario", ["accepting a loss", "accepting a loss after a kill"])
+def test_no_power_loss_takes_the_copy_of_a_damaged_log(power: Lab, scenario: str) -> None:
+    # The name of the copy survives even without a sync of its own: SQLite syncs the folder before it empties the log.
+    recording = power.record(scenario)
+    assert [fact.what for fact in recording.facts].count("accepted") == 1
+    assert first_wrong(power, recording, "accepted") == []
+
+
 TWINS = [
     ("stores.disk:Upload.finish", "publishing", "file", "has 0 bytes instead of 3072"),
     ("stores.disk:Upload.publish", "publishing", "file", "is missing"),
@@ -52,6 +72,7 @@ TWINS = [
     ("stores.disk:Folder.remove", "retention", "redacted", "the redacted file of source is back"),
     ("stores.sqlite.schema:fold", "retention", "erased", "store.db-wal contains erased bytes"),
     ("engine.retention:_remove_files", "retention", "removed", "its folder is back"),
+    ("stores.sqlite.recovery:_write", "accepting a loss", "accepted", "the copy of the damaged log is lost"),
 ]
 """The site of the sync that is left out, the scenario, the fact after which the power fails, and the complaint."""
 
@@ -82,6 +103,7 @@ def test_the_name_of_a_new_database_is_durable_before_sqlite_depends_on_it(power
 
 
 def test_every_sync_of_the_engine_has_a_twin(power: Lab) -> None:
-    asked = {*power.record("publishing").asked, *power.record("retention").asked}
+    scenarios = ("publishing", "retention", "accepting a loss")
+    asked = {site for scenario in scenarios for site in power.record(scenario).asked if not site.startswith("tests.")}
     twins = {site for site, *_ in TWINS} | {"stores.sqlite.schema:_make_file"}
     assert asked - twins == set(), "add a twin that leaves this sync out"

@@ -35,13 +35,12 @@ def test_after_kill_9_a_process_that_waits_takes_over_at_once(lab: Lab) -> None:
         while "standing" not in holder.hear():
             pass
         heir = lab.server.start("tests.faults.jobs:take_next", path=lab.path, session=trial["session"])
-        assert heir.hear() == {"refused": "AlreadyRunning"}
-        killed_at = time.monotonic()
+        assert "refused" in heir.hear()
         holder.signal(signal.SIGKILL)
         assert holder.wait() == -signal.SIGKILL
+        dead_since = time.monotonic()
         while "taken" not in (message := heir.hear()):
-            assert message == {"refused": "AlreadyRunning"}
-        assert message["taken"] - killed_at < 1
+            assert message["refused"] < dead_since, "no attempt that begins after the death is refused"
         Path(trial["end"]).touch()
         assert heir.wait() == 0
         assert heir.said[-1] == {"status": "completed"}

@@ -19,12 +19,12 @@ STATES = 500  # drawn for each program; equal states are checked once
 def test_no_power_loss_takes_what_was_acknowledged(bench_server: Server, program: str) -> None:
     states = bench_server.bench(program).lose_power(1, STATES)
     assert len(states) >= 100
-    assert [state for state in states if state[1]] == []
+    assert [loss for loss in states if loss.complaints] == []
 
 
 def test_a_store_that_does_not_sync_every_commit_is_caught(bench_server: Server) -> None:
     states = bench_server.bench("loop", synchronous="NORMAL").lose_power(1, STATES)
-    lost = [name for name, complaints in states if any(text.startswith("lost: ") for text in complaints)]
+    lost = [loss.name for loss in states if any(text.startswith("lost: ") for text in loss.complaints)]
     assert len(lost) >= 20
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults.jobs import SLOW
 from tests.faults.lab import Lab, undisturbed
+from tests.faults.processes import fault_of
 from tests.faults.verdicts import zombie
 
 
@@ -25,3 +26,4 @@ def test_the_harness_catches_a_store_that_ignores_the_fence(lab: Lab) -> None:
     reference = undisturbed(lab)
     caught = zombie(lab, reference, "op phrase:body:1", "claimed", SLOW, "ignores the fence")
     assert any("the zombie wrote" in text for text in caught)
+    assert {fault_of(text) for text in caught if "the zombie" in text} == {"other"}

@@ -8,14 +8,12 @@ of a killed process without being noticed, or an alarm without a loss. The same 
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
-from tests.faults.lab import fast_folder
 from tests.faults.tally import Tally, main
 from tests.faults.wal_states import bits_of, flip_all, killed, opens, remember_checksums, states, verdict
+from tests.support.folders import scratch
 
 MOMENTS = 40  # per life
 FLIPS = 300  # per log
@@ -24,14 +22,11 @@ OPENED = 0.05  # the share of states that the store's own check opens
 
 def play(tally: Tally) -> None:
     """Run the lives of one database, and flip bits in the log of one killed process."""
-    folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
     tally.done["rounds"] += 1
     name = f"round {tally.done['rounds']}"
-    try:
+    with scratch() as folder:
         lose_power(tally, folder, name)
         flip(tally, folder, name)
-    finally:
-        shutil.rmtree(folder)
 
 
 def lose_power(tally: Tally, folder: Path, name: str) -> None:

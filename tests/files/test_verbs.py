@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,8 @@ import pytest
 
 from pausepoint import Engine, File, Session
 from pausepoint.errors import DamagedFile, DamagedRecord, FileRefused, InputConflict, UnknownFile, VerbRefused
+from pausepoint.model.sessions import Whole
+from pausepoint.stores.sqlite import SqliteStore
 from tests.files.kit import TEXT, Desk, desk, everything_in, folder_of, open_engine, standing
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
@@ -189,6 +194,75 @@ async def test_an_import_that_is_refused_touches_nobodys_files(tmp_path: Path) -
         with pytest.raises(FileRefused, match="no folder for files"):
             await engine.import_session(target)
         assert not await engine.sessions()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@on_loop
+async def test_of_two_imports_at_once_the_second_is_refused_and_withdraws_nothing(tmp_path: Path, stored: bool) -> None:
+    target, files = await exported(tmp_path)
+
+    class Late(SqliteStore):
+        async def import_(self, sessions: Sequence[Whole]) -> bool:
+            with pytest.raises(InputConflict, match="'s1' is being imported into this store by somebody else"):
+                await second.import_session(target)
+            return await super().import_(sessions) if stored else False
+
+    path = tmp_path / "hold.db"
+    async with open_engine(path, desk) as second, Engine(Late(path), workflows=[desk], signals=False) as first:
+        with nullcontext() if stored else pytest.raises(InputConflict, match="already exists"):
+            await first.import_session(target)
+        if not stored:
+            assert not everything_in(tmp_path / "hold.db.sessions")
+            await second.import_session(target)
+        session = await second.session("s1")
+        assert [await read(session, each) for each in files] == [TEXT, BINARY, b""]
+        assert (await second.verify()).ok
+
+
+@on_loop
+async def test_an_import_that_finds_its_id_taken_at_the_last_moment_leaves_the_files_of_that_session(
+    tmp_path: Path,
+) -> None:
+    target, _ = await exported(tmp_path)
+
+    class Late(SqliteStore):
+        async def import_(self, sessions: Sequence[Whole]) -> bool:
+            await other.start(desk, session_id="s1", paused=True)
+            mine.append(await other.files("s1").add(TEXT, "mine.txt"))
+            return await super().import_(sessions)
+
+    path, mine = tmp_path / "hold.db", list[File]()
+    async with open_engine(path, desk) as other, Engine(Late(path), workflows=[desk], signals=False) as late:
+        with pytest.raises(InputConflict, match="already exists"):
+            await late.import_session(target)
+        assert await read(await other.session("s1"), mine[0]) == TEXT
+        assert (await other.verify()).ok
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@on_loop
+async def test_an_import_that_is_cut_while_it_commits_keeps_its_files_or_leaves_nothing(
+    tmp_path: Path, stored: bool
+) -> None:
+    target, files = await exported(tmp_path)
+
+    class Cut(SqliteStore):
+        async def import_(self, sessions: Sequence[Whole]) -> bool:
+            work = asyncio.ensure_future(super().import_(sessions if stored else ()))
+            asyncio.get_running_loop().call_soon(importing.cancel)  # once the commit is on its way
+            return await work and stored
+
+    async with Engine(Cut(tmp_path / "hold.db"), workflows=[desk], signals=False) as engine:
+        importing = asyncio.ensure_future(engine.import_session(target))
+        with pytest.raises(asyncio.CancelledError):
+            await importing
+        assert (await engine.verify()).ok
+        if stored:
+            session = await engine.session("s1")
+            assert [await read(session, each) for each in files] == [TEXT, BINARY, b""]
+        else:
+            assert not await engine.sessions()
+            assert not everything_in(tmp_path / "hold.db.sessions")
 
 
 @on_loop

@@ -73,7 +73,7 @@ class StoreMachine(StoreModel):
             assert row is None
             return
         assert row is not None
-        self.created(new, row.key, self.store(engine)._writes.number, above if parent is not None else None)
+        self.created(new, row.key, self.store(engine).number, above if parent is not None else None)
         if row.holder is not None:
             self.believe(self.number_of(engine), row)
 
@@ -96,7 +96,7 @@ class StoreMachine(StoreModel):
             self.claimed(engine, self.run(claim))
 
     def claimed(self, engine: int, row: SessionRow) -> None:
-        self.taken(row.session_id, self.store(engine)._writes.number)
+        self.taken(row.session_id, self.store(engine).number)
         self.believe(engine, row)
 
     @rule(engine=engines, limit=st.integers(1, 3), skips=rarely)
@@ -122,7 +122,7 @@ class StoreMachine(StoreModel):
         engine, session_id, belief = self.draw_belief(data)
         self.run(self.store(engine).release(belief.key, belief.fence))
         row = self.rows.get(session_id)
-        number = self.store(engine)._writes.number
+        number = self.store(engine).number
         if row is not None and (row.key, row.fence, row.holder) == (belief.key, belief.fence, number):
             self.rows[session_id] = replace(row, holder=None)
 
@@ -357,7 +357,7 @@ class StoreMachine(StoreModel):
         store = self.stores.pop(engine)
         self.run(store.close())
         for session_id, row in self.rows.items():
-            if row.holder == store._writes.number:
+            if row.holder == store.number:
                 self.rows[session_id] = replace(row, holder=None)
         self.after_an_end(before)
 

@@ -161,7 +161,7 @@ class StoreModel(EverythingModel):
             self.ended_if_parked(session_id, self.clock.now())
 
     def alive(self) -> set[int]:
-        return {store._writes.number for store in self.stores.values()}
+        return {store.number for store in self.stores.values()}
 
     def expect(self, session_id: str, verb: str, **changes: Any) -> None:
         """Change the model's row, and check that the store's row follows by a legal transition."""
@@ -266,7 +266,7 @@ class StoreModel(EverythingModel):
         row = self.rows.get(session_id)
         if row is None or row.key != commit.key:
             return False
-        number = self.store(engine)._writes.number
+        number = self.store(engine).number
         return (row.seq, row.fence, row.holder) == (commit.base_seq, commit.fence, number)
 
     def apply(self, engine: int, session_id: str, commit: Commit, verb: str = "") -> Flags:

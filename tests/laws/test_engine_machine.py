@@ -24,9 +24,8 @@ from pausepoint.model.sessions import Filter, SessionRow
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.visit import Visit
 from pausepoint.stores.base import Found
-from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite import endings, sessions
 from pausepoint.stores.sqlite.sql import QUERIES
-from pausepoint.stores.sqlite.writes import Writes
 from pausepoint.testing import ManualClock
 from tests.laws.engine_machine import EngineMachine, acts, engines, rarely
 from tests.laws.engine_model import IDS, S
@@ -294,7 +293,7 @@ async def test_a_look_for_requests_that_the_store_refuses_is_left_to_the_next_co
 
 
 def leave_children_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Writes, "_cancel_below", lambda *_: Found())
+    patch.setattr(endings, "cancel_below", lambda *_: Found())
 
 
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
@@ -310,7 +309,7 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a checkpoint is looked for one record too late": lambda patch: patch.setattr(Timeline, "find", one_later),
     "a message stays when it was received": lambda patch: patch.setitem(QUERIES, "consume", never("consume")),
     "time goes on while it is frozen": lambda patch: patch.setitem(QUERIES, "freeze", never("freeze")),
-    "a pause does not reach the children": lambda patch: patch.setattr(reads, "_TREE", "session_id = ?"),
+    "a pause does not reach the children": lambda patch: patch.setattr(sessions, "TREE", "session_id = ?"),
     "a fork stands elsewhere": lambda patch: patch.setattr(TimeTravel, "_forked", at_the_end),
 }
 

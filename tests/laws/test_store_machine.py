@@ -10,6 +10,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import apsw
 import pytest
 from _pytest.outcomes import Failed
 from hypothesis import strategies as st
@@ -18,7 +19,8 @@ from msgspec.structs import replace
 
 from pausepoint.errors import AlreadyRunning, HoldLost, PausepointError, SessionEnded, StoreError, VerbRefused
 from pausepoint.model.sessions import Commit, Filter, Pause, Report, SessionRow, Tombstone, has_expired
-from pausepoint.stores.sqlite import writes
+from pausepoint.stores.sqlite import commits
+from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.sql import QUERIES
 from tests.laws.acts import answered, ask, asked, create, drive, go_on, lift, park, pause, send, unpause
 from tests.laws.store_machine import HOUR, engines, people, rarely
@@ -251,7 +253,7 @@ class WholeStoreMachine(QuestionMachine):
             return store.pause(Filter(unended=True), pause), lambda: self.stands(pause)
 
         def claiming() -> Verb:
-            return store.claim(session_id, True, paused=True), lambda: self.taken(session_id, store._writes.number)
+            return store.claim(session_id, True, paused=True), lambda: self.taken(session_id, store.number)
 
         def removing() -> Verb:
             return store.remove(session_id, None, "old", now), lambda: self.removed(tree, None, now)
@@ -501,9 +503,10 @@ def test_a_broken_store_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch
     play(MACHINES[broken.place](), broken.history())
     assert broken.right in QUERIES[broken.query]
     monkeypatch.setitem(QUERIES, broken.query, QUERIES[broken.query].replace(broken.right, broken.wrong))
-    monkeypatch.setattr(writes, "_MOVE", QUERIES["move"])
-    with pytest.raises((AssertionError, PausepointError, Failed)):
+    monkeypatch.setattr(commits, "_MOVE", QUERIES["move"])
+    with pytest.raises((AssertionError, PausepointError, Failed)) as caught:
         play(MACHINES[broken.place](), broken.history())
+    assert not isinstance(caught.value.__cause__, apsw.SQLError), "the broken query must still be valid SQL"
 
 
 LOOKED_AT: dict[str, tuple[int, str, Callable[[], list[Act]]]] = {
@@ -521,13 +524,13 @@ def test_a_store_that_does_not_look_at_a_fact_before_a_commit_is_found_out(
 ) -> None:
     column, place, history = LOOKED_AT[fact]
     play(MACHINES[place](), history())
-    fits = writes.Writes._fits
+    fits = commits._fits
 
-    def fooled(self: writes.Writes, commit: Commit, stands: Sequence[Any]) -> bool:
-        expected = (None, commit.base_seq, commit.fence, self.number)[column]
-        return fits(self, commit, (*stands[:column], expected, *stands[column + 1 :]))
+    def fooled(engine: OwnEngine, commit: Commit, stands: Sequence[Any]) -> bool:
+        expected = (None, commit.base_seq, commit.fence, engine.number)[column]
+        return fits(engine, commit, (*stands[:column], expected, *stands[column + 1 :]))
 
-    monkeypatch.setattr(writes.Writes, "_fits", fooled)
+    monkeypatch.setattr(commits, "_fits", fooled)
     with pytest.raises((AssertionError, PausepointError, Failed)):
         play(MACHINES[place](), history())
 

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults.lab import fast_folder
 from tests.orchestrator.ordeal import Ordeal
+from tests.support.folders import fast_folder
 from tests.support.forkserver import ForkServer
 
 TASKS, NEEDS, AGENTS = 1_700, 1_100, 50

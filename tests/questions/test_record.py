@@ -228,6 +228,18 @@ async def test_an_unknown_question_or_session_is_told() -> None:
             await engine.question("nothing")
 
 
+@on_loop
+async def test_closed_questions_can_be_forgotten_immediately_or_never() -> None:
+    async with held(asking := Asking(expires=None).workflow) as (engine, clock):
+        done = await engine.start(asking)
+        await waits(done)
+        await done.answer("so")
+        await ended(done)
+        clock.advance(timedelta(days=1000))
+        assert (await engine.gc(apply=True, keep_questions_for=timedelta.max)).questions == 0
+        assert (await engine.gc(apply=True, keep_questions_for=timedelta(0))).questions == 1
+
+
 @pytest.mark.covers("S2.62")
 @on_loop
 async def test_what_came_to_its_end_is_forgotten_after_a_week_and_what_waits_never() -> None:

@@ -17,7 +17,7 @@ from pausepoint.errors import DefinitionError, StoreClosed, StoreUnavailable
 from pausepoint.runtime.signals import ECHO
 from pausepoint.testing import ManualClock
 from tests.support.children import child
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import FINISHED, Gate, Pipeline
 
 
@@ -461,7 +461,7 @@ def test_signals_reach_the_outer_engine_after_an_inner_one_has_closed() -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(asyncio.wait_for(main(), 20))
+        asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
 def test_a_second_interrupt_ends_a_program_whose_loop_is_blocked() -> None:

@@ -150,8 +150,8 @@ class WithoutTransactions(Transactions):
         return flags
 
     def _once(self, batch: Any) -> None:
-        if not self._writes.number:
-            self._writes.register(self.connection)
+        if not self._engine.number:
+            self._engine.register(self.connection)
         self._perform(self.connection, batch)
 
 

@@ -15,7 +15,8 @@ import pytest
 from pausepoint import Engine
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
 from pausepoint.model.sessions import Filter, Sort, Status
-from pausepoint.stores.sqlite import SqliteStore, reads, schema, sql
+from pausepoint.stores.sqlite import SqliteStore, pickup, schema, sessions, sql
+from pausepoint.stores.sqlite.engines import Present
 from tests.stores.kit import on_loop, opened, outside, started, stored
 
 
@@ -324,7 +325,7 @@ def test_what_a_session_does_most_needs_no_table_of_its_own(query: str) -> None:
 def test_looking_for_sessions_keeps_its_index(query: Filter, index: str) -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
-    where, bindings = reads._where(connection, query, reads.Present(lambda holder: True, lambda: 0))
+    where, bindings = sessions._where(connection, query, Present(lambda holder: True, lambda: 0))
     plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM sessions {where}", bindings).fetchall()
     assert any(index in str(line[3]) for line in plan), plan
 
@@ -341,7 +342,7 @@ def test_ready_sessions_are_read_in_the_order_of_their_index() -> None:
 def test_due_sessions_are_found_without_reading_those_that_sleep() -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
-    text = f"{sql.QUERIES['facts']} WHERE {reads._DUE} ORDER BY wakes_at"
+    text = f"{sql.QUERIES['facts']} WHERE {pickup._DUE} ORDER BY wakes_at"
     plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
     assert "SEARCH sessions USING INDEX sessions_waking (wakes_at>? AND wakes_at<?)" in plan, plan
     assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
@@ -359,9 +360,9 @@ def test_what_runs_is_found_without_reading_what_does_not(statuses: tuple[Status
         return True
 
     connection.exec_trace = traced
-    present = reads.Present(lambda holder: True, lambda: 0)
-    reads.find(connection, Filter(statuses=statuses, sort=sort, limit=10), present)
-    reads.tally(connection, Filter(statuses=statuses), present)
+    present = Present(lambda holder: True, lambda: 0)
+    sessions.find(connection, Filter(statuses=statuses, sort=sort, limit=10), present)
+    sessions.tally(connection, Filter(statuses=statuses), present)
     connection.exec_trace = None
     for statement in [each for each in asked if "status" in each]:
         plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {statement}", _nothing(statement))]

@@ -28,6 +28,7 @@ from tests.stores.kit import (
     started,
     stored,
 )
+from tests.support.loop import PATIENCE
 
 
 class Counts:
@@ -442,7 +443,7 @@ async def test_what_was_submitted_is_answered_even_if_closing_is_cut_short(tmp_p
     store = SqliteStore(tmp_path / "store.db")
     await store.open(lambda: None)
     gate = threading.Event()
-    first = asyncio.ensure_future(store._writer.do(lambda connection: gate.wait(10)))
+    first = asyncio.ensure_future(store._writer.do(lambda connection: gate.wait(PATIENCE)))
     await asyncio.sleep(0.02)  # the first call runs; later ones must wait
     second = asyncio.ensure_future(store.pause(Filter(), operator()))
     closing = asyncio.ensure_future(store.close())
@@ -450,7 +451,7 @@ async def test_what_was_submitted_is_answered_even_if_closing_is_cut_short(tmp_p
     closing.cancel()
     await asyncio.sleep(0.02)
     gate.set()
-    done, found = await asyncio.wait_for(asyncio.gather(first, second), 10)
+    done, found = await asyncio.gather(first, second)
     assert done
     assert found == []
     with pytest.raises(asyncio.CancelledError):

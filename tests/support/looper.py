@@ -1,9 +1,9 @@
-"""A process that drives sessions in a loop of operations and writes a byte to a file as each operation begins.
+"""A process that drives sessions in a loop of operations. As each begins, its session's id is added to a file.
 
-    python -m tests.support.looper STORE BYTES SESSION… [--deaf | --blocked]
+    python -m tests.support.looper STORE BEGUN SESSION… [--deaf | --blocked]
 
 With ``--deaf`` the process notices requests only when it polls: neither before an operation nor with a commit. With
-``--blocked`` an operation blocks the event loop until the file BYTES.go exists.
+``--blocked`` an operation blocks the event loop until the file BEGUN.go exists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def turn(path: str, rounds: int, ctx: Context) -> None:
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def work(number: int) -> int:
-        os.write(file, b".")
+        os.write(file, f"{ctx.session_id} ".encode())  # one write, so ids of several processes do not mix
         while "--blocked" in sys.argv and not os.path.exists(f"{path}.go"):
             time.sleep(0.01)
         await asyncio.sleep(0.001)

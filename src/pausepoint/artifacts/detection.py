@@ -154,7 +154,7 @@ def _without_gap(note: SessionNote, done: list[DoneNote]) -> Recorded:
 def _read(folder: Path, name: str, data: bytes, kind: type[_Note], without: str) -> _Note:
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as exc:
+    except (msgspec.MsgspecError, RecursionError) as exc:
         raise FolderRefused(
             f"File {folder}/{OWN}/{name} is damaged ({exc}). Delete it. {without}", path=str(folder)
         ) from exc

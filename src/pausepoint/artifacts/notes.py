@@ -83,7 +83,7 @@ def session_note(data: bytes, folder: str) -> SessionNote:
     """
     try:
         note = msgspec.json.decode(data, type=SessionNote)
-    except msgspec.MsgspecError as exc:
+    except (msgspec.MsgspecError, RecursionError) as exc:
         raise FolderRefused(
             f"File {folder}/{OWN}/session.json is damaged ({exc}). Delete it. A resume of the session writes it"
             " again; without the session, the folder is judged by its files alone.",
@@ -131,7 +131,7 @@ def noted_work(data: bytes | None) -> Work | None:
     """Return what a completion record says about its step; None if it is absent or damaged."""
     try:
         return msgspec.json.decode(data, type=DoneNote).work if data else None
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None  # it is written again
 
 

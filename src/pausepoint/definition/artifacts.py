@@ -182,6 +182,10 @@ class BoundArtifact:
             json.loads(text)
         except json.JSONDecodeError as exc:
             raise Unfit(exc.msg, exc.lineno, exc.colno) from exc
+        except ValueError as exc:
+            raise Unfit("a number has too many digits") from exc
+        except RecursionError as exc:
+            raise Unfit("it is nested too deep") from exc
         try:
             return self._checked(self.typed.adapter.validate_json(text, by_alias=False, by_name=True))
         except ValidationError as exc:

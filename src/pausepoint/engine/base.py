@@ -112,7 +112,7 @@ class Service:
         return workflow
 
     async def _row(self, session_id: str) -> SessionRow:
-        row = await self.store.get(check_session_id(session_id))
+        row = await self.store.get(check_session_id(session_id), sure=True)
         if row is None:
             raise UnknownSession(
                 f"This store has no session {session_id!r}. List its sessions with engine.sessions().",

@@ -22,17 +22,17 @@ from __future__ import annotations
 import os
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
 
 from pausepoint.engine import admission
-from pausepoint.errors import DamagedRecord, FileRefused, InputConflict, VerbRefused
+from pausepoint.errors import DamagedRecord, FileRefused, InputConflict, PausepointError, VerbRefused
 from pausepoint.log.replay import body_of
 from pausepoint.log.state import Blob
 from pausepoint.model.files import FileFacts, file_facts
@@ -43,7 +43,7 @@ from pausepoint.name import NAME
 from pausepoint.runtime.files import damaged
 from pausepoint.stores.base import Store
 from pausepoint.stores.disk import PIECE, Folder, Upload, sync_folder
-from pausepoint.threads import in_thread
+from pausepoint.threads import in_thread, to_its_end
 
 ALONE, TREE, FILES = 1, 2, 3
 """The formats that are written and read. They differ because older versions would mix the sessions of a tree."""
@@ -192,7 +192,7 @@ async def import_(store: Store, bundle: Bundle) -> SessionRow:
     Everything stays as it was, except that a child is imported without its parent if the parent is not in the file.
     """
     async with _placed(store, bundle):
-        if not await store.import_([each.whole(bundle.blobs) for each in bundle.sessions]):
+        if not await to_its_end(store.import_([each.whole(bundle.blobs) for each in bundle.sessions])):
             raise _conflict(bundle)
     row = await store.get(bundle.session_id)
     assert row is not None, bundle.session_id
@@ -203,22 +203,45 @@ async def import_(store: Store, bundle: Bundle) -> SessionRow:
 async def _placed(store: Store, bundle: Bundle) -> AsyncIterator[None]:
     """Store the bytes of the files before their records, and lock them meanwhile so that they are not deleted."""
     wanted = [(each.session_id, file) for each in bundle.sessions for file in each.uploads()]
-    if wanted and any([await store.get(each.session_id) is not None for each in bundle.sessions]):
-        raise _conflict(bundle)  # before anything in the folder of another session is touched
-    placed: list[tuple[Upload, Folder, str]] = []
+    placed: list[_Placed] = []
+    reserved: list[int] = []
     try:
+        if wanted and any([await store.get(each.session_id) is not None for each in bundle.sessions]):
+            raise _conflict(bundle)  # before anything in the folder of another session is touched
+        for session_id in dict.fromkeys(session_id for session_id, _ in wanted):
+            await to_its_end(in_thread(_reserve, reserved, session_id, _folder_of(store, session_id)))
         for session_id, file in wanted:
             folder = _folder_of(store, session_id)
-            upload = await in_thread(_place, folder, file, bundle.files[file.sha256])
-            placed.append((upload, folder, file.stored_name))
+            await to_its_end(in_thread(_place, placed, session_id, folder, file, bundle.files[file.sha256]))
         yield
     except BaseException:
-        for _, folder, name in placed:
-            folder.remove(name)
+        await _withdraw(store, placed)
         raise
     finally:
-        for upload, _, _ in placed:
-            upload.close()
+        for each in placed:
+            each.upload.close()
+        for descriptor in reserved:
+            os.close(descriptor)
+
+
+class _Placed(NamedTuple):
+    """A file that an import has stored. It stays locked until the upload is closed."""
+
+    session_id: str
+    folder: Folder
+    name: str
+    upload: Upload
+
+
+async def _withdraw(store: Store, placed: Iterable[_Placed]) -> None:
+    """Delete the files of an import that failed. Keep those of a session that is stored after all.
+
+    Another import may have stored the session, or the task was cancelled after the commit.
+    """
+    for each in placed:
+        with suppress(PausepointError):  # a store that cannot be read does not say whether it needs the file
+            if await store.get(each.session_id) is None:
+                each.folder.remove(each.name)
 
 
 def _folder_of(store: Store, session_id: str) -> Folder:
@@ -232,7 +255,19 @@ def _folder_of(store: Store, session_id: str) -> Folder:
     return Folder(found / "files")
 
 
-def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
+def _reserve(reserved: list[int], session_id: str, folder: Folder) -> None:
+    """Keep other imports of this session out: the files that one of them withdraws could be those of the other."""
+    found = folder.reserve()
+    if found is None:
+        raise InputConflict(
+            f"Session {session_id!r} is being imported into this store by somebody else. Wait until that import has"
+            " ended, or import it under another id with session_id=.",
+            session_id=session_id,
+        )
+    reserved.append(found)
+
+
+def _place(placed: list[_Placed], session_id: str, folder: Folder, file: FileFacts, content: Content) -> None:
     upload = Upload(folder)
     try:
         upload.begin()
@@ -244,11 +279,11 @@ def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
                 " the session again."
             )
         upload.finish()
-        upload.publish(file.stored_name, replace=True)
+        upload.take_over(file.stored_name)
     except BaseException:
         upload.close()
         raise
-    return upload
+    placed.append(_Placed(session_id, folder, file.stored_name, upload))
 
 
 def _conflict(bundle: Bundle) -> InputConflict:
@@ -408,7 +443,7 @@ def _admit(each: Bundle, whole: Bundle, path: str | Path) -> None:
             admission.check_tree([(one.session_id, one.facts.get("parent_id")) for one in whole.sessions])
         elif admission.publishes(each.records):
             raise admission.Unsafe(f"the child session {each.session_id!r} has a folder of artifacts")
-    except (admission.Unsafe, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+    except (admission.Unsafe, msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError) as error:
         what = f"cannot be imported: {error!s:.200}. Nothing was imported. Ask its sender for another export."
         raise _damaged(path, what) from error
 
@@ -431,6 +466,8 @@ def _proved(path: str | Path) -> list[dict[str, Any]]:
         if not lines:
             raise _damaged(path, "is not an exported Pausepoint session. Check the path.") from error
         raise _damaged(path, f"is damaged: a line is not a JSON object ({error}). Export the session again.") from error
+    except RecursionError as error:
+        raise _damaged(path, "is damaged: a line is nested too deep. Export the session again.") from error
     if not lines or end != {"lines": len(lines), "sha256": digest.hexdigest()}:
         raise _damaged(
             path, "is cut off or was changed: its last line does not match the rest. Export the session again."
@@ -461,6 +498,8 @@ def _take(bundle: Bundle, line: dict[str, Any], format: int, path: str | Path) -
         case {"question": question}:
             last.questions.append(_struct(question, QuestionFacts))
         case {"blob": key, **value}:
+            if not isinstance(value.get("text", ""), str):
+                raise ValueError(f"large value {key} has no text")
             data = value["text"].encode() if "text" in value else b64decode(value["base64"])
             if sha256(data).hexdigest() != key:
                 raise ValueError(f"large value {key} does not match its hash")

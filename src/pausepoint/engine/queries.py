@@ -147,6 +147,8 @@ class Queries(Service):
                 whole = f"{(await self.find(called_by)).session_id}.{rest}"
                 if whole != beginning:
                     return await self.find(whole)
+        if is_session_id(beginning):
+            await self.store.get(beginning, sure=True)
         raise UnknownSession(
             f"No session id begins with {beginning!r}. List the sessions with engine.sessions().", session_id=beginning
         )

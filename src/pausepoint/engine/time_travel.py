@@ -36,8 +36,8 @@ from pausepoint.model.questions import Inquiry
 from pausepoint.model.records import Record, RecordKind, first_digest, seal
 from pausepoint.model.sessions import Commit, NewSession, Pause, QuestionChange, QuestionStatus, SessionRow, Status
 from pausepoint.runtime.hold import report_ended
-from pausepoint.stores.disk import Folder, shared
-from pausepoint.threads import in_thread
+from pausepoint.stores.disk import Folder, share
+from pausepoint.threads import in_thread, to_its_end
 
 if TYPE_CHECKING:
     from pausepoint.engine.plan import Plan
@@ -329,8 +329,9 @@ class TimeTravel(Queries):
             return
         source, target = (Folder(each / "files") for each in folders if each is not None)
         names = [file_facts(signal.payload).stored_name for signal in signals]
-        locks = await in_thread(shared, source, target, names)
+        locks: list[int] = []
         try:
+            await to_its_end(in_thread(share, source, target, names, locks))
             yield msgspec.structs.replace(new, files=tuple(signals))
         finally:
             for lock in locks:

@@ -110,7 +110,7 @@ class Inspector:
     async def session(self, session_id: str) -> Verification:
         """Check one session with the large values it references, or its tombstone if it was removed."""
         try:
-            row = await self.store.get(session_id)
+            row = await self.store.get(session_id, sure=True)
         except DamagedRecord as exc:
             self._problem("facts", str(exc), session_id)
             return self.report

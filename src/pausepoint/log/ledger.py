@@ -150,8 +150,9 @@ class Ledger:
         )
         if self.line.version != self.version:
             self.version = facts["version"] = self.line.version
-        if self.thaws:
-            facts["thaw"], self.thaws = True, False
+        thaws, self.thaws = self.thaws, False
+        if thaws:
+            facts["thaw"] = True
         if self.row.parent is not None:
             facts |= {"parent": self.row.parent, "report": report_of(self.row.session_id, facts)}
         commit = Commit(
@@ -171,6 +172,7 @@ class Ledger:
             raise
         if flags is None:
             self.parking, self.seq, self.digest = False, base, digest
+            self.thaws = self.thaws or thaws
             self._give_back(body)
             return False
         if facts or kind in ("event", "wait") or self.watch.meters is not None:

@@ -249,7 +249,7 @@ class Files:
             if facts.size == upload.size:
                 if await in_thread(folder.damage, facts.stored_name, facts.sha256, facts.size):
                     with self._on_disk():
-                        await in_thread(upload.busily, partial(upload.publish, facts.stored_name, replace=True))
+                        await in_thread(upload.busily, partial(upload.take_over, facts.stored_name))
                 return signal, facts
         return None
 
@@ -261,7 +261,7 @@ class Files:
             if not await in_thread(upload.busily, partial(upload.publish, name)):
                 same = not await in_thread(folder.damage, name, upload.sha256, upload.size)
                 name = name if same else f"{long}.{ending}"
-                await in_thread(upload.busily, partial(upload.publish, name, replace=True))
+                await in_thread(upload.busily, partial(upload.take_over, name))
         return name
 
     async def _noted(
@@ -314,7 +314,7 @@ class Files:
 
     async def _row(self) -> SessionRow:
         self._check()
-        row = await self._store.get(self._session_id)
+        row = await self._store.get(self._session_id, sure=True)
         if row is None:
             raise UnknownSession(
                 f"This store has no session {self._session_id!r}. List its sessions with engine.sessions().",

@@ -119,8 +119,11 @@ class Store(Protocol):
         being removed.
         """
 
-    async def get(self, session_id: str) -> SessionRow | None:
+    async def get(self, session_id: str, *, sure: bool = False) -> SessionRow | None:
         """Return the facts about one session; None if it does not exist.
+
+        With ``sure``, a store that looks ids up in an index does not believe the index alone: if the session exists,
+        but the index does not find it, it raises `DamagedRecord`. That may cost a scan if there is no such session.
 
         For a session that is being removed, a store returns None or raises `UnknownSession`.
         """

@@ -93,6 +93,22 @@ class Folder:
         finally:
             os.close(descriptor)
 
+    def reserve(self) -> int | None:
+        """Create the folder and reserve it until the returned descriptor is closed; None if somebody has reserved it.
+
+        This keeps out other calls of `reserve` only. It ends with its process.
+        """
+        descriptor = self.open(create=True)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
     def read(self, name: str) -> BinaryIO:
         """Open a file for reading. The ``name`` of the returned file is its full path."""
         check_name(name, self.hidden)
@@ -210,6 +226,12 @@ class Upload:
         os.fsync(self._folder)
         return True
 
+    def take_over(self, name: str) -> None:
+        """Give the file its final name, also if a leftover has it. A clean-up that deletes the leftover ends first."""
+        check_name(name, self._where.hidden)
+        with _in_use(self._folder, name):
+            self.publish(name, replace=True)
+
     def busily(self, act: Callable[[], T]) -> T:
         """Run a slow operation. Call this in a worker thread; the waiting task may abandon the upload meanwhile."""
         with self._guard:
@@ -256,9 +278,13 @@ class Stray:
         self._lock = lock
 
     def remove(self) -> None:
-        """Delete the file."""
+        """Delete the file, unless an upload took over its name before the file was locked."""
         with suppress(FileNotFoundError):
-            os.unlink(self.name, dir_fd=self._folder)
+            if self._lock is None or os.path.samestat(os.fstat(self._lock), self._found()):
+                os.unlink(self.name, dir_fd=self._folder)
+
+    def _found(self) -> os.stat_result:
+        return os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
 
     def close(self) -> None:
         """Release the lock."""
@@ -267,22 +293,15 @@ class Stray:
         os.close(self._folder)
 
 
-def shared(source: Folder, target: Folder, names: Collection[str]) -> list[int]:
-    """Link or copy files into another session's folder, and return the locks on them as open descriptors.
+def share(source: Folder, target: Folder, names: Collection[str], locks: list[int]) -> None:
+    """Link or copy files into another session's folder. Add the locks on them to ``locks``, as open descriptors.
 
     Where the file system allows it, both sessions share the same bytes, because stored files never change. Missing
     files are skipped; opening them or verifying the other session reports the damage.
     """
-    locks: list[int] = []
-    try:
-        for name in names:
-            with suppress(FileNotFoundError):
-                locks.append(_shared(source, target, name))
-    except BaseException:
-        for lock in locks:
-            os.close(lock)
-        raise
-    return locks
+    for name in names:
+        with suppress(FileNotFoundError):
+            locks.append(_shared(source, target, name))
 
 
 def _shared(source: Folder, target: Folder, name: str) -> int:
@@ -314,7 +333,22 @@ def _copy(file: BinaryIO, target: Folder, name: str) -> None:
         while piece := file.read(PIECE):
             upload.write(piece)
         upload.finish()
-        upload.publish(name)
+        upload.take_over(name)  # it reserves no name: a rename that fails would leave an empty file under it
+
+
+@contextmanager
+def _in_use(folder: int, name: str) -> Iterator[None]:
+    """Keep clean-ups away from a file, if there is one. Waits for a clean-up that has locked it."""
+    try:
+        lock = os.open(name, _OLD, dir_fd=folder)
+    except OSError:  # missing, or not a regular file: no clean-up locks it
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _inside(folder: int, name: str, create: bool, mode: int) -> int:
@@ -323,7 +357,7 @@ def _inside(folder: int, name: str, create: bool, mode: int) -> int:
     if create:
         with suppress(FileExistsError):
             os.mkdir(name, mode, dir_fd=folder)
-            os.fsync(folder)
+        os.fsync(folder)  # also if it exists: a process that was killed may have created it just before its own sync
     return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
 
 

@@ -10,14 +10,14 @@ from tests.faults.interpreter.trial import Report, run
 
 Once = Callable[[Trial, str, float], Report]
 
-PATIENCE = 10
-"""Seconds after which a shorter trial counts as hanging."""
+HANGS_AFTER = 10
+"""Seconds after which a shorter trial counts as hanging. A wrong guess only makes the printed trial less useful."""
 
 TRIES = 3
 """How often a shorter trial is run before it counts as right. Engines do not race the same way each time."""
 
 
-def goes_wrong(trial: Trial, seed: str, once: Once = run, patience: float = PATIENCE) -> Report | None:
+def goes_wrong(trial: Trial, seed: str, once: Once = run, patience: float = HANGS_AFTER) -> Report | None:
     """Run a trial a few times, and return the first report with something wrong; None if all are right."""
     for attempt in range(TRIES):
         report = once(trial, f"{seed} {attempt}" if attempt else seed, patience)

@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,8 +28,8 @@ from tests.faults.interpreter.faults import Fault, Trial
 from tests.faults.interpreter.program import NAP, may_fail, waits
 from tests.faults.interpreter.reference import Expected, answer, message
 from tests.faults.interpreter.world import Page, WitnessedStore, World
-from tests.faults.lab import fast_folder
 from tests.laws.engine_model import Clock
+from tests.support.folders import scratch
 from tests.support.loop import PATIENCE
 from tests.support.mortal import crash
 
@@ -435,6 +434,7 @@ class Conductor:
         if lost:
             self.report.wrong.append(f"committed, and no longer in the store: {_some(lost)}")
         twice = Counter({key: count for key, count in stored.items() if count > 1})
+        self.report.counts["doubled"] += len(twice)
         if twice:
             self.report.wrong.append(f"committed twice: {_some(twice)}")
         return found, list(spent.values())
@@ -473,8 +473,8 @@ def _some(counter: Counter[Any]) -> str:
 
 def run(trial: Trial, seed: str = "", patience: float = PATIENCE) -> Report:
     """Run a trial in a store of its own, and return what happened. A trial that raises or hangs is wrong."""
-    with TemporaryDirectory(prefix="pausepoint-", dir=fast_folder()) as folder:
-        conductor = Conductor(trial, Path(folder) / "store.db", seed, patience)
+    with scratch() as folder:
+        conductor = Conductor(trial, folder / "store.db", seed, patience)
         try:
             asyncio.run(asyncio.wait_for(conductor.run(), 1.5 * patience))
         except Exception as error:

@@ -6,7 +6,6 @@ import copy
 import itertools
 import random
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,14 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.faults.lab import fast_folder
 from tests.faults.libc import states, trace
 from tests.faults.libc.scenarios import Fact, Places, decode
 from tests.faults.libc.states import CrashState, Disk, Tree
 from tests.faults.libc.trace import Call
+from tests.support.folders import scratch
 from tests.support.forkserver import ForkServer
-
-PATIENCE = 60.0
+from tests.support.loop import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -116,9 +114,5 @@ class Lab:
 @contextmanager
 def opened_lab() -> Iterator[Lab]:
     """Open a lab in a folder of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
-    try:
-        with Lab(folder) as lab:
-            yield lab
-    finally:
-        shutil.rmtree(folder)
+    with scratch() as folder, Lab(folder) as lab:
+        yield lab

@@ -7,6 +7,7 @@ of that folder would hide what is missing elsewhere. Every note is a `Fact`.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Callable, Coroutine
 from hashlib import sha256
@@ -18,6 +19,7 @@ from pydantic import BaseModel
 
 from pausepoint import Artifact, Context, Engine, Session, Workflow, step
 from pausepoint.artifacts import VersionFolders
+from pausepoint.engine import accept_loss
 from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
 from pausepoint.orchestrator.snapshot import FileStateStore, RunStateSnapshot
 from pausepoint.stores.base import Found
@@ -63,11 +65,13 @@ class Places:
         self.exports = root / "exports"
         self.workspace = root / "projects" / "one"
         self.artifacts = root / "elsewhere"
+        self.damaged = root / "damaged" / "store.db"
 
     def make(self) -> None:
         """Create what is there before the program begins."""
         for folder in (self.database.parent.parent, self.exports, self.workspace.parent, self.artifacts / "paper"):
             folder.mkdir(parents=True)
+        self.damaged.parent.mkdir()
 
 
 # the workflow
@@ -166,6 +170,7 @@ class Author:
 
     async def export(self, session_id: str) -> None:
         path = self.places.exports / f"{session_id}.jsonl"
+        note("exporting", path.name)
         bundle = await self.engine.export_session(session_id, path)
         note("exported", path.name, digest=sha256(bundle.to_bytes()).hexdigest())
 
@@ -253,6 +258,30 @@ async def retention(author: Author) -> None:
     note("erased", SECRETS["session"])
 
 
+async def accepting(author: Author, folder_is_synced: bool = True) -> None:
+    """Accept the loss of commits in a copy of the store, whose log is damaged."""
+    session = await author.engine.start(plain, session_id="source", topic="nautilus", paused=True)
+    for number in range(4):
+        await session.edit(text=f"draft {number}")
+    places = author.places
+    content = bytearray(Path(f"{places.database}-wal").read_bytes())
+    content[len(content) // 3] ^= 1
+    _write_synced(places.damaged, places.database.read_bytes())
+    _write_synced(Path(f"{places.damaged}-wal"), content)
+    if not folder_is_synced:  # a process that found the damage was killed before it had synced the name of its copy
+        _write_synced(Path(f"{places.damaged}-wal-damaged-{sha256(content).hexdigest()[:12]}"), content)
+    copy = accept_loss(places.damaged)
+    assert copy is not None
+    note("accepted", Path(copy).name, digest=sha256(content).hexdigest())
+
+
+def _write_synced(path: Path, content: bytes | bytearray) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 async def drawn(author: Author, seed: str) -> None:
     """Do random acts with random sessions."""
     rng = random.Random(seed)
@@ -338,6 +367,8 @@ SCENARIOS: dict[str, Callable[[Author], Coroutine[Any, Any, None]]] = {
         author, f"out/{VersionFolders(author.places.artifacts / 'out', 'paper').make().name}"
     ),
     "retention": retention,
+    "accepting a loss": accepting,
+    "accepting a loss after a kill": lambda author: accepting(author, folder_is_synced=False),
 }
 
 

@@ -60,6 +60,7 @@ class Judge:
         self.check_removals()
         self.check_redactions()
         self.check_exports()
+        self.check_copies()
         await self.check_snapshot()
         store = SqliteStore(self.places.database, ballast=4096, create=not self.about("opened"))
         async with Engine(store, workflows=WORKFLOWS, signals=False, drives="asked") as engine:
@@ -86,14 +87,21 @@ class Judge:
             self.wrong += [f"{name} contains erased bytes" for name in found]
 
     def check_exports(self) -> None:
-        digests: dict[str, set[str]] = {}
-        for fact in self.all("exported"):
-            digests.setdefault(fact.about, set()).add(fact.digest)
-        for name in digests:
+        for name in self.about("exported"):
+            path, last = self.places.exports / name, [fact for fact in self.facts if fact.about == name][-1]
             try:
-                bundle.read(self.places.exports / name)
+                bundle.read(path)
             except (OSError, PausepointError) as error:
                 self.wrong.append(f"the export {name} is lost: {error}")
+                continue
+            if last.what == "exported" and sha256(path.read_bytes()).hexdigest() != last.digest:
+                self.wrong.append(f"the export {name} is an older one")
+
+    def check_copies(self) -> None:
+        for fact in self.all("accepted"):
+            copy = self.places.damaged.with_name(fact.about)
+            if not copy.exists() or sha256(copy.read_bytes()).hexdigest() != fact.digest:
+                self.wrong.append("the copy of the damaged log is lost")
 
     async def check_snapshot(self) -> None:
         saved, saving = self.last("saved"), self.last("saving")

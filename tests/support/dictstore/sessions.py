@@ -78,7 +78,7 @@ class Sessions(Questions):
         self._tell()
         return self._seen(kept)
 
-    async def get(self, session_id: str) -> SessionRow | None:
+    async def get(self, session_id: str, *, sure: bool = False) -> SessionRow | None:
         self._check()
         kept = self._find_id(session_id)
         return None if kept is None else self._seen(kept)
@@ -297,10 +297,13 @@ class Sessions(Questions):
             up = row.parent
         return found
 
+    def _rows_of(self, workflows: Sequence[str], tree: str | None = None) -> list[SessionRow]:
+        known = self._known() if tree is None else self._tree(tree)
+        return [self._seen(kept) for kept in known if kept.row.workflow in workflows]
+
     async def due(self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None) -> list[SessionRow]:
         self._check()
-        known = self._known() if tree is None else self._tree(tree)
-        rows = [row for row in map(self._seen, known) if not over(row) and row.workflow in workflows]
+        rows = [row for row in self._rows_of(workflows, tree) if not over(row)]
         rows = [row for row in rows if not row.live and row.kept_by is None and not row.guest]
         rows = [row for row in rows if not row.open_pauses and not row.pause_requested]
         return [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)][:limit]
@@ -312,8 +315,11 @@ class Sessions(Questions):
         for kept in self._known():
             if kept.row.holder is not None and kept.row.holder not in self.data.engines:
                 self._set(kept, holder=None, crashes=kept.row.crashes + 1)
-        rows = [row for row in map(self._seen, self._known()) if row.workflow in workflows]
-        rows = [row for row in rows if row.ready_at is not None and row.ready_at <= now and not row.under_everything]
+        rows = [
+            row
+            for row in self._rows_of(workflows)
+            if row.ready_at is not None and row.ready_at <= now and not row.under_everything
+        ]
         rows = [row for row in rows if row.kept_by is None and (skip or {}).get(row.key) != row.seq]
         rows.sort(key=lambda row: (row.ready_at, row.key))
         return [await self.claim(row.session_id) for row in rows[:limit]]
@@ -327,7 +333,5 @@ class Sessions(Questions):
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         self._check()
-        known = self._known() if tree is None else self._tree(tree)
-        rows = [row for row in map(self._seen, known) if row.workflow in workflows and not row.pause_requested]
-        rows = [row for row in rows if not row.guest]
+        rows = [row for row in self._rows_of(workflows, tree) if not row.pause_requested and not row.guest]
         return min((row.wakes_at for row in rows if row.wakes_at and row.wakes_at > now), default=None)

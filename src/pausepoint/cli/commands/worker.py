@@ -28,7 +28,7 @@ LOOK_EVERY = 0.5
 STOPPED = "Stopped. Unfinished sessions are ready for the next worker."
 
 SHARE = 20
-"""After a search, the worker rests this many times as long, so that searching never becomes the main load."""
+"""After a search in vain, the worker rests this many times as long, so that searching never becomes the main load."""
 
 
 @click.command()
@@ -109,7 +109,9 @@ class Job:
             taken = await engine.take_ready(room, by=self.by) if room else []
             if once and not taken and not engine.running:
                 return
-            await asyncio.sleep(max(0.05 if once else LOOK_EVERY, SHARE * (time.monotonic() - began)))
+            # The time to begin to drive sessions says nothing about the cost of a search.
+            searched = 0.0 if taken else time.monotonic() - began
+            await asyncio.sleep(max(0.05 if once else LOOK_EVERY, SHARE * searched))
 
     async def _report(self, engine: Engine | None) -> int:
         from pausepoint.engine import documents

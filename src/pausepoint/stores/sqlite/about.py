@@ -10,13 +10,15 @@ from contextlib import suppress
 import apsw
 
 from pausepoint.model.sessions import About, Holder
-from pausepoint.stores.sqlite import reads, schema
 from pausepoint.stores.sqlite import removal as cleaning
+from pausepoint.stores.sqlite import schema
 from pausepoint.stores.sqlite.ballast import Ballast
+from pausepoint.stores.sqlite.engines import Present
+from pausepoint.stores.sqlite.rows import every
 from pausepoint.stores.sqlite.sql import QUERIES
 
 
-def about(connection: apsw.Connection, place: schema.Place, ballast: Ballast, present: reads.Present) -> About:
+def about(connection: apsw.Connection, place: schema.Place, ballast: Ballast, present: Present) -> About:
     folder = os.path.dirname(os.path.realpath(place.path))
     space = cleaning.space(connection)
     return About(
@@ -43,11 +45,11 @@ def _size(path: str) -> int:
     return total
 
 
-def _holders(connection: apsw.Connection, present: reads.Present) -> list[Holder]:
+def _holders(connection: apsw.Connection, present: Present) -> list[Holder]:
     held = defaultdict(list)
-    for number, session_id in reads.every(connection, QUERIES["held_sessions"]):
+    for number, session_id in every(connection, QUERIES["held_sessions"]):
         held[number].append(str(session_id))
-    engines = reads.every(connection, QUERIES["engines"])
+    engines = every(connection, QUERIES["engines"])
     known = [
         Holder(number, pid, host, since, present.alive(number), tuple(held.pop(number, ())))
         for number, pid, host, since in engines

@@ -617,6 +617,11 @@ VALUES (
 )
 RETURNING key
 
+-- name: hidden
+-- A session that is in the table and not in the index.
+SELECT 1 FROM sessions NOT INDEXED WHERE session_id = ?1
+AND NOT EXISTS (SELECT 1 FROM sessions AS found WHERE found.session_id = ?1)
+
 -- name: id_is_taken
 SELECT EXISTS (SELECT 1 FROM sessions WHERE session_id = ?)
 

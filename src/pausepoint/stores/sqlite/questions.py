@@ -22,7 +22,8 @@ from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import Commit, QuestionChange, QuestionFacts, QuestionStatus
 from pausepoint.stores.base import FoundQuestions
 from pausepoint.stores.sqlite import checksums as sums
-from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite import sessions, signals
+from pausepoint.stores.sqlite.rows import every, one
 from pausepoint.stores.sqlite.sql import QUERIES
 
 AT_ONCE = 200
@@ -126,7 +127,7 @@ def attach(connection: apsw.Connection, commit: Commit, head: int) -> None:
     """
     at = commit.updated_at
     for facts in commit.asks:
-        (root,) = reads.one(connection, QUERIES["root_of"], commit.key)
+        (root,) = one(connection, QUERIES["root_of"], commit.key)
         place, seq = head - len(commit.records) + 1, commit.records[0].seq
         open_one(connection, commit.key, root, place, _in_next_round(connection, replace(facts, seq=seq)))
     changes = {each.id: each for each in commit.questions}
@@ -137,7 +138,7 @@ def attach(connection: apsw.Connection, commit: Commit, head: int) -> None:
 
 def _in_next_round(connection: apsw.Connection, facts: QuestionFacts) -> QuestionFacts:
     """Return the facts for the next round, which keep the creation time and the count of refused answers."""
-    before = reads.one(connection, QUERIES["asked_since"], UUID(facts.id).bytes)
+    before = one(connection, QUERIES["asked_since"], UUID(facts.id).bytes)
     return facts if before is None else replace(facts, created_at=before[0], refused=before[1])
 
 
@@ -146,7 +147,7 @@ def settle(connection: apsw.Connection, commit: Commit) -> None:
     kept = open_ones(connection, commit.key)
     if not kept:
         return
-    unread = [n for (n,) in reads.every(connection, QUERIES["mail_of_kind"], commit.key, "answer", -1)]
+    unread = [n for (n,) in every(connection, QUERIES["mail_of_kind"], commit.key, "answer", -1)]
     for each in kept:
         last = QuestionChange(each.facts.id, settled(each.facts, unread, commit.ended))
         _write(connection, each, changed(each.facts, last, commit.updated_at))
@@ -155,17 +156,23 @@ def settle(connection: apsw.Connection, commit: Commit) -> None:
     connection.execute(QUERIES["look_for_mail"], (commit.key,))
 
 
+def forget(connection: apsw.Connection, before: int, limit: int) -> int:
+    found = every(connection, QUERIES["settled_questions"], before, limit)
+    connection.executemany(QUERIES["forget_question"], found)
+    return len(found)
+
+
 # reading
 
 
 def open_ones(connection: apsw.Connection, session: int) -> list[StoredQuestion]:
     """Return a session's open questions: those that wait, or whose answer is not settled yet."""
-    return [_stored_question(row) for row in reads.every(connection, QUERIES["open_questions"], session)]
+    return [_stored_question(row) for row in every(connection, QUERIES["open_questions"], session)]
 
 
 def all_of(connection: apsw.Connection, session: int) -> list[QuestionFacts]:
     """Return all questions of a session that were not deleted."""
-    return [_stored_question(row).facts for row in reads.every(connection, QUERIES["all_questions"], session)]
+    return [_stored_question(row).facts for row in every(connection, QUERIES["all_questions"], session)]
 
 
 def found(connection: apsw.Connection, query: Inquiry, now: int) -> FoundQuestions:
@@ -245,7 +252,7 @@ def last(connection: apsw.Connection, session: int, key: str | None, now: int) -
 
 def by_number(connection: apsw.Connection, n: int) -> StoredQuestion:
     """Return the stored facts about one question."""
-    return _stored_question(reads.one(connection, QUERIES["question"], n))
+    return _stored_question(one(connection, QUERIES["question"], n))
 
 
 def _chosen(connection: apsw.Connection, where: str, bindings: dict[str, Any]) -> list[Any]:
@@ -267,13 +274,13 @@ def _around(connection: apsw.Connection, stored: Sequence[Any], now: int) -> Que
     return QuestionRow(
         kept.n, facts, session_id, root_id, workflow, owner, step, payload, _answer(connection, kept),
         frozen + (0 if since is None else max(now - max(since, facts.updated_at), 0)),
-        reads.failure_of(failure) if ended == "failed" else None,
+        sessions.failure_of(failure) if ended == "failed" else None,
     )  # fmt: skip
 
 
 def _answer(connection: apsw.Connection, kept: StoredQuestion) -> SignalRecord | None:
     n = kept.facts.answer
-    return None if n is None else reads.signals(connection, kept.session, n - 1, n)[0]
+    return None if n is None else signals.read(connection, kept.session, n - 1, n)[0]
 
 
 def _bytes(id: str) -> bytes:

@@ -19,8 +19,9 @@ from pausepoint.errors import AlreadyRunning, DamagedRecord, VerbRefused
 from pausepoint.model.ids import check_session_id
 from pausepoint.model.sessions import Filter, Removal, SessionRow, Space, Sweep, Tombstone, has_expired, kept_for
 from pausepoint.stores.sqlite import checksums as sums
-from pausepoint.stores.sqlite import reads
-from pausepoint.stores.sqlite.answers import Answering
+from pausepoint.stores.sqlite import engines, pickup, sessions
+from pausepoint.stores.sqlite.engines import OwnEngine
+from pausepoint.stores.sqlite.rows import every, one
 from pausepoint.stores.sqlite.sql import QUERIES
 
 _stone = msgspec.json.Decoder(Tombstone)
@@ -56,142 +57,150 @@ class _Doomed(NamedTuple):
     digest: bytes
 
 
-class Cleaning(Answering):
-    """The methods that delete data."""
+def remove(
+    connection: apsw.Connection, engine: OwnEngine, session_id: str, by: str | None, reason: str, at: int,
+    expired: bool, ended_for: int | None = None,
+) -> list[Removal]:  # fmt: skip
+    looked = sessions.look(connection, Filter(session_id=session_id, tree=True), engine.present)
+    if not looked:
+        sessions.known(connection, session_id, engine.present)
+    if expired and not _has_expired(connection, [facts for _, facts in looked], at, ended_for):
+        return []
+    doomed = [_doomed(connection, engine, session_id, *each) for each in looked]
+    return [_mark(connection, engine, each, by, reason, at) for each in doomed]
 
-    def remove(
-        self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int, expired: bool,
-        ended_for: int | None = None,
-    ) -> list[Removal]:  # fmt: skip
-        looked = reads.look(connection, Filter(session_id=session_id, tree=True), self.present)
-        if not looked:
-            self._known(connection, session_id)
-        if expired and not self._has_expired(connection, [facts for _, facts in looked], at, ended_for):
-            return []
-        doomed = [self._doomed(connection, session_id, *each) for each in looked]
-        return [self._mark(connection, each, by, reason, at) for each in doomed]
 
-    def _has_expired(
-        self,
-        connection: apsw.Connection,
-        tree: Sequence[SessionRow | DamagedRecord],
-        at: int,
-        ended_for: int | None,
-    ) -> bool:
-        rows = []
-        for facts in tree:
-            if isinstance(facts, DamagedRecord):
-                raise facts  # its times cannot be trusted
-            rows.append(facts)
-        keep_for = next((kept_for(row, ended_for) for row in rows if row.parent is None), None)
-        return has_expired(rows, at, ended_for) and self._last_record(connection, rows) + (keep_for or 0) <= at
-
-    def _doomed(
-        self, connection: apsw.Connection, session_id: str, key: int, facts: SessionRow | DamagedRecord
-    ) -> _Doomed:
-        """Return what the tombstone of a session in the tree of ``session_id`` will contain.
-
-        Raises an error if the session cannot be removed.
-        """
+def _has_expired(
+    connection: apsw.Connection,
+    tree: Sequence[SessionRow | DamagedRecord],
+    at: int,
+    ended_for: int | None,
+) -> bool:
+    rows = []
+    for facts in tree:
         if isinstance(facts, DamagedRecord):
-            doomed = self._damaged(connection, key, facts)
-        else:
-            row = facts
-            doomed = _Doomed(
-                row, key, row.session_id, row.holder, row.parent_id, row.status.value, row.workflow, row.owner,
-                row.created_at, row.seq, row.digest,
-            )  # fmt: skip
-        if doomed.session_id == session_id and doomed.parent_id is not None:
-            raise VerbRefused(
-                f"Session {session_id!r} was called by session {doomed.parent_id!r} and cannot be removed alone."
-                f" Remove {doomed.parent_id!r} instead.",
-                session_id=session_id,
-                status=doomed.status,
-            )
-        if doomed.holder is not None and self.present.alive(doomed.holder):
-            raise self._held(connection, session_id, doomed)
-        return doomed
+            raise facts  # its times cannot be trusted
+        rows.append(facts)
+    keep_for = next((kept_for(row, ended_for) for row in rows if row.parent is None), None)
+    return has_expired(rows, at, ended_for) and _last_record(connection, rows) + (keep_for or 0) <= at
 
-    def _damaged(self, connection: apsw.Connection, key: int, damage: DamagedRecord) -> _Doomed:
-        """Return the tombstone facts of a damaged session. Only the id must be intact, because it names the folder."""
-        session_id, agreed, holder, parent_id, workflow, owner, created_at, seq, digest = reads.one(
-            connection, QUERIES["doubtful"], key
-        )
-        if not agreed or not isinstance(session_id, str):
-            raise damage
-        return _Doomed(
-            None, key, session_id, holder if isinstance(holder, int) else None, parent_id, "damaged", str(workflow),
-            owner if isinstance(owner, str) else None, created_at if isinstance(created_at, int) else 0,
-            seq if isinstance(seq, int) else 0, digest if isinstance(digest, bytes) else b"",
+
+def _doomed(
+    connection: apsw.Connection, engine: OwnEngine, session_id: str, key: int, facts: SessionRow | DamagedRecord
+) -> _Doomed:
+    """Return what the tombstone of a session in the tree of ``session_id`` will contain.
+
+    Raises an error if the session cannot be removed.
+    """
+    if isinstance(facts, DamagedRecord):
+        doomed = _damaged(connection, key, facts)
+    else:
+        row = facts
+        doomed = _Doomed(
+            row, key, row.session_id, row.holder, row.parent_id, row.status.value, row.workflow, row.owner,
+            row.created_at, row.seq, row.digest,
         )  # fmt: skip
-
-    def _last_record(self, connection: apsw.Connection, tree: Sequence[SessionRow]) -> int:
-        """Return when the newest record was written. A damaged `updated_at` alone must not remove a session."""
-        times = [reads.one(connection, QUERIES["last_at"], row.key) for row in tree]
-        if None in times:
-            raise DamagedRecord(
-                f"Session {tree[0].session_id!r}: the end of its log is missing. Restore the database from a backup."
-            )
-        return max(int(at) for (at,) in times)
-
-    def _held(self, connection: apsw.Connection, session_id: str, doomed: _Doomed) -> AlreadyRunning:
-        holder = self.describe(connection, doomed.holder)
-        return AlreadyRunning(
-            f"Session {session_id!r} cannot be removed, because {doomed.session_id!r} is driven by {holder}. Pause or"
-            " cancel it first, then remove it.",
+    if doomed.session_id == session_id and doomed.parent_id is not None:
+        raise VerbRefused(
+            f"Session {session_id!r} was called by session {doomed.parent_id!r} and cannot be removed alone."
+            f" Remove {doomed.parent_id!r} instead.",
             session_id=session_id,
-            holder=holder,
+            status=doomed.status,
         )
+    if doomed.holder is not None and engine.present.alive(doomed.holder):
+        raise _held(connection, session_id, doomed)
+    return doomed
 
-    def _mark(self, connection: apsw.Connection, doomed: _Doomed, by: str | None, reason: str, at: int) -> Removal:
-        """Mark a session, release it and raise its fence, so that a former holder can no longer write."""
-        stone = Tombstone(
-            doomed.session_id, doomed.workflow, doomed.owner, doomed.status, doomed.created_at, at, by, reason,
-            doomed.records, doomed.digest,
-        )  # fmt: skip
-        if doomed.row is not None:
-            self._take(connection, doomed.row, crashed=False)
-        connection.execute(QUERIES["mark_removing"], (msgspec.json.encode(stone).decode(), doomed.key))
-        return Removal(doomed.key, stone)
 
-    def strip(self, connection: apsw.Connection, key: int, limit: int) -> Tombstone | None:
-        removal = reads.one(connection, QUERIES["removal"], key)
-        if removal is None:
-            raise DamagedRecord(f"No session with the key {key} is being removed. List removals with engine.gc().")
-        if self._strip_log(connection, key, limit):
+def _damaged(connection: apsw.Connection, key: int, damage: DamagedRecord) -> _Doomed:
+    """Return the tombstone facts of a damaged session. Only the id must be intact, because it names the folder."""
+    session_id, agreed, holder, parent_id, workflow, owner, created_at, seq, digest = one(
+        connection, QUERIES["doubtful"], key
+    )
+    if not agreed or not isinstance(session_id, str):
+        raise damage
+    return _Doomed(
+        None, key, session_id, holder if isinstance(holder, int) else None, parent_id, "damaged", str(workflow),
+        owner if isinstance(owner, str) else None, created_at if isinstance(created_at, int) else 0,
+        seq if isinstance(seq, int) else 0, digest if isinstance(digest, bytes) else b"",
+    )  # fmt: skip
+
+
+def _last_record(connection: apsw.Connection, tree: Sequence[SessionRow]) -> int:
+    """Return when the newest record was written. A damaged `updated_at` alone must not remove a session."""
+    times = [one(connection, QUERIES["last_at"], row.key) for row in tree]
+    if None in times:
+        raise DamagedRecord(
+            f"Session {tree[0].session_id!r}: the end of its log is missing. Restore the database from a backup."
+        )
+    return max(int(at) for (at,) in times)
+
+
+def _held(connection: apsw.Connection, session_id: str, doomed: _Doomed) -> AlreadyRunning:
+    holder = engines.describe(connection, doomed.holder)
+    return AlreadyRunning(
+        f"Session {session_id!r} cannot be removed, because {doomed.session_id!r} is driven by {holder}. Pause or"
+        " cancel it first, then remove it.",
+        session_id=session_id,
+        holder=holder,
+    )
+
+
+def _mark(
+    connection: apsw.Connection, engine: OwnEngine, doomed: _Doomed, by: str | None, reason: str, at: int
+) -> Removal:  # fmt: skip
+    """Mark a session, release it and raise its fence, so that a former holder can no longer write."""
+    stone = Tombstone(
+        doomed.session_id, doomed.workflow, doomed.owner, doomed.status, doomed.created_at, at, by, reason,
+        doomed.records, doomed.digest,
+    )  # fmt: skip
+    if doomed.row is not None:
+        pickup.take_hold(connection, engine, doomed.row, crashed=False)
+    connection.execute(QUERIES["mark_removing"], (msgspec.json.encode(stone).decode(), doomed.key))
+    return Removal(doomed.key, stone)
+
+
+def strip(connection: apsw.Connection, key: int, limit: int) -> Tombstone | None:
+    removal = one(connection, QUERIES["removal"], key)
+    if removal is None:
+        raise DamagedRecord(f"No session with the key {key} is being removed. List removals with engine.gc().")
+    if _strip_log(connection, key, limit):
+        return None
+    for part in _PARTS:
+        if every(connection, QUERIES[part], key, limit):
             return None
-        for part in _PARTS:
-            if reads.every(connection, QUERIES[part], key, limit):
-                return None
-        stone = _tombstone(removal[0])
-        connection.execute(QUERIES["bury"], (*astuple(stone), sums.buried(stone)))
-        connection.execute(QUERIES["forget_session"], (key,))
-        return stone
+    stone = _tombstone(removal[0])
+    connection.execute(QUERIES["bury"], (*astuple(stone), sums.buried(stone)))
+    connection.execute(QUERIES["forget_session"], (key,))
+    return stone
 
-    def _strip_log(self, connection: apsw.Connection, key: int, limit: int) -> bool:
-        """Delete the last records of the log. Return whether there were any."""
-        last = reads.every(connection, QUERIES["last_records"], key, limit)
-        if last:
-            connection.executemany(QUERIES["strip_record"], [(id,) for id, _ in last])
-            connection.execute(QUERIES["shorten_log"], (last[-1][1], key))
-            return True
-        if not connection.execute(QUERIES["log_is_left"], (key,)).get:
-            return False
-        # The chain is damaged and ends here, so search the whole log for the remaining records.
-        if not reads.every(connection, QUERIES["strip_lost_records"], key, limit):
-            connection.execute(QUERIES["shorten_log"], (0, key))
+
+def _strip_log(connection: apsw.Connection, key: int, limit: int) -> bool:
+    """Delete the last records of the log. Return whether there were any."""
+    last = every(connection, QUERIES["last_records"], key, limit)
+    if last:
+        connection.executemany(QUERIES["strip_record"], [(id,) for id, _ in last])
+        connection.execute(QUERIES["shorten_log"], (last[-1][1], key))
         return True
+    if not connection.execute(QUERIES["log_is_left"], (key,)).get:
+        return False
+    # The chain is damaged and ends here, so search the whole log for the remaining records.
+    if not every(connection, QUERIES["strip_lost_records"], key, limit):
+        connection.execute(QUERIES["shorten_log"], (0, key))
+    return True
 
-    def sweep(self, connection: apsw.Connection, after: int, limit: int) -> Sweep:
-        found = unnamed(connection, after, limit)
-        connection.executemany(QUERIES["forget_blob"], [(id,) for id, _, named in found if not named])
-        return swept(found, limit)
 
-    def compact(self, connection: apsw.Connection, pages: int) -> int:
-        """Give free pages at the end of the file back to the system. Return how many."""
-        before = connection.pragma("freelist_count")
-        connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
-        return int(before - connection.pragma("freelist_count"))
+def sweep(connection: apsw.Connection, after: int, limit: int) -> Sweep:
+    found = unnamed(connection, after, limit)
+    connection.executemany(QUERIES["forget_blob"], [(id,) for id, _, named in found if not named])
+    return swept(found, limit)
+
+
+def compact(connection: apsw.Connection, pages: int) -> int:
+    """Give free pages at the end of the file back to the system. Return how many."""
+    before = connection.pragma("freelist_count")
+    connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+    return int(before - connection.pragma("freelist_count"))
 
 
 def _tombstone(stored: str) -> Tombstone:
@@ -210,18 +219,18 @@ def weight(connection: apsw.Connection, tree: Sequence[SessionRow]) -> int:
 
 
 def removing(connection: apsw.Connection) -> list[Removal]:
-    return [Removal(key, _tombstone(text)) for key, text in reads.every(connection, QUERIES["removals"])]
+    return [Removal(key, _tombstone(text)) for key, text in every(connection, QUERIES["removals"])]
 
 
 def expired(
     connection: apsw.Connection, now: int, after: int, limit: int, ended_for: int | None
 ) -> list[tuple[int, str]]:
-    return reads.every(connection, QUERIES["expired"], ended_for, now, after, limit)
+    return every(connection, QUERIES["expired"], ended_for, now, after, limit)
 
 
 def tombstones(connection: apsw.Connection, session_id: str | None) -> list[Tombstone]:
     where, bindings = ("", ()) if session_id is None else (" WHERE session_id = ?", (session_id,))
-    rows = reads.every(connection, f"{QUERIES['tombstones']}{where} ORDER BY n", *bindings)
+    rows = every(connection, f"{QUERIES['tombstones']}{where} ORDER BY n", *bindings)
     return [_proved_stone(row) for row in rows]
 
 
@@ -245,7 +254,7 @@ Looked = list[tuple[int, int, int]]
 
 def unnamed(connection: apsw.Connection, after: int, limit: int) -> Looked:
     """Return large values in the order of their numbers: number, size, and whether a session references it."""
-    return reads.every(connection, QUERIES["look_at_blobs"], after, limit)
+    return every(connection, QUERIES["look_at_blobs"], after, limit)
 
 
 def swept(looked: Looked, limit: int) -> Sweep:

@@ -35,18 +35,34 @@ from pausepoint.model.sessions import (
     Whole,
 )
 from pausepoint.stores.base import Found, FoundQuestions
+from pausepoint.stores.sqlite import (
+    answers,
+    blobs,
+    creation,
+    endings,
+    engines,
+    files,
+    pauses,
+    pickup,
+    records,
+    recovery,
+    revision,
+    schema,
+    sessions,
+    signals,
+    standing,
+)
 from pausepoint.stores.sqlite import questions as asking
-from pausepoint.stores.sqlite import reads, recovery, schema
 from pausepoint.stores.sqlite import removal as cleaning
 from pausepoint.stores.sqlite import transfer as moving
 from pausepoint.stores.sqlite import verify as checking
 from pausepoint.stores.sqlite.about import about
 from pausepoint.stores.sqlite.ballast import SIZE, Ballast
+from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.errors import edge, is_full
 from pausepoint.stores.sqlite.liveness import FileHold, Hold, MemoryHold, refuse_inherited
 from pausepoint.stores.sqlite.removal import session_folder
 from pausepoint.stores.sqlite.sql import QUERIES
-from pausepoint.stores.sqlite.transfer import Moving
 from pausepoint.stores.sqlite.trouble import Trouble
 from pausepoint.stores.sqlite.writer import Writer, parks
 from pausepoint.stores.streams import StreamFolder
@@ -144,9 +160,9 @@ class SqliteStore:
             refuse_inherited(self.path)
             await asyncio.to_thread(self._with_ballast, lambda: schema.prepare(self._place))
         self._hold: Hold = MemoryHold() if self._place.in_memory else self._file_hold()
-        self._writes = Moving(self._hold, self._clock)
+        self._engine = OwnEngine(self._hold, self._clock)
         self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
-        self._writer = Writer(self._place, self._writes, self._held, self._trouble, self._ballast, on_change)
+        self._writer = Writer(self._place, self._engine, self._held, self._trouble, self._ballast, on_change)
         self._writer.start()
         try:
             if self._place.in_memory:
@@ -200,7 +216,7 @@ class SqliteStore:
         On a full disk, the engine opens for reading only.
         """
         with suppress(StoreReadOnly):
-            await self._writer.do(self._writes.end_cancelled)
+            await self._writer.do(lambda connection: endings.end_cancelled(connection, self._engine))
 
     async def close(self) -> None:
         if self._state == "new":
@@ -214,8 +230,8 @@ class SqliteStore:
         if self._watcher is not None:
             self._watcher.cancel()
         try:
-            if self._writes.number:
-                await self._writer.do(self._writes.leave, urgent=True)
+            if self._engine.number:
+                await self._writer.do(self._engine.leave, urgent=True)
         finally:
             try:
                 await self._disconnect()
@@ -255,38 +271,41 @@ class SqliteStore:
     # sessions
 
     async def create(self, new: NewSession) -> SessionRow | None:
-        row = await self._do(lambda connection: self._writes.create(connection, new))
+        row = await self._do(lambda connection: creation.create(connection, self._engine, new))
         if row is not None and row.holder is not None:
             self._held.add(row.key)
         return row
 
-    async def get(self, session_id: str) -> SessionRow | None:
+    async def get(self, session_id: str, *, sure: bool = False) -> SessionRow | None:
         with self._reading() as connection:
-            return reads.get(connection, session_id, self._writes.present)
+            row = sessions.get(connection, session_id, self._engine.present)
+            if row is None and sure:
+                sessions.check_missing(connection, session_id)
+            return row
 
     async def find(self, query: Filter) -> Found:
         with self._reading() as connection:
-            return reads.find(connection, query, self._writes.present)
+            return sessions.find(connection, query, self._engine.present)
 
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
         with self._reading() as connection:
-            return reads.tally(connection, query, self._writes.present)
+            return sessions.tally(connection, query, self._engine.present)
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         with self._snapshot() as connection:
-            return reads.records(connection, key, since, until)
+            return records.read(connection, key, since, until)
 
     async def key_frame(self, key: int, seq: int) -> int:
         with self._reading() as connection:
-            return reads.key_frame(connection, key, seq)
+            return records.key_frame(connection, key, seq)
 
     async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         with self._snapshot() as connection:
-            return reads.blobs(connection, hashes)
+            return blobs.read(connection, hashes)
 
     @property
     def number(self) -> int:
-        return self._writes.number
+        return self._engine.number
 
     @property
     def trouble(self) -> str | None:
@@ -297,7 +316,10 @@ class SqliteStore:
     async def claim(
         self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
     ) -> SessionRow:  # fmt: skip
-        row = await self._do(lambda connection: self._writes.claim(connection, session_id, steal, fence, paused))
+        def verb(connection: apsw.Connection) -> SessionRow:
+            return pickup.claim(connection, self._engine, session_id, steal, fence, paused)
+
+        row = await self._do(verb)
         self._held.add(row.key)
         return row
 
@@ -313,89 +335,92 @@ class SqliteStore:
         return flags
 
     async def revise(self, commit: Commit) -> Found:
-        return await self._do(lambda connection: self._writes.revise(connection, commit), urgent=parks(commit))
+        def verb(connection: apsw.Connection) -> Found:
+            return revision.revise(connection, self._engine, commit)
+
+        return await self._do(verb, urgent=parks(commit))
 
     async def unkeep(self, key: int, fence: int) -> None:
         try:
-            await self._do(lambda connection: self._writes.unkeep(connection, key, fence), urgent=True)
+            await self._do(lambda connection: pickup.unkeep(connection, self._engine, key, fence), urgent=True)
         except StoreReadOnly:
             self._writer.lose(key, fence)
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         with self._reading() as connection:
-            return reads.flags(connection, keys)
+            return sessions.flags(connection, keys)
 
     async def mail(
         self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
     ) -> list[SignalRecord]:
         with self._snapshot() as connection:
-            return reads.mail(connection, key, limit, kind, about)
+            return signals.mail(connection, key, limit, kind, about)
 
     async def purses(self, key: int) -> list[Purse]:
         with self._reading() as connection:
-            return reads.purses(connection, key)
+            return sessions.purses(connection, key)
 
     async def due(
         self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None
     ) -> list[SessionRow]:  # fmt: skip
         with self._reading() as connection:
-            return reads.due(connection, self._writes.present, now, workflows, limit, tree)
+            return pickup.due(connection, self._engine.present, now, workflows, limit, tree)
 
     async def take(
         self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
     ) -> list[SessionRow]:
         skipped = {} if skip is None else dict(skip)
         with self._reading() as connection:  # an idle worker looks often and must not write
-            present = self._writes.present
-            found = reads.ready(connection, present, now, workflows, 1, skipped)
-            if not found and not reads.dead_holders(connection, present):
+            present = self._engine.present
+            found = pickup.ready(connection, present, now, workflows, 1, skipped)
+            if not found and not pickup.dead_holders(connection, present):
                 return []
-        rows = await self._do(lambda connection: self._writes.take(connection, now, workflows, limit, skipped))
+        rows = await self._do(lambda connection: pickup.take(connection, self._engine, now, workflows, limit, skipped))
         self._held.update(row.key for row in rows)
         return rows
 
     async def release(self, key: int, fence: int) -> None:
         try:
-            await self._do(lambda connection: self._writes.release(connection, key, fence), urgent=True)
+            await self._do(lambda connection: pickup.release(connection, self._engine, key, fence), urgent=True)
         except StoreReadOnly:
             self._writer.lose(key, fence)
         self._held.discard(key)
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         with self._reading() as connection:
-            return reads.next_wake(connection, now, workflows, tree)
+            return pickup.next_wake(connection, now, workflows, tree)
 
     # from outside
 
     async def pause(self, query: Filter, pause: Pause) -> Found:
-        return await self._do(lambda connection: self._writes.pause(connection, query, pause), urgent=True)
+        return await self._do(lambda connection: pauses.pause(connection, self._engine, query, pause), urgent=True)
 
     async def standing_pause(self) -> Pause | None:
         with self._reading() as connection:
-            return reads.standing_pause(connection)
+            return standing.read(connection)
 
     async def lift(self, by: str | None, at: int) -> bool:
-        return await self._do(lambda connection: self._writes.lift(connection, by, at))
+        return await self._do(lambda connection: standing.lift(connection, by, at))
 
     async def unpause(
         self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
     ) -> SessionRow:
         def verb(connection: apsw.Connection) -> SessionRow:
-            return self._writes.unpause(connection, session_id, by, at, budget, wake)
+            return pauses.unpause(connection, self._engine, session_id, by, at, budget, wake)
 
         return await self._do(verb)
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
         def verb(connection: apsw.Connection) -> Found:
-            return self._writes.cancel(connection, session_id, by, reason, at)
+            return endings.cancel(connection, self._engine, session_id, by, reason, at)
 
         return await self._do(verb, urgent=True)
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
-        return await self._do(lambda connection: self._writes.send(connection, session_id, by, at, payload))
+        return await self._do(lambda connection: signals.send(connection, self._engine, session_id, by, at, payload))
 
     async def answer(self, given: Answer) -> Answered:
-        return await self._do(lambda connection: self._writes.answer(connection, given))
+        return await self._do(lambda connection: answers.answer(connection, self._engine, given))
 
     async def questions(self, query: Inquiry) -> FoundQuestions:
         with self._snapshot() as connection:
@@ -406,28 +431,28 @@ class SqliteStore:
             return asking.tally(connection, query, self._clock.now())
 
     async def forget_questions(self, before: int, limit: int) -> int:
-        return await self._do(lambda connection: self._writes.forget_questions(connection, before, limit), urgent=True)
+        return await self._do(lambda connection: asking.forget(connection, before, limit), urgent=True)
 
     async def add_file(
         self, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None = None
     ) -> tuple[SignalRecord, bool]:
-        return await self._do(lambda connection: self._writes.add_file(connection, session_id, by, at, file, fence))
+        return await self._do(lambda connection: files.add(connection, self._engine, session_id, by, at, file, fence))
 
     async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:
-            return reads.files(connection, key, id, sha256)
+            return files.read(connection, key, id, sha256)
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         with self._snapshot() as connection:
-            return reads.pauses(connection, key, open_only)
+            return pauses.read(connection, key, open_only)
 
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:
-            return reads.signals(connection, key, after, until)
+            return signals.read(connection, key, after, until)
 
     def describe_holder(self, holder: int | None) -> str:
         with self._reading() as connection:
-            return self._writes.describe(connection, holder)
+            return engines.describe(connection, holder)
 
     # removing data
 
@@ -435,7 +460,7 @@ class SqliteStore:
         self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False, ended_for: int | None = None
     ) -> list[Removal]:
         def verb(connection: apsw.Connection) -> list[Removal]:
-            return self._writes.remove(connection, session_id, by, reason, at, expired, ended_for)
+            return cleaning.remove(connection, self._engine, session_id, by, reason, at, expired, ended_for)
 
         return await self._do(verb, urgent=True)
 
@@ -444,7 +469,7 @@ class SqliteStore:
             return cleaning.removing(connection)
 
     async def strip(self, key: int, limit: int) -> Tombstone | None:
-        return await self._do(lambda connection: self._writes.strip(connection, key, limit), urgent=True)
+        return await self._do(lambda connection: cleaning.strip(connection, key, limit), urgent=True)
 
     async def expired(self, now: int, after: int, limit: int, ended_for: int | None = None) -> list[tuple[int, str]]:
         with self._reading() as connection:
@@ -462,13 +487,13 @@ class SqliteStore:
 
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
         if apply:
-            return await self._do(lambda connection: self._writes.sweep(connection, after, limit), urgent=True)
+            return await self._do(lambda connection: cleaning.sweep(connection, after, limit), urgent=True)
         with self._reading() as connection:
             return cleaning.swept(cleaning.unnamed(connection, after, limit), limit)
 
     async def weight(self, session_id: str) -> int:
         with self._snapshot() as connection:
-            tree = reads.find(connection, Filter(session_id=session_id, tree=True), self._writes.present)
+            tree = sessions.find(connection, Filter(session_id=session_id, tree=True), self._engine.present)
             return cleaning.weight(connection, tree)
 
     async def space(self) -> Space:
@@ -477,7 +502,7 @@ class SqliteStore:
 
     async def compact(self, at_most: int) -> int:
         pages = max(1, at_most // schema.PAGE_SIZE)
-        given = await self._do(lambda connection: self._writes.compact(connection, pages), urgent=True)
+        given = await self._do(lambda connection: cleaning.compact(connection, pages), urgent=True)
         return given * schema.PAGE_SIZE
 
     async def fold(self) -> bool:
@@ -488,7 +513,7 @@ class SqliteStore:
 
     async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
         with self._snapshot() as connection:
-            return checking.survey(connection, after, limit, self._writes.present)
+            return checking.survey(connection, after, limit, self._engine.present)
 
     async def names(self, key: int) -> dict[bytes, bool]:
         with self._reading() as connection:
@@ -507,16 +532,16 @@ class SqliteStore:
 
     async def about(self) -> About:
         with self._snapshot() as connection:
-            return about(connection, self._place, self._ballast, self._writes.present)
+            return about(connection, self._place, self._ballast, self._engine.present)
 
     # transfer
 
     async def whole(self, session_id: str) -> list[Whole]:
         with self._snapshot() as connection:
-            return moving.whole(connection, session_id, self._writes.present)
+            return moving.whole(connection, session_id, self._engine.present)
 
     async def import_(self, sessions: Sequence[Whole]) -> bool:
-        return await self._do(lambda connection: self._writes.import_(connection, sessions))
+        return await self._do(lambda connection: moving.import_(connection, self._engine, sessions))
 
     # helpers
 

@@ -14,19 +14,20 @@ from pausepoint.model.files import check_names, file_facts
 from pausepoint.model.questions import about, once_of
 from pausepoint.model.records import first_digest
 from pausepoint.model.sessions import Filter, Pause, SessionRow, Whole
+from pausepoint.stores.sqlite import blobs, files, pauses, records, sessions, signals, standing
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import questions as asking
-from pausepoint.stores.sqlite import reads
 from pausepoint.stores.sqlite import verify as checking
-from pausepoint.stores.sqlite.removal import Cleaning
+from pausepoint.stores.sqlite.engines import OwnEngine, Present
+from pausepoint.stores.sqlite.rows import one
 from pausepoint.stores.sqlite.sql import QUERIES
 
 FENCE = 1
 """The first fence of an imported session. Its holder in the other store cannot write to this one."""
 
 
-def whole(connection: apsw.Connection, session_id: str, present: reads.Present) -> list[Whole]:
-    found = reads.find(connection, Filter(session_id=session_id, tree=True), present)
+def whole(connection: apsw.Connection, session_id: str, present: Present) -> list[Whole]:
+    found = sessions.find(connection, Filter(session_id=session_id, tree=True), present)
     for damage in found.damaged:
         raise damage
     if not found:
@@ -40,12 +41,12 @@ def whole(connection: apsw.Connection, session_id: str, present: reads.Present) 
 def _one(connection: apsw.Connection, row: SessionRow) -> Whole:
     return Whole(
         row,
-        reads.records(connection, row.key, 1, row.seq),
-        reads.signals(connection, row.key, 0),
-        [signal.n for signal in reads.mail(connection, row.key, None, None, None)],
+        records.read(connection, row.key, 1, row.seq),
+        signals.read(connection, row.key, 0),
+        [signal.n for signal in signals.mail(connection, row.key, None, None, None)],
         # A pause that someone set directly in the database has no record. Its flag is part of the facts.
-        [_named(each) for each in reads.pauses(connection, row.key, open_only=False) if each.id != reads.FLAG],
-        reads.blobs(connection, checking.names(connection, row.key)),
+        [_named(each) for each in pauses.read(connection, row.key, open_only=False) if each.id != pauses.FLAG],
+        blobs.read(connection, checking.names(connection, row.key)),
         asking.all_of(connection, row.key),
     )
 
@@ -55,48 +56,44 @@ def _named(pause: Pause) -> Pause:
     return replace(pause, id=str(uuid4())) if pause.standing and pause.closed_at is None else pause
 
 
-class Moving(Cleaning):
-    """The method that imports sessions."""
+def import_(connection: apsw.Connection, engine: OwnEngine, wholes: Sequence[Whole]) -> bool:
+    for each in wholes:
+        check_names(each)
+    if any(connection.execute(QUERIES["id_is_taken"], (each.row.session_id,)).get for each in wholes):
+        return False
+    keys: dict[str, int] = {}
+    for each in wholes:
+        parent = keys.get(each.row.parent_id) if each.row.parent_id else None
+        keys[each.row.session_id] = _import(connection, each, parent)
+    standing.read(connection)  # raises an error if it is damaged
+    for key in keys.values():
+        standing.note(connection, key, sessions.get_by_key(connection, key, engine.present).step, at=engine.now())
+    return True
 
-    def import_(self, connection: apsw.Connection, sessions: Sequence[Whole]) -> bool:
-        for each in sessions:
-            check_names(each)
-        if any(connection.execute(QUERIES["id_is_taken"], (each.row.session_id,)).get for each in sessions):
-            return False
-        keys: dict[str, int] = {}
-        for each in sessions:
-            parent = keys.get(each.row.parent_id) if each.row.parent_id else None
-            keys[each.row.session_id] = self._import(connection, each, parent)
-        reads.standing_pause(connection)  # raises an error if it is damaged
-        for key in keys.values():
-            self._note_standing(connection, key, reads.get_by_key(connection, key, self.present).step, at=self.now())
-        return True
 
-    def _import(self, connection: apsw.Connection, session: Whole, parent: int | None) -> int:
-        first = connection.execute(QUERIES["log_end"]).get + 1
-        row = reads.one(
-            connection, QUERIES["import_session"], *_facts(session, parent, first + len(session.records) - 1)
-        )
-        key: int = row[0]
-        lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(session.records, first)]
-        connection.executemany(QUERIES["append"], lines)
-        connection.executemany(QUERIES["append_signal"], [(key, *astuple(signal)) for signal in session.signals])
-        unread = [session.signals[n - 1] for n in session.mail]
-        mail = [(key, each.n, each.kind, about(each.kind, each.payload)) for each in unread]
-        connection.executemany(QUERIES["deliver"], mail)
-        for signal in session.signals:
-            if signal.kind == "file" and not signal.redacted:
-                self._note_file(connection, key, signal.n, file_facts(signal.payload))
-        connection.executemany(QUERIES["import_pause"], [_pause(key, pause) for pause in session.pauses])
-        self._keep(connection, key, tuple(session.blobs.items()))
-        root = reads.one(connection, QUERIES["root_of"], key)[0]
-        for signal in session.signals:
-            if once := once_of(signal):
-                connection.execute(QUERIES["note_sent"], (root, once, key, signal.n))
-        for question in session.questions:
-            asking.open_one(connection, key, root, first + question.seq - 1, question)
-        connection.execute(QUERIES["reckon"], (key,))
-        return key
+def _import(connection: apsw.Connection, session: Whole, parent: int | None) -> int:
+    first = connection.execute(QUERIES["log_end"]).get + 1
+    row = one(connection, QUERIES["import_session"], *_facts(session, parent, first + len(session.records) - 1))
+    key: int = row[0]
+    lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(session.records, first)]
+    connection.executemany(QUERIES["append"], lines)
+    connection.executemany(QUERIES["append_signal"], [(key, *astuple(signal)) for signal in session.signals])
+    unread = [session.signals[n - 1] for n in session.mail]
+    mail = [(key, each.n, each.kind, about(each.kind, each.payload)) for each in unread]
+    connection.executemany(QUERIES["deliver"], mail)
+    for signal in session.signals:
+        if signal.kind == "file" and not signal.redacted:
+            files.note(connection, key, signal.n, file_facts(signal.payload))
+    connection.executemany(QUERIES["import_pause"], [_pause(key, pause) for pause in session.pauses])
+    blobs.keep(connection, key, tuple(session.blobs.items()))
+    root = one(connection, QUERIES["root_of"], key)[0]
+    for signal in session.signals:
+        if once := once_of(signal):
+            connection.execute(QUERIES["note_sent"], (root, once, key, signal.n))
+    for question in session.questions:
+        asking.open_one(connection, key, root, first + question.seq - 1, question)
+    connection.execute(QUERIES["reckon"], (key,))
+    return key
 
 
 def _facts(session: Whole, parent: int | None, head: int) -> tuple[object, ...]:

@@ -27,12 +27,12 @@ import apsw
 from pausepoint.errors import PausepointError, StoreReadOnly, StoreUnavailable
 from pausepoint.model.sessions import Commit, Flags
 from pausepoint.name import NAME
-from pausepoint.stores.sqlite import schema
+from pausepoint.stores.sqlite import commits, schema
 from pausepoint.stores.sqlite.ballast import Ballast
+from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.errors import BROKEN, LOCK_PATIENCE
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.trouble import Trouble
-from pausepoint.stores.sqlite.writes import Writes
 
 logger = logging.getLogger(NAME)
 
@@ -86,10 +86,10 @@ class Transactions:
     """Runs batches on one connection. Finds out whether a batch took effect even if COMMIT reports an error."""
 
     def __init__(
-        self, place: schema.Place, writes: Writes, trouble: Trouble, tune: Callable[[apsw.Connection], None]
+        self, place: schema.Place, engine: OwnEngine, trouble: Trouble, tune: Callable[[apsw.Connection], None]
     ) -> None:
         self._place = place
-        self._writes = writes
+        self._engine = engine
         self._trouble = trouble
         self._tune = tune
         self._connection: apsw.Connection | None = None
@@ -150,7 +150,7 @@ class Transactions:
             if cursor is None:
                 cursor = self._cursor = self.connection.cursor()
             cursor.execute("BEGIN IMMEDIATE")
-            outcome = self._writes.move(cursor, commit)
+            outcome = commits.move(cursor, self._engine, commit)
             self._commit(cursor, lambda: _trace(commit))
         except BaseException as exc:
             self._abandon(exc)
@@ -163,34 +163,34 @@ class Transactions:
 
     def _once(self, batch: Sequence[Work]) -> None:
         connection = self.connection
-        newcomer = not self._writes.number
+        newcomer = not self._engine.number
         try:
             connection.execute("BEGIN IMMEDIATE")
             if newcomer:
-                self._writes.register(connection)
+                self._engine.register(connection)
             trace = self._perform(connection, batch)
             self._commit(connection, lambda: trace)
         except BaseException as exc:  # a KeyboardInterrupt must not leave a transaction open either
             if newcomer:
-                self._writes.unregister()
+                self._engine.unregister()
             self._abandon(exc)
             raise
 
     def _perform(self, connection: apsw.Connection, batch: Sequence[Work]) -> Trace | None:
         trace: Trace | None = None
         verbs = False
-        for commits, verb in _runs(batch):
-            if commits:
-                trace = self._move_all(connection, commits) or trace
+        for run, verb in _runs(batch):
+            if run:
+                trace = self._move_all(connection, run) or trace
             if verb is not None:
                 verbs = True
                 _do(verb, connection)
         return self._mark(connection) if verbs else trace
 
     def _move_all(self, connection: apsw.Connection, run: Sequence[Work]) -> Trace | None:
-        commits = [work.commit for work in run if work.commit is not None]
+        moves = [work.commit for work in run if work.commit is not None]
         moved: Commit | None = None
-        for work, outcome in zip(run, self._writes.move_all(connection, commits), strict=True):
+        for work, outcome in zip(run, commits.move_all(connection, self._engine, moves), strict=True):
             if isinstance(outcome, PausepointError):
                 work.answer, work.error = None, outcome
             else:
@@ -199,7 +199,7 @@ class Transactions:
         return None if moved is None else _trace(moved)
 
     def _mark(self, connection: apsw.Connection) -> Trace:
-        mark, number = str(uuid.uuid4()), self._writes.number
+        mark, number = str(uuid.uuid4()), self._engine.number
         connection.execute(QUERIES["leave_mark"], (mark, number))
         return Trace(QUERIES["mark"], (number,), mark)
 
@@ -299,12 +299,12 @@ class Writer:
     """
 
     def __init__(
-        self, place: schema.Place, writes: Writes, held: set[int], trouble: Trouble, ballast: Ballast,
+        self, place: schema.Place, engine: OwnEngine, held: set[int], trouble: Trouble, ballast: Ballast,
         on_trouble: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._in_memory = place.in_memory
         self._path = place.path
-        self._writes = writes
+        self._engine = engine
         self._held = held
         self._trouble = trouble
         self._ballast = ballast
@@ -312,8 +312,8 @@ class Writer:
         self._in_trouble = False  # the last state that was reported on the loop
         self._next_look: asyncio.TimerHandle | None = None
         self.lost: dict[int, int] = {}  # key and fence of sessions that are no longer driven or kept; not written yet
-        self.inline = Transactions(place, writes, trouble, self._tune_inline)
-        self.threaded = Transactions(place, writes, trouble, self._tune_threaded)
+        self.inline = Transactions(place, engine, trouble, self._tune_inline)
+        self.threaded = Transactions(place, engine, trouble, self._tune_threaded)
         self._pending: list[Work] = []
         self._in_flight = False
         self._flush_due = False
@@ -518,7 +518,7 @@ class Writer:
 
     def _give_back(self, connection: apsw.Connection) -> bool:
         """Release the sessions in ``lost``. This is the first write after the trouble."""
-        bindings = [(key, fence, self._writes.number) for key, fence in self.lost.items()]
+        bindings = [(key, fence, self._engine.number) for key, fence in self.lost.items()]
         for query in ("give_back", "unkeep"):
             connection.executemany(QUERIES[query], bindings)
         return True

@@ -1,0 +1,170 @@
+"""The pauses of sessions: read them, request and withdraw them. The pause of everything is in `standing`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import astuple, replace
+
+from pausepoint.errors import DamagedRecord
+from pausepoint.model.budgets import Allowance
+from pausepoint.model.endings import is_over
+from pausepoint.model.sessions import Commit, Filter, Pause, PauseKind, PauseMode, SessionRow, needs_driving
+from pausepoint.stores.base import Found
+from pausepoint.stores.sqlite import checksums as sums
+from pausepoint.stores.sqlite import sessions, signals, standing
+from pausepoint.stores.sqlite.engines import OwnEngine
+from pausepoint.stores.sqlite.rows import Flag, Time, every, one, typed
+from pausepoint.stores.sqlite.sql import QUERIES
+
+FLAG = "flag"
+"""The id of a pause without a record: someone set the flag directly in the database."""
+
+_Paused = tuple[
+    str, PauseKind, str, str | None, int, str, PauseMode, Flag, Time | None, str | None, Flag, int, int | None,
+    Time | None, str | None,
+]  # fmt: skip
+
+
+def read(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause]:
+    found = [_pause(key, row) for row in every(connection, QUERIES["pauses"], key, open_only)]
+    flag = one(connection, QUERIES["pause_flag"], key)
+    asked = [pause for pause in found if pause.kind == "operator" and pause.closed_at is None]
+    if flag and flag[0] and all(pause.standing for pause in asked):
+        reason = "pause_requested was set in the database"
+        found.append(Pause(FLAG, "operator", reason, by=None, created_at=flag[2], mode=flag[1]))
+    if flag and flag[3] and not any(pause.standing for pause in asked):
+        # The session was parked already, so nothing was written for it.
+        everything, *_ = standing.stored(connection)
+        since = replace(everything, created_at=flag[4] if flag[4] is not None else everything.created_at)
+        later = [n for n, pause in enumerate(found) if pause.created_at > since.created_at]
+        found.insert(later[0] if later else len(found), since)
+    return found
+
+
+def _pause(key: int, stored: Sequence[Any]) -> Pause:
+    (id, kind, reason, by, at, step, mode, freeze, closed_at, closed_by, standing,
+     opened_sum, closed_sum, lifted_at, lifted_by) = typed(stored, _Paused)  # fmt: skip
+    pause = Pause(id, kind, reason, by, at, step, mode, bool(freeze), closed_at, closed_by, bool(standing))
+    # A pause that was ended directly in the database has an end without an author and without a checksum.
+    right = closed_by is None if closed_sum is None else closed_sum == sums.closed(closed_at, closed_by)
+    if opened_sum != sums.opened(key, pause) or not right:
+        raise DamagedRecord(
+            f"Pause record {pause.id!r} (session key {key}) does not match its checksum. Restore the database from a"
+            " backup."
+        )
+    if standing and closed_at is None and lifted_at is not None:  # the next verb on the session closes it
+        return replace(pause, closed_at=lifted_at, closed_by=lifted_by)
+    return pause
+
+
+# writing
+
+
+def attach(connection: apsw.Connection, commit: Commit) -> None:
+    """Open and close the pauses that a commit names. A commit that ends the session closes all of them."""
+    if commit.open_pauses:
+        connection.executemany(QUERIES["open_pause"], [_opening(commit.key, p) for p in commit.open_pauses])
+    closing = commit.updated_at, commit.closed_by
+    for pause_id in commit.close_pauses:
+        bindings = (*closing, sums.closed(*closing), commit.key, pause_id)
+        connection.execute(QUERIES["close_pause"], bindings)
+    if commit.ended in ("completed", "cancelled"):
+        connection.execute(QUERIES["close_all_pauses"], (*closing, sums.closed(*closing), commit.key))
+        connection.execute(QUERIES["withdraw_request"], (commit.key,))
+
+
+def pause(connection: apsw.Connection, engine: OwnEngine, query: Filter, pause: Pause) -> Found:
+    if pause.standing:
+        standing.start(connection, pause)
+        return Found()
+    looked = sessions.look(connection, query, engine.present)
+    if not looked and query.session_id is not None:
+        sessions.known(connection, query.session_id, engine.present)
+    rows, damaged = [], []
+    for key, facts in looked:
+        if isinstance(facts, DamagedRecord):
+            damaged.append(facts)
+            _stop(connection, key, pause)
+        else:
+            rows.append(facts if is_over(facts) else request(connection, engine, facts, pause))
+    return Found(rows, damaged)
+
+
+def _stop(connection: apsw.Connection, key: int, pause: Pause) -> None:
+    """Pause a session whose facts cannot be read. It gets no signal, because the facts hold the signals' chain."""
+    stopped = sessions.flag_damaged(connection, "stop", pause.mode, key)
+    if stopped and not connection.execute(QUERIES["own_pauses"], (key,)).get:
+        connection.execute(QUERIES["open_pause"], _opening(key, replace(pause, id=str(uuid.uuid4()))))
+
+
+def request(connection: apsw.Connection, engine: OwnEngine, row: SessionRow, pause: Pause) -> SessionRow:
+    """Request that a session pauses, unless this is already requested, and return the session."""
+    # A session under the pause of everything also gets a pause of its own, because that pause may end first.
+    asked = bool(connection.execute(QUERIES["own_pauses"], (row.key,)).get)
+    own_mode = one(connection, QUERIES["pause_flag"], row.key)[1]
+    raised = pause.mode == "abort" and own_mode == "finish"
+    freezes = pause.freeze and connection.execute(QUERIES["is_freezing"], (row.key,)).get is None
+    if asked and not raised and not freezes:
+        return row
+    if raised:
+        connection.execute(QUERIES["raise_pauses"], (row.key,))
+    if freezes or not asked:
+        record = replace(pause, id=str(uuid.uuid4()), kind="operator", step=row.step or "", closed_at=None)
+        connection.execute(QUERIES["open_pause"], _opening(row.key, record))
+    connection.execute(QUERIES["request_pause"], ("abort" if raised else own_mode, row.key))
+    signals.append(connection, row.key, "pause", pause.by, pause.created_at, standing.request_of(pause))
+    return sessions.again(connection, row, engine.present)
+
+
+def above(connection: apsw.Connection, parent: int | None) -> Pause | None:
+    """Return the parent's own pause, which applies to a new or reopened session too."""
+    pauses = [] if parent is None else read(connection, parent, open_only=True)
+    return next((pause for pause in pauses if pause.kind == "operator" and not pause.standing), None)
+
+
+def unpause(
+    connection: apsw.Connection, engine: OwnEngine, session_id: str, by: str | None, at: int, limits: Allowance,
+    wake: bool = False,
+) -> SessionRow:  # fmt: skip
+    sessions.known(connection, session_id, engine.present)
+    for row in sessions.find(connection, Filter(session_id=session_id, tree=True), engine.present):
+        budget = limits.given() if row.session_id == session_id else {}
+        if row.pause_requested:
+            _withdraw_pause(connection, row, by, at)
+        connection.execute(QUERIES["excuse"], (row.key,))
+        if not row.pause_requested and not budget:
+            continue
+        if budget:
+            connection.execute(QUERIES["set_budget"], (*astuple(limits), row.key))
+            sessions.seal_given(connection, row.key)
+        signals.append(connection, row.key, "resume", by, at, msgspec.json.encode(budget))
+        if wake or row.kept_by is not None:  # if the engine that keeps it dies now, any other may drive it
+            _wake(connection, sessions.again(connection, row, engine.present))
+    return sessions.known(connection, session_id, engine.present)
+
+
+def _withdraw_pause(connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
+    standing.settle(connection, row.key)
+    since = connection.execute(QUERIES["frozen_since"], (row.key,)).get
+    if since is not None:
+        connection.execute(QUERIES["freeze"], (max(at - since, 0), row.key))
+    connection.execute(QUERIES["withdraw_pauses"], (at, by, sums.closed(at, by), row.key))
+    connection.execute(QUERIES["withdraw_request"], (row.key,))
+    # Otherwise another engine might pick it up before the one that resumes it.
+    connection.execute(QUERIES["not_due"], (row.key,))
+
+
+def _wake(connection: apsw.Connection, row: SessionRow) -> None:
+    """Make a session due if it needs an engine to drive it."""
+    if needs_driving(row):
+        connection.execute(QUERIES["wake"], (row.key,))
+        connection.execute(QUERIES["reckon"], (row.key,))
+
+
+def _opening(key: int, pause: Pause) -> tuple[object, ...]:
+    return (key, *astuple(pause), sums.opened(key, pause))

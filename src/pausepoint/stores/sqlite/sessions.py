@@ -1,0 +1,317 @@
+"""The rows of sessions: find them, verify them against their checksums, count them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from pausepoint.errors import DamagedRecord, UnknownSession
+from pausepoint.model.budgets import Purse
+from pausepoint.model.sessions import (
+    Ended,
+    Failure,
+    Filter,
+    Flags,
+    PauseMode,
+    SessionRow,
+    Sort,
+    Status,
+)
+from pausepoint.stores.base import Found
+from pausepoint.stores.sqlite import checksums as sums
+from pausepoint.stores.sqlite.engines import Present
+from pausepoint.stores.sqlite.rows import Flag, Seq, Time, damaged_facts, every, one, typed
+from pausepoint.stores.sqlite.sql import PARTS, QUERIES
+
+Rows = list[SessionRow]
+Looked = tuple[int, SessionRow | DamagedRecord]
+
+FACTS = QUERIES["facts"]
+_TAGS = msgspec.json.Decoder(tuple[str, ...])
+_FAILURE = msgspec.json.Decoder(Failure)
+_PROGRESS = msgspec.json.Decoder(tuple[int, int])
+
+_Stored = tuple[
+    int, str, str, int, str | None, str, bytes, Time, Time,
+    Seq, Seq, bytes, str | None, int, Flag, Ended | None, str | None,
+    Flag, PauseMode, Flag, int | None, int, str | None, Time | None,
+    int, int, int, int, int | None, int | None, int | None, int, str | None,
+    int | None, int | None, Flag, int, str | None,
+    int | None, Flag, int, int, Time | None, PauseMode | None, Flag,
+]  # fmt: skip
+
+
+class _Row(msgspec.Struct, array_like=True, gc=False):
+    """A wrapper for speed: msgspec caches the types of a struct, but analyses a bare tuple again for each row."""
+
+    facts: _Stored
+
+
+# All possible values. A commit returns one of these instead of creating it.
+_FLAGS: dict[tuple[int, str, int, int], Flags] = {
+    (pause, mode, cancel, mail): Flags(bool(pause), mode, bool(cancel), bool(mail))
+    for pause in (0, 1)
+    for mode in ("finish", "abort")
+    for cancel in (0, 1)
+    for mail in (0, 1)
+}
+
+# The fields of a Filter that select sessions, each as an SQL condition.
+_CONDITIONS = {
+    "session_id": "session_id = :session_id",
+    "prefix": "session_id BETWEEN :prefix AND :prefix || char(1114111)",  # a range, so that SQLite uses the index
+    "workflow": "workflow = :workflow",
+    "owner": "owner = :owner",
+    "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag)",
+    "parent": "parent = :parent",
+    "input_digest": "input_digest = :input_digest",
+}
+# The rules of `derive_status` in SQL, to count and filter sessions without reading each row. The store suite and the
+# store model check that both agree.
+_STATUS = f"""CASE
+    WHEN ended = 'completed' THEN 'completed'
+    WHEN ended = 'cancelled' THEN 'cancelled'
+    WHEN {PARTS["asked"]} OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0)
+        THEN iif(holder IN (SELECT value FROM json_each(:alive)), 'pausing', 'paused')
+    WHEN ended = 'failed' THEN 'failed'
+    WHEN holder IN (SELECT value FROM json_each(:alive)) THEN 'running'
+    WHEN wakes_at = 0 OR wakes_at <= :now THEN 'ready'
+    WHEN waiting IS NOT NULL THEN 'waiting'
+    WHEN wakes_at IS NOT NULL THEN 'sleeping'
+    WHEN seq <= 1 THEN 'created'
+    ELSE 'ready'
+END"""
+_SORTS: dict[Sort, tuple[str, str]] = {
+    "created": ("created_at DESC, key DESC", "created_at, key"),
+    "updated": ("updated_at DESC, key DESC", "updated_at, key"),
+    "workflow": ("workflow, updated_at DESC", "workflow DESC, updated_at"),
+    "spent": ("spent_usd DESC, key DESC", "spent_usd, key"),
+    "id": ("session_id", "session_id DESC"),
+}
+TREE = """key IN (
+    WITH RECURSIVE down (key) AS (
+        SELECT key FROM sessions WHERE session_id = :session_id
+        UNION
+        SELECT sessions.key FROM down JOIN sessions ON sessions.parent = down.key
+    )
+    SELECT key FROM down
+)"""
+
+
+def flags_of(pause_requested: int, pause_mode: PauseMode, cancel_requested: int, mail: int) -> Flags:
+    """Return the stored flags as a struct."""
+    try:
+        return _FLAGS[pause_requested, pause_mode, cancel_requested, mail]
+    except KeyError as exc:
+        raise damaged_facts(exc) from exc
+
+
+def get(connection: apsw.Connection, session_id: str, present: Present) -> SessionRow | None:
+    found = one(connection, f"{FACTS} WHERE session_id = ?", session_id)
+    if found is None:
+        return None
+    row = row_of(found, present)
+    if row.session_id != session_id:
+        raise damaged_facts(f"the index has {session_id!r}, the row has {row.session_id!r}")
+    return row
+
+
+def check_missing(connection: apsw.Connection, session_id: str) -> None:
+    """Check that the index is right not to find this id: a flipped bit in the index must not hide a session."""
+    if one(connection, QUERIES["hidden"], session_id) is not None:
+        raise DamagedRecord(
+            f"Session {session_id!r} exists, but the index of session ids does not find it: the database is damaged."
+            " Restore it from a backup, or build the index again with REINDEX (sqlite3 PATH REINDEX)."
+        )
+
+
+def get_by_key(connection: apsw.Connection, key: int, present: Present) -> SessionRow:
+    found = one(connection, f"{FACTS} WHERE key = ?", key)
+    if found is None:
+        raise no_session(key)
+    return row_of(found, present)
+
+
+def known(connection: apsw.Connection, session_id: str, present: Present) -> SessionRow:
+    row = get(connection, session_id, present)
+    if row is None:
+        check_missing(connection, session_id)
+        raise UnknownSession(
+            f"No session in this store has the id {session_id!r}. Check the id and the store's path, or start the"
+            " session first.",
+            session_id=session_id,
+        )
+    return row
+
+
+def again(connection: apsw.Connection, row: SessionRow, present: Present) -> SessionRow:
+    return get_by_key(connection, row.key, present)
+
+
+def no_session(key: int) -> UnknownSession:
+    return UnknownSession(
+        f"No session in this store has the key {key}. It may have been removed. List the sessions with"
+        " engine.sessions().",
+        session_id="",
+    )
+
+
+def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
+    looked = [facts for _, facts in look(connection, query, present)]
+    return Found(
+        (facts for facts in looked if isinstance(facts, SessionRow)),
+        (facts for facts in looked if isinstance(facts, DamagedRecord)),
+    )
+
+
+def look(connection: apsw.Connection, query: Filter, present: Present) -> list[Looked]:
+    """Return key and facts of the sessions that match. A damaged session has its error instead of the facts."""
+    present = asked_once(present)
+    where, bindings = _where(connection, query, present)
+    order = _SORTS[query.sort][query.reverse]
+    bindings["limit"] = -1 if query.limit is None else query.limit
+    rows: list[Any] = connection.execute(f"{FACTS} {where} ORDER BY {order} LIMIT :limit", bindings).fetchall()
+    return [(row[0], _row_or_damage(row, present)) for row in rows]
+
+
+def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[tuple[str, Status], int]:
+    """Count the sessions that match, by workflow and status."""
+    where, bindings = _where(connection, query, present)
+    bindings |= _moment(connection, present)
+    statement = f"SELECT workflow, {_STATUS}, count(*) FROM sessions {where} GROUP BY 1, 2"
+    return {(str(name), Status(status)): count for name, status, count in connection.execute(statement, bindings)}
+
+
+def _where(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings."""
+    index = ""
+    bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
+    conditions = [TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part in bindings]
+    conditions.append("removing = 0")
+    if query.unended:
+        conditions.append("(ended IS NULL OR ended = 'failed')")
+    if query.statuses:
+        bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
+        conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
+        if set(query.statuses) <= {Status.RUNNING, Status.PAUSING}:
+            conditions.append("holder IS NOT NULL")
+            index = "INDEXED BY sessions_held "  # otherwise SQLite scans all sessions in the order of the result
+    if query.failed is not None:
+        conditions.append("ended = 'failed'" if query.failed else "ended IS NOT 'failed'")
+    if query.level == "root":
+        conditions.append("parent IS NULL")
+    elif query.level == "top":
+        alike = " AND ".join(conditions)
+        conditions.append(f"(parent IS NULL OR parent NOT IN (SELECT key FROM sessions WHERE {alike}))")
+    return f"{index}WHERE {' AND '.join(conditions)}", bindings
+
+
+def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:
+    """Return the bindings for a status that are not in the row: the live holders and the time."""
+    holders = [holder for (holder,) in every(connection, QUERIES["holders"]) if present.alive(holder)]
+    return {"alive": msgspec.json.encode(holders).decode(), "now": present.now()}
+
+
+def asked_once(present: Present) -> Present:
+    """Check each holder only once, no matter how many sessions it holds."""
+    known: dict[int, bool] = {}
+
+    def alive(holder: int) -> bool:
+        if holder not in known:
+            known[holder] = present.alive(holder)
+        return known[holder]
+
+    return Present(alive, present.now)
+
+
+def _row_or_damage(stored: Sequence[Any], present: Present) -> SessionRow | DamagedRecord:
+    try:
+        return row_of(stored, present)
+    except DamagedRecord as exc:
+        if "session_id" in exc.fields:
+            return exc
+        return DamagedRecord(f"Session {stored[1]!r}: {exc}", session_id=str(stored[1]))
+
+
+def failure_of(stored: str | None) -> str | None:
+    """Return the message of a stored failure."""
+    try:
+        return None if stored is None else _FAILURE.decode(stored).message
+    except msgspec.MsgspecError as exc:
+        raise damaged_facts(exc) from exc
+
+
+def purses(connection: apsw.Connection, key: int) -> list[Purse]:
+    rows = every(connection, QUERIES["purses"], key)
+    found: list[Purse] = typed(rows, list[Purse])
+    return found
+
+
+def row_of(stored: Sequence[Any], present: Present) -> SessionRow:
+    facts = typed((stored,), _Row).facts
+    (key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
+     seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
+     pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
+     crashes, spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations,
+     open_pauses, progress,
+     parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum, ready_at,
+     everything, guest) = facts  # fmt: skip
+    if removing:
+        raise UnknownSession(
+            f"Session {session_id!r} is being removed. Complete the removal with engine.gc(apply=True).",
+            session_id=session_id,
+        )
+    if given_sum != sums.given(session_id, workflow, version, owner, tags, input_digest, created_at, parent,
+                               keep_for, budget_usd, budget_tokens, budget_operations, cancel_requested,
+                               guest):  # fmt: skip
+        raise _damaged_row(session_id, "settings")
+    if moved_sum != sums.moved(seq, key_frame, digest, step, visit, held_by_guard, ended, failure, progress, fence):
+        raise _damaged_row(session_id, "position")
+    try:
+        return SessionRow(
+            key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
+            seq, key_frame, digest, step, visit, bool(held_by_guard), ended,
+            None if failure is None else _FAILURE.decode(failure),
+            bool(pause_requested) or everything is not None, "abort" if everything == "abort" else pause_mode,
+            bool(cancel_requested), holder, fence,
+            holder is not None and present.alive(holder), waiting, wakes_at,
+            crashes, spent_usd, spent_tokens, budget_usd, open_pauses,
+            None if progress is None else _PROGRESS.decode(progress), parent, keep_for, bool(mail), frozen,
+            parent_id,
+            wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
+            kept_by if kept_by is not None and present.alive(kept_by) else None,
+            ready_at, bool(pause_requested), everything is not None, spent_operations, budget_tokens,
+            budget_operations, bool(guest),
+        )  # fmt: skip
+    except msgspec.MsgspecError as exc:
+        raise damaged_facts(exc) from exc
+
+
+def _damaged_row(session_id: str, what: str) -> DamagedRecord:
+    return DamagedRecord(
+        f"Session {session_id!r}: the facts in its row ({what}) do not match their checksum."
+        " Restore the database from a backup.",
+        session_id=session_id,
+    )
+
+
+def flags(connection: apsw.Connection, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+    rows: Iterable[Any] = connection.executemany(QUERIES["flags"], [(key,) for key in keys])
+    return {key: (fence, flags_of(*requests)) for key, fence, *requests in rows}
+
+
+def seal_given(connection: apsw.Connection, key: int) -> None:
+    """Update the checksum of the facts that seldom change."""
+    given = one(connection, QUERIES["given"], key)
+    connection.execute(QUERIES["seal_given"], (sums.given(*given), key))
+
+
+def flag_damaged(connection: apsw.Connection, query: str, *bindings: object) -> list[Any]:
+    """Set a flag of a session whose facts cannot be read. Its checksums stay, so it still counts as damaged."""
+    try:
+        return every(connection, QUERIES[query], *bindings)
+    except apsw.ConstraintError:  # a value in its row has the wrong type, so no engine can drive it anyway
+        return []
