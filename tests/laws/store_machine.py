@@ -319,7 +319,8 @@ class StoreMachine(StoreModel):
         session_id, now = self.draw_session(data), self.clock.now()
         self.run(self.store(engine).unpause(session_id, by, now, limits, wake))
         for each in self.tree(session_id):
-            self.unpaused(each, by, now, limits if each == session_id else Allowance(), wake)
+            named = each == session_id
+            self.unpaused(each, by, now, limits if named else Allowance(), wake, named)
 
     @precondition(lambda self: self.rows)
     @rule(data=st.data(), engine=engines, by=people)

@@ -32,6 +32,7 @@ from pausepoint.model.sessions import (
     SessionRow,
     Status,
     Tombstone,
+    can_be_handed_over,
     ready_at,
 )
 from pausepoint.testing import ManualClock
@@ -58,6 +59,7 @@ LEGAL: dict[str, set[tuple[Status, Status]]] = {
     | {(status, status) for status in OVER},
     "lift": {(S.PAUSED, status) for status in (*STANDING, S.PAUSED)} | {(S.PAUSING, status) for status in HELD},
     "unpause": {(S.PAUSED, status) for status in STANDING} | {(S.PAUSING, S.RUNNING)} | SAME,
+    "hand over": {(S.FAILED, S.READY)} | SAME,
     "cancel": SAME | {(status, S.CANCELLED) for status in (*STANDING, S.PAUSED)},
     "send": {(S.WAITING, S.READY)} | SAME,
     "claim": {(status, S.RUNNING) for status in (*STANDING, S.RUNNING)}
@@ -417,8 +419,10 @@ class StoreModel(EverythingModel):
         self.signal(session_id, "pause", pause.by, pause.created_at, request_of(pause))
         self.expect(session_id, "pause", pause_requested=True, pause_mode="abort" if raised else row.pause_mode)
 
-    def unpaused(self, session_id: str, by: str | None, now: int, budget: Allowance, wake: bool = False) -> None:
-        row, known = self.rows[session_id], self.known[session_id]
+    def unpaused(
+        self, session_id: str, by: str | None, now: int, budget: Allowance, wake: bool = False, named: bool = True
+    ) -> None:  # fmt: skip
+        row, known, limits = self.rows[session_id], self.known[session_id], budget.given()
         asked = self.row(session_id).pause_requested
         since = None
         if asked:
@@ -426,19 +430,21 @@ class StoreModel(EverythingModel):
             since = self.frozen_since(session_id)
         if self.still is not None and not over(row):
             known.exempt = self.rounds[-1].round
-        if not asked and not budget.given():
+        if asked:
+            row = self.rows[session_id]
+            frozen = row.frozen + (0 if since is None else max(now - since, 0))
+            for index, pause in enumerate(known.pauses):
+                if is_request(pause):
+                    known.pauses[index] = replace(pause, closed_at=now, closed_by=by)
+            self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", frozen=frozen)
+            row = self.rows[session_id]
+            if row.wakes_at == 0 and row.waiting is None:
+                self.rows[session_id] = replace(row, wakes_at=None)
+        hands_over = wake and named and can_be_handed_over(self.row(session_id))
+        if not asked and not limits and not hands_over:
             return
-        row = self.rows[session_id]
-        frozen = row.frozen + (0 if since is None else max(now - since, 0))
-        for index, pause in enumerate(known.pauses):
-            if is_request(pause):
-                known.pauses[index] = replace(pause, closed_at=now, closed_by=by)
-        self.signal(session_id, "resume", by, now, budget.given())
-        limits = budget.given()
-        self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", frozen=frozen, **limits)
-        row = self.rows[session_id]
-        if asked and row.wakes_at == 0 and row.waiting is None:
-            self.rows[session_id] = replace(row, wakes_at=None)
+        self.signal(session_id, "resume", by, now, limits)
+        self.expect(session_id, "hand over", **limits, **({"ended": None} if hands_over else {}))
         if wake:
             self.woken(session_id)
 

@@ -320,14 +320,25 @@ def test_what_a_session_does_most_needs_no_table_of_its_own(query: str) -> None:
         (Filter(prefix="ab"), "sqlite_autoindex_sessions_1 (session_id>? AND session_id<?)"),
         (Filter(statuses=(Status.RUNNING, Status.PAUSING)), "sessions_held"),
         (Filter(parent=1), "sessions_children"),
+        (Filter(ids=("a", "b"), statuses=(Status.FAILED,)), "sqlite_autoindex_sessions_1 (session_id=?)"),
+        (Filter(ids=("a", "b"), tree=True), "sqlite_autoindex_sessions_1 (session_id=?)"),
+        (Filter(statuses=(Status.FAILED,), workflow="w", since=1), "sessions_failed"),
+        (Filter(failed=True, until=1), "sessions_failed"),
+        (Filter(workflow="w", unended=True), "sessions_workflow (workflow=?)"),
+        (Filter(workflow="w", statuses=(Status.PAUSED, Status.FAILED)), "sessions_workflow (workflow=?)"),
+        (Filter(owner="ann", workflow="w", statuses=(Status.FAILED,)), "sessions_owner (owner=?)"),
+        (Filter(tag="night", statuses=(Status.FAILED,)), "PRIMARY KEY (tag=?)"),
+        (Filter(tag="night", owner="ann", unended=True), "PRIMARY KEY (tag=?)"),
     ],
 )
-def test_looking_for_sessions_keeps_its_index(query: Filter, index: str) -> None:
+@pytest.mark.parametrize("order", ["", "ORDER BY created_at, key", "ORDER BY created_at DESC, key DESC LIMIT 20"])
+def test_looking_for_sessions_keeps_its_index(query: Filter, index: str, order: str) -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     where, bindings = sessions._where(connection, query, Present(lambda holder: True, lambda: 0))
-    plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM sessions {where}", bindings).fetchall()
+    plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM sessions {where} {order}", bindings).fetchall()
     assert any(index in str(line[3]) for line in plan), plan
+    assert not any(str(line[3]).startswith("SCAN sessions") and index not in str(line[3]) for line in plan), plan
 
 
 def test_ready_sessions_are_read_in_the_order_of_their_index() -> None:

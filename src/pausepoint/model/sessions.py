@@ -242,6 +242,14 @@ def needs_driving(row: SessionRow) -> bool:
     return status in (Status.CREATED, Status.READY) or (row.frozen > 0 and status in (Status.WAITING, Status.SLEEPING))
 
 
+def can_be_handed_over(row: SessionRow) -> bool:
+    """Return whether a resume can leave a session to any engine, although no pause was withdrawn.
+
+    It has failed, or it is ready but not due, because its process was interrupted.
+    """
+    return not row.guest and not row.due and row.status in (Status.CREATED, Status.READY, Status.FAILED)
+
+
 def ready_at(row: SessionRow) -> int | None:
     """Return from when on a worker may take a session; 0 means at once, and None not before something else happens.
 
@@ -482,13 +490,15 @@ class About(msgspec.Struct, frozen=True):
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects sessions. A session must match every given condition; without conditions, all sessions match.
 
-    ``tree`` adds the descendants of ``session_id``. ``parent`` is the key of a session whose children are selected.
-    ``prefix`` is the start of the id. ``statuses`` selects sessions whose current status is one of these. ``failed``
-    selects sessions that have failed, or those that have not, even if they are paused. ``level`` is ``root`` to leave
-    out all child sessions, or ``top`` to leave out only those whose parent matches too.
+    ``ids`` are the ids of several sessions. ``tree`` adds the descendants of ``session_id`` or ``ids``. ``parent`` is
+    the key of a session whose children are selected. ``prefix`` is the start of the id. ``statuses`` selects sessions
+    whose current status is one of these. ``failed`` selects sessions that have failed, or those that have not, even if
+    they are paused. ``since`` and ``until`` are limits of ``updated_at``, which both match. ``level`` is ``root`` to
+    leave out all child sessions, or ``top`` to leave out only those whose parent matches too.
     """
 
     session_id: str | None = None
+    ids: tuple[str, ...] | None = None
     prefix: str | None = None
     workflow: str | None = None
     owner: str | None = None
@@ -499,6 +509,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     statuses: tuple[Status, ...] = ()
     failed: bool | None = None
     input_digest: bytes | None = None
+    since: int | None = None
+    until: int | None = None
     level: Level = "any"
     sort: Sort = "created"
     reverse: bool = False

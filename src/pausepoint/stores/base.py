@@ -131,7 +131,14 @@ class Store(Protocol):
     async def find(self, query: Filter) -> Found:
         """Return the sessions that match, ordered by ``query.sort``: newest or largest first, names from A to Z.
 
-        Damaged sessions are listed in ``damaged``. The cost is a scan of the facts, plus the rows returned.
+        Damaged sessions are listed in ``damaged``. The cost is a scan of the facts, plus the rows returned. Sessions of
+        an owner, with a tag, or that have failed are found by index.
+        """
+
+    async def ids(self, query: Filter) -> list[str]:
+        """Return the ids of the sessions that match, in the order of `find`, without reading the rest of their facts.
+
+        Damaged sessions are included.
         """
 
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
@@ -292,10 +299,11 @@ class Store(Protocol):
         """Withdraw the operator's pauses of a session and its descendants, and record who did.
 
         The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget`` sets new limits for the session;
-        those that are None stay. With ``wake``, the sessions become due if they need an engine to drive them. Without
-        it, those that wait for nothing are not due, because the caller drives them. A session whose step an engine
-        keeps becomes due in any case, so that another engine can drive it if the keeper dies. Damaged descendants stay
-        unchanged, because they cannot resume anyway.
+        those that are None stay. With ``wake``, the sessions become due if they need an engine to drive them, and the
+        named session also if `pausepoint.model.sessions.can_be_handed_over`; if it has failed, it is ready again, and
+        keeps its failure until its next commit. Without ``wake``, those that wait for nothing are not due, because the
+        caller drives them. A session whose step an engine keeps becomes due in any case, so that another engine can
+        drive it if the keeper dies. Damaged descendants stay unchanged, because they cannot resume anyway.
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:

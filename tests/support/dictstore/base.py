@@ -105,11 +105,20 @@ class Base:
             found += [each for each in self._known() if each.row.parent == above.row.key]
         return found
 
+    def _trees(self, query: Filter) -> list[Kept]:
+        tops = (query.session_id,) if query.ids is None else query.ids
+        return list({each.row.key: each for top in tops for each in self._tree(top)}.values())
+
     def _matching(self, query: Filter) -> list[Kept]:
         wanted = {"workflow": query.workflow, "owner": query.owner, "parent": query.parent}
         if not query.tree:
             wanted["session_id"] = query.session_id
-        found = self._known() if not query.tree else self._tree(query.session_id)
+        found = self._known() if not query.tree else self._trees(query)
+        if query.ids is not None and not query.tree:
+            found = [each for each in found if each.row.session_id in query.ids]
+        since, until = query.since, query.until
+        found = [each for each in found if since is None or each.row.updated_at >= since]
+        found = [each for each in found if until is None or each.row.updated_at <= until]
         found = [each for each in found if all(v in (None, getattr(each.row, k)) for k, v in wanted.items())]
         found = [each for each in found if each.row.session_id.startswith(query.prefix or "")]
         found = [each for each in found if query.tag is None or query.tag in each.row.tags]

@@ -20,6 +20,7 @@ from pausepoint.model.sessions import (
     Filter,
     Pause,
     SessionRow,
+    can_be_handed_over,
     needs_driving,
 )
 from pausepoint.stores.base import Found
@@ -135,17 +136,19 @@ class Requests(Base):
                 since = self._frozen_since(kept)
             if self.data.standing is not None and not over(kept.row):
                 kept.exempt = self.data.rounds[-1].round
-            if not asked and not limits:
+            if asked:
+                frozen = kept.row.frozen + (0 if since is None else max(at - since, 0))
+                kept.pauses = [
+                    replace(each, closed_at=at, closed_by=by) if is_open_request(each) else each for each in kept.pauses
+                ]
+                self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen)
+                if kept.row.wakes_at == 0 and kept.row.waiting is None:
+                    self._set(kept, wakes_at=None)
+            hands_over = wake and kept is top and can_be_handed_over(self._seen(kept))
+            if not asked and not limits and not hands_over:
                 continue
-            frozen = 0 if since is None else max(at - since, 0)
-            kept.pauses = [
-                replace(each, closed_at=at, closed_by=by) if is_open_request(each) else each for each in kept.pauses
-            ]
             self._signal(kept, "resume", by, at, msgspec.json.encode(limits))
-            frozen += kept.row.frozen
-            self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen, **limits)
-            if asked and kept.row.wakes_at == 0 and kept.row.waiting is None:
-                self._set(kept, wakes_at=None)
+            self._set(kept, **limits, **({"ended": None} if hands_over else {}))
             if (wake or kept.row.kept_by) and needs_driving(self._seen(kept)):
                 self._set(kept, wakes_at=0)
         self._tell()

@@ -87,6 +87,9 @@ class Sessions(Questions):
         self._check()
         return Found(self._seen(kept) for kept in self._matching(query))
 
+    async def ids(self, query: Filter) -> list[str]:
+        return [row.session_id for row in await self.find(query)]
+
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
         return dict(Counter((row.workflow, row.status) for row in await self.find(query)))
 

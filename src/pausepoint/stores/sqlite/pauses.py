@@ -13,7 +13,16 @@ from msgspec.structs import astuple, replace
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.budgets import Allowance
 from pausepoint.model.endings import is_over
-from pausepoint.model.sessions import Commit, Filter, Pause, PauseKind, PauseMode, SessionRow, needs_driving
+from pausepoint.model.sessions import (
+    Commit,
+    Filter,
+    Pause,
+    PauseKind,
+    PauseMode,
+    SessionRow,
+    can_be_handed_over,
+    needs_driving,
+)
 from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import sessions, signals, standing
@@ -137,12 +146,19 @@ def unpause(
         if row.pause_requested:
             _withdraw_pause(connection, row, by, at)
         connection.execute(QUERIES["excuse"], (row.key,))
-        if not row.pause_requested and not budget:
+        hands_over = (
+            wake
+            and row.session_id == session_id
+            and can_be_handed_over(sessions.again(connection, row, engine.present))
+        )
+        if not row.pause_requested and not budget and not hands_over:
             continue
         if budget:
             connection.execute(QUERIES["set_budget"], (*astuple(limits), row.key))
             sessions.seal_given(connection, row.key)
         signals.append(connection, row.key, "resume", by, at, msgspec.json.encode(budget))
+        if hands_over and row.ended == "failed":
+            connection.execute(QUERIES["reopen"], (sessions.moved_sum(row, row.fence), row.key))
         if wake or row.kept_by is not None:  # if the engine that keeps it dies now, any other may drive it
             _wake(connection, sessions.again(connection, row, engine.present))
     return sessions.known(connection, session_id, engine.present)

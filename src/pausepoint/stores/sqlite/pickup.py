@@ -12,16 +12,16 @@ import msgspec
 
 from pausepoint.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded, VerbRefused
 from pausepoint.model.sessions import SessionRow
-from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import engines, sessions, standing
 from pausepoint.stores.sqlite.engines import OwnEngine, Present
 from pausepoint.stores.sqlite.rows import every
 from pausepoint.stores.sqlite.sql import QUERIES
 
-# The first condition is a range of the index; 0 is due even if the clock is before 1970.
+# The first condition is a range of the index; 0 is due even if the clock is before 1970. The plus keeps SQLite from
+# looking at all sessions of the workflows instead.
 _DUE = """wakes_at <= max(:now, 0) AND (wakes_at <= :now OR wakes_at = 0) AND wakes_at IS NOT NULL
     AND pause_requested = 0 AND guest = 0 AND removing = 0 AND (ended IS NULL OR ended = 'failed')
-    AND workflow IN (SELECT value FROM json_each(:workflows))"""
+    AND +workflow IN (SELECT value FROM json_each(:workflows))"""
 _EXEMPT = "INDEXED BY sessions_exempt WHERE exempt = :round AND exempt > 0 AND "
 """While everything is paused, only the few sessions that were resumed since can run."""
 
@@ -148,22 +148,8 @@ def unkeep(connection: apsw.Connection, engine: OwnEngine, key: int, fence: int)
 
 def take_hold(connection: apsw.Connection, engine: OwnEngine, row: SessionRow, crashed: bool) -> None:
     """Take the hold of a session and raise its fence."""
-    failure = None if row.failure is None else msgspec.json.encode(row.failure).decode()
-    progress = None if row.progress is None else msgspec.json.encode(row.progress).decode()
-    moved = sums.moved(
-        row.seq,
-        row.key_frame,
-        row.digest,
-        row.step,
-        row.visit,
-        row.held_by_guard,
-        None,
-        failure,
-        progress,
-        row.fence + 1,
-    )
     standing.settle(connection, row.key)
-    connection.execute(QUERIES["claim"], (engine.number, crashed, moved, row.key))
+    connection.execute(QUERIES["claim"], (engine.number, crashed, sessions.moved_sum(row, row.fence + 1), row.key))
 
 
 def driven(connection: apsw.Connection, row: SessionRow) -> AlreadyRunning:

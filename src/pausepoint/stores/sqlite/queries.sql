@@ -243,9 +243,10 @@ FROM up JOIN sessions USING (key)
 WHERE budget_usd IS NOT NULL OR budget_tokens IS NOT NULL OR budget_operations IS NOT NULL
 
 -- name: next_wake
+-- The plus keeps SQLite from looking at all sessions of the workflows.
 SELECT min(wakes_at) FROM sessions
 WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_requested = 0 AND guest = 0 AND removing = 0
-    AND workflow IN (SELECT value FROM json_each(:workflows))
+    AND +workflow IN (SELECT value FROM json_each(:workflows))
 
 -- name: holders
 SELECT DISTINCT holder FROM sessions WHERE holder IS NOT NULL
@@ -279,6 +280,10 @@ UPDATE sessions SET
     holder = ?, kept_by = NULL, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL,
     ready_at = NULL, moved_sum = ?
 WHERE key = ?
+
+-- name: reopen
+-- Like a claim, this keeps the failure until the next commit.
+UPDATE sessions SET ended = NULL, moved_sum = ? WHERE key = ?
 
 -- name: given
 -- The facts that `given_sum` covers, in the order of `checksums.given`.
@@ -769,6 +774,15 @@ SELECT session, n FROM signals JOIN sessions ON sessions.key = session
 WHERE signals.kind IN ('message', 'answer') AND instr(payload, CAST('"once":' AS BLOB)) AND removing = 0
     AND json_extract(CAST(payload AS TEXT), '$.once') IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM sent WHERE sent.session = signals.session AND sent.n = signals.n)
+
+-- name: stray_tags
+-- Sessions whose tags differ from those in `tagged`, and rows of `tagged` without a session. The checksum of the facts
+-- covers tags that are not JSON.
+WITH own (session, tag) AS (
+    SELECT sessions.key, value FROM sessions JOIN json_each(iif(json_valid(tags), tags, '[]'))
+)
+SELECT session FROM (SELECT * FROM own EXCEPT SELECT session, tag FROM tagged)
+UNION SELECT session FROM (SELECT session, tag FROM tagged EXCEPT SELECT * FROM own)
 
 -- name: stray_questions
 -- Questions without a session.

@@ -65,10 +65,14 @@ _CONDITIONS = {
     "prefix": "session_id BETWEEN :prefix AND :prefix || char(1114111)",  # a range, so that SQLite uses the index
     "workflow": "workflow = :workflow",
     "owner": "owner = :owner",
-    "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag)",
+    "tag": "key IN (SELECT session FROM tagged WHERE tag = :tag)",
     "parent": "parent = :parent",
     "input_digest": "input_digest = :input_digest",
+    "ids": "session_id IN (SELECT value FROM json_each(:ids))",
+    "since": "updated_at >= :since",
+    "until": "updated_at <= :until",
 }
+_FAILED = "ended = 'failed'"
 # The rules of `derive_status` in SQL, to count and filter sessions without reading each row. The store suite and the
 # store model check that both agree.
 _STATUS = f"""CASE
@@ -84,6 +88,7 @@ _STATUS = f"""CASE
     WHEN seq <= 1 THEN 'created'
     ELSE 'ready'
 END"""
+_HELD = {Status.RUNNING, Status.PAUSING}
 _SORTS: dict[Sort, tuple[str, str]] = {
     "created": ("created_at DESC, key DESC", "created_at, key"),
     "updated": ("updated_at DESC, key DESC", "updated_at, key"),
@@ -99,6 +104,7 @@ TREE = """key IN (
     )
     SELECT key FROM down
 )"""
+_TREES = {"session_id": TREE, "ids": TREE.replace(_CONDITIONS["session_id"], _CONDITIONS["ids"])}
 
 
 def flags_of(pause_requested: int, pause_mode: PauseMode, cancel_requested: int, mail: int) -> Flags:
@@ -177,6 +183,14 @@ def look(connection: apsw.Connection, query: Filter, present: Present) -> list[L
     return [(row[0], _row_or_damage(row, present)) for row in rows]
 
 
+def ids(connection: apsw.Connection, query: Filter, present: Present) -> list[str]:
+    where, bindings = _where(connection, query, present)
+    bindings["limit"] = -1 if query.limit is None else query.limit
+    order = _SORTS[query.sort][query.reverse]
+    statement = f"SELECT session_id FROM sessions {where} ORDER BY {order} LIMIT :limit"
+    return [str(session_id) for (session_id,) in connection.execute(statement, bindings)]
+
+
 def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[tuple[str, Status], int]:
     """Count the sessions that match, by workflow and status."""
     where, bindings = _where(connection, query, present)
@@ -187,26 +201,51 @@ def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[
 
 def _where(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
     """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings."""
-    index = ""
     bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
-    conditions = [TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part in bindings]
+    trees = _TREES if query.tree else {}
+    conditions = [trees.get(part, _CONDITIONS[part]) for part in bindings]
+    if query.ids is not None:
+        bindings["ids"] = msgspec.json.encode(query.ids).decode()
     conditions.append("removing = 0")
     if query.unended:
         conditions.append("(ended IS NULL OR ended = 'failed')")
     if query.statuses:
         bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
         conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
-        if set(query.statuses) <= {Status.RUNNING, Status.PAUSING}:
+        if set(query.statuses) <= _HELD:
             conditions.append("holder IS NOT NULL")
-            index = "INDEXED BY sessions_held "  # otherwise SQLite scans all sessions in the order of the result
-    if query.failed is not None:
-        conditions.append("ended = 'failed'" if query.failed else "ended IS NOT 'failed'")
+    if _only_failed(query):
+        conditions.append(_FAILED)
+    elif query.failed is not None:
+        conditions.append("ended IS NOT 'failed'")
     if query.level == "root":
         conditions.append("parent IS NULL")
     elif query.level == "top":
         alike = " AND ".join(conditions)
         conditions.append(f"(parent IS NULL OR parent NOT IN (SELECT key FROM sessions WHERE {alike}))")
-    return f"{index}WHERE {' AND '.join(conditions)}", bindings
+    return f"{_index(query)}WHERE {' AND '.join(conditions)}", bindings
+
+
+def _only_failed(query: Filter) -> bool:
+    return query.failed is True or set(query.statuses) == {Status.FAILED}
+
+
+def _index(query: Filter) -> str:
+    """Return the index to use: the one that leaves the fewest sessions to look at.
+
+    Without it, SQLite prefers to scan all sessions in the order of the result.
+    """
+    if any(part is not None for part in (query.session_id, query.ids, query.prefix, query.parent, query.input_digest)):
+        return ""
+    if query.tag is not None:
+        return "NOT INDEXED "  # but by the keys that have the tag
+    if query.owner is not None:
+        return "INDEXED BY sessions_owner "
+    if query.statuses and set(query.statuses) <= _HELD:
+        return "INDEXED BY sessions_held "
+    if _only_failed(query):
+        return "INDEXED BY sessions_failed "
+    return "" if query.workflow is None else "INDEXED BY sessions_workflow "
 
 
 def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:
@@ -242,6 +281,14 @@ def failure_of(stored: str | None) -> str | None:
         return None if stored is None else _FAILURE.decode(stored).message
     except msgspec.MsgspecError as exc:
         raise damaged_facts(exc) from exc
+
+
+def moved_sum(row: SessionRow, fence: int) -> int:
+    """Return the checksum of the facts that a commit or a claim sets, for a session that has not ended."""
+    failure = None if row.failure is None else msgspec.json.encode(row.failure).decode()
+    progress = None if row.progress is None else msgspec.json.encode(row.progress).decode()
+    at = row.seq, row.key_frame, row.digest, row.step, row.visit, row.held_by_guard
+    return sums.moved(*at, None, failure, progress, fence)
 
 
 def purses(connection: apsw.Connection, key: int) -> list[Purse]:

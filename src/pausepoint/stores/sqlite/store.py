@@ -287,6 +287,10 @@ class SqliteStore:
         with self._reading() as connection:
             return sessions.find(connection, query, self._engine.present)
 
+    async def ids(self, query: Filter) -> list[str]:
+        with self._reading() as connection:
+            return sessions.ids(connection, query, self._engine.present)
+
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
         with self._reading() as connection:
             return sessions.tally(connection, query, self._engine.present)

@@ -70,6 +70,8 @@ def check(connection: apsw.Connection) -> list[str]:
         said.append(f"the list of files does not match signal {n} (session key {key})")
     for key, n in every(connection, QUERIES["stray_sent"]):
         said.append(f"the list of messages with a key does not match signal {n} (session key {key})")
+    for (key,) in every(connection, QUERIES["stray_tags"]):
+        said.append(f"the list of tags does not match session key {key}")
     if not connection.execute(QUERIES["rounds_agree"]).get:
         said.append("the pause of everything does not match its rounds. Pause everything and lift it to correct this")
     return said

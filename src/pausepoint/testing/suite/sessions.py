@@ -82,6 +82,54 @@ class SessionTests(Suite):
             assert await ids(limit=1) == ["b"]
             assert await ids(session_id="a") == ["a"]
             assert await ids(session_id="a", owner="ben") == []
+            assert await ids(ids=("a", "c", "nobody")) == ["c", "a"]
+            assert await ids(ids=("a", "c"), tag="x") == ["a"]
+            assert await ids(ids=()) == []
+            for query in (Filter(), Filter(owner="ann"), Filter(tag="x"), Filter(workflow="brief", limit=1)):
+                assert await store.ids(query) == [row.session_id for row in await store.find(query)]
+            assert await store.ids(Filter(unended=True, reverse=True)) == ["a", "b"]
+            assert await store.ids(Filter(tag="z")) == []
+
+    @on_loop
+    async def test_sessions_are_found_by_the_time_of_their_last_update(self, place: Place) -> None:
+        async with place.store() as store:
+            for id, at in (("a", 5), ("b", 7), ("c", 9)):
+                await store.create(new_session(id, created_at=1, claim=False))
+                await Driver(store, await store.claim(id)).commit(updated_at=at, release=True)
+
+            async def ids(**query: Any) -> list[str]:
+                return await store.ids(Filter(reverse=True, **query))
+
+            assert await ids(since=7) == ["b", "c"]
+            assert await ids(until=7) == ["a", "b"]
+            assert await ids(since=6, until=8) == ["b"]
+            assert await ids(since=10) == []
+            assert await store.tally(Filter(since=6)) == {("brief", Status.READY): 2}
+
+    @on_loop
+    async def test_several_sessions_are_found_with_their_descendants(self, place: Place) -> None:
+        async with place.store() as store:
+            for id in ("a", "b", "c"):
+                root = await created(store, id, claim=False)
+                child = await created(store, f"{id}.1", parent=root.key, claim=False)
+                await created(store, f"{id}.1.1", parent=child.key, claim=False)
+            found = await store.find(Filter(ids=("a", "c.1", "c.1.1"), tree=True))
+            assert {row.session_id for row in found} == {"a", "a.1", "a.1.1", "c.1", "c.1.1"}
+            assert len(found) == 5, "each once"
+            await store.pause(Filter(ids=("a", "b.1"), tree=True), operator())
+            paused = await store.ids(Filter(statuses=(Status.PAUSED,), sort="id"))
+            assert paused == ["a", "a.1", "a.1.1", "b.1", "b.1.1"]
+
+    @on_loop
+    async def test_a_removed_session_is_no_longer_found_by_its_tag(self, place: Place) -> None:
+        async with place.store() as store:
+            for id in ("a", "b"):
+                await store.create(new_session(id, tags=("x", "x", "y"), claim=False))
+            for removal in await store.remove("a", "ann", "", 5):
+                while await store.strip(removal.key, 100) is None:
+                    pass
+            assert await store.ids(Filter(tag="x")) == await store.ids(Filter(tag="y")) == ["b"]
+            assert await store.check() == []
 
     @on_loop
     async def test_sessions_are_found_and_counted_by_status(self, place: Place) -> None:

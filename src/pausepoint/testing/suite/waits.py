@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from pausepoint.errors import SessionEnded, UnknownSession
 from pausepoint.model.budgets import Purse
 from pausepoint.model.questions import Answer
-from pausepoint.model.sessions import Filter, Pause, Report, Status, ready_at
+from pausepoint.model.sessions import Failure, Filter, Pause, Report, Status, ready_at
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
 from pausepoint.testing.suite.questions import asking
 
@@ -144,7 +144,51 @@ class WaitingTests(Suite):
             for id in ("ready", "waiting", "failed"):
                 await store.pause(Filter(session_id=id), operator())
                 await store.unpause(id, "ben", 6000, wake=True)
-            assert [row.session_id for row in await store.due(now, ["brief"], 9)] == ["ready"]
+            assert [row.session_id for row in await store.due(now, ["brief"], 9)] == ["ready", "failed"]
+
+    @on_loop
+    async def test_a_failed_or_interrupted_session_can_be_handed_to_any_engine(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            failure = Failure("s", "ValueError", "no")
+            await parked(store, "ready")
+            await parked(store, "failed", ended="failed", failure=failure)
+            await parked(store, "waiting", waiting="message")
+            await parked(store, "sleeping", wakes_at=now + 9_000_000)
+            await (await started(store, "completed")).commit(ended="completed", release=True)
+            await started(store, "running")
+            for id in ("ready", "failed", "waiting", "sleeping", "completed", "running"):
+                for _ in range(2):
+                    await store.unpause(id, "ben", 6000, wake=True)
+            assert [row.session_id for row in await store.due(now, ["brief"], 9)] == ["ready", "failed"]
+            row = await stored(store, "failed")
+            assert (row.status, row.ended, row.failure, row.ready_at) == (Status.READY, None, failure, 0)
+            assert [(each.kind, each.by) for each in await store.signals(row.key, 0)] == [("resume", "ben")], (
+                "only once"
+            )
+            for id in ("waiting", "sleeping", "completed", "running"):
+                row = await stored(store, id)
+                assert (row.status.value, await store.signals(row.key, 0)) == (id, [])
+            taken = await store.take(now, ["brief"], 9)
+            assert {row.session_id for row in taken} == {"ready", "failed"}
+
+    @on_loop
+    async def test_only_the_named_session_is_handed_over_and_no_guest(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root", ended="failed")
+            await (await started(store, "child", parent=root.key)).commit(ended="failed", release=True)
+            await (await started(store, "guest", guest=True)).commit(ended="failed", release=True)
+            for id in ("root", "guest"):
+                await store.unpause(id, "ben", 6000, wake=True)
+            found = {row.session_id: row.status.value for row in await store.find(Filter())}
+            assert found == {"root": "ready", "child": "failed", "guest": "failed"}
+
+    @on_loop
+    async def test_a_session_with_an_obstacle_of_its_own_is_not_handed_over(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, "broke", ended="failed", open_pauses=(replace(operator(), kind="budget"),))
+            row = await store.unpause("broke", "ben", 6000, wake=True)
+            assert (row.status, row.ended) == (Status.PAUSED, "failed")
 
     @on_loop
     async def test_due_sessions_can_be_limited_to_one_tree(self, place: Place) -> None:

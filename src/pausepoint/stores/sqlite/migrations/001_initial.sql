@@ -56,6 +56,8 @@ CREATE TABLE sessions (
 
 -- No index includes a column that a commit sets, because every checkpoint would rewrite it.
 CREATE INDEX sessions_created ON sessions (created_at);
+CREATE INDEX sessions_workflow ON sessions (workflow, created_at);
+CREATE INDEX sessions_owner ON sessions (owner, created_at) WHERE owner IS NOT NULL;
 CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
 CREATE INDEX sessions_waking ON sessions (wakes_at)
     WHERE wakes_at IS NOT NULL AND pause_requested = 0 AND guest = 0;
@@ -64,6 +66,28 @@ CREATE INDEX sessions_exempt ON sessions (exempt) WHERE exempt > 0;
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
 CREATE INDEX sessions_cancelled ON sessions (key) WHERE cancel_requested = 1;
+
+-- An exception: a commit sets `ended`, but only one that fails a session, or moves a failed one, writes to this index.
+CREATE INDEX sessions_failed ON sessions (created_at) WHERE ended = 'failed';
+
+-- The sessions by tag. `sessions.tags` has the tags of a session, which never change; the triggers copy them.
+CREATE TABLE tagged (
+    tag TEXT NOT NULL,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    PRIMARY KEY (tag, session)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX tagged_session ON tagged (session);
+
+CREATE TRIGGER session_tagged AFTER INSERT ON sessions WHEN NEW.tags <> '[]'
+BEGIN
+    INSERT OR IGNORE INTO tagged (tag, session) SELECT value, NEW.key FROM json_each(NEW.tags);
+END;
+
+CREATE TRIGGER session_untagged AFTER DELETE ON sessions
+BEGIN
+    DELETE FROM tagged WHERE session = OLD.key;
+END;
 
 -- Append-only. Inserts go to the end of the table and touch no index, except for key frames. `sessions.head` is the id
 -- of a session's last record; `prev` is the id of the record before. Only key frames can be found by `seq`. The chain
