@@ -10,13 +10,15 @@ from __future__ import annotations
 import atexit
 import inspect
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from datetime import timedelta
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, overload
 
 from typing_extensions import TypeVar
 
+from pausepoint.engine.bulk import JOBS, Bulk
 from pausepoint.engine.control import Control
 from pausepoint.engine.guests import BlockingVisitor, Visitor
 from pausepoint.engine.loop_thread import Interrupts, LoopThread
@@ -28,7 +30,13 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pausepoint.definition.workflow import Workflow
+    from pausepoint.engine.bulk_run import OnProgress
+    from pausepoint.engine.filters import Statuses, When
+    from pausepoint.model.budgets import Amount
+    from pausepoint.model.bulk import BulkReport
     from pausepoint.model.ids import SessionId
+    from pausepoint.model.sessions import PauseMode, Status
+    from pausepoint.model.views import Listing, SessionInfo
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -166,16 +174,60 @@ class BlockingEngine:
         @overload
         def session(self, session_id: str, workflow: Workflow[M]) -> BlockingSession[M, N]: ...
         def session(self, *args: Any, **given: Any) -> Any: ...
+        @overload
+        def resume(
+            self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
+            budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
+            until: str | None = None, edits: Literal["accept", "discard"] | None = None,
+            rerun: str | Sequence[str] = (), here: bool = True,
+        ) -> BlockingSession[Any]: ...  # fmt: skip
+        @overload
+        def resume(
+            self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
+            tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+            by: str | None = None, budget: Amount | None = None, wake: bool = False,
+            code: Literal["accept"] | None = None, edits: Literal["accept", "discard"] | None = None,
+            here: bool = True, jobs: int = JOBS, dry_run: bool = False, on_progress: OnProgress | None = None,
+        ) -> BulkReport: ...  # fmt: skip
+        def resume(self, *args: Any, **given: Any) -> Any: ...
+        @overload
+        def pause(
+            self, session_id: str, *, reason: str = "", by: str | None = None, mode: PauseMode = "finish",
+            freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
+        ) -> Listing[SessionInfo]: ...  # fmt: skip
+        @overload
+        def pause(
+            self, *, everything: Literal[True], reason: str = "", by: str | None = None, mode: PauseMode = "finish",
+            freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
+        ) -> Listing[SessionInfo]: ...  # fmt: skip
+        @overload
+        def pause(
+            self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
+            tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+            reason: str = "", by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
+            wait: bool = False, timeout: float | timedelta | None = None, dry_run: bool = False,
+            on_progress: OnProgress | None = None,
+        ) -> BulkReport: ...  # fmt: skip
+        def pause(self, *args: Any, **given: Any) -> Any: ...
+        @overload
+        def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status: ...
+        @overload
+        def cancel(
+            self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
+            tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+            reason: str = "", by: str | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
+        ) -> BulkReport: ...  # fmt: skip
+        def cancel(self, *args: Any, **given: Any) -> Any: ...
     else:
         session = on_engine(Control.session)
+        resume = on_engine(Bulk.resume)
+        pause = on_engine(Bulk.pause)
+        cancel = on_engine(Bulk.cancel)
     visit = on_visit(Control.visit)
-    resume = on_engine(Control.resume)
     take_up = on_engine(Control.take_up)
     take_ready = on_engine(Control.take_ready)
     lift_pause = on_engine(Control.lift_pause)
     same_input = on_engine(Control.same_input)
-    pause = on_engine(Control.pause)
-    cancel = on_engine(Control.cancel)
     info = on_engine(Control.info)
     sessions = on_engine(Control.sessions)
     tally = on_engine(Control.tally)

@@ -283,28 +283,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         until: str | None = None, edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
         here: bool = True,
     ) -> Session[Any]:  # fmt: skip
-        """Resume a session in this process, exactly where it stopped, and return a handle on it.
-
-        Operator pauses are closed. The conditions of other pauses, such as a budget, are checked again. A session that
-        waits or sleeps continues to do so. A completed session is returned unchanged.
-
-        - ``by``: the person who resumes, recorded in the history.
-        - ``owner``: raise `WrongOwner` if the session belongs to someone else.
-        - ``steal``: take the session over from the process that drives it. Otherwise `AlreadyRunning` is raised.
-        - ``budget``: a new budget: a number of dollars, or a `Budget`. A limit that it does not name stays.
-        - ``wake``: end its open timers now.
-        - ``code="accept"``: resume although steps before the session's position have changed, or a migration is
-          missing. Without it, the session pauses with the reason.
-        - ``until``: the step after which the session pauses again, if it gets there while this engine drives it.
-        - ``edits``: ``"accept"`` adopts edited artifacts, ``"discard"`` restores the recorded content. Without it,
-          `UndecidedEdits` is raised if the edits would make finished steps stale.
-        - ``rerun``: finished steps to run again, together with all steps that read what they wrote.
-        - ``here=False``: only close the operator pauses. The session becomes due, and an open engine that has its
-          workflow picks it up. The workflow need not be registered here.
-
-        A guest session (see `visit`) is never driven by a resume: all its pauses are closed, and its program continues
-        it with its next visit.
-        """
+        """Resume one session, and return a handle on it. `Engine.resume` describes the options."""
         self._check_open()
         check_texts(by=by, owner=owner)
         if here:

@@ -15,7 +15,7 @@ from pausepoint.clock import Clock, SystemClock
 from pausepoint.codec.values import DEFAULT_LIMITS, Limits
 from pausepoint.definition.workflow import Workflow, hold_seconds
 from pausepoint.engine.base import Drives
-from pausepoint.engine.control import Control
+from pausepoint.engine.bulk import Bulk
 from pausepoint.errors import CallRefused, StoreClosed, StoreError
 from pausepoint.model.budgets import Amount
 from pausepoint.model.questions import is_time_to_answer
@@ -40,7 +40,7 @@ HOLD = timedelta(minutes=10)
 """How long an engine keeps a paused step in memory, unless it is told otherwise."""
 
 
-class Engine(Control):
+class Engine(Bulk):
     """Runs workflows and keeps their sessions in a store.
 
     Open it with ``async with Engine(…) as engine:``. When the block exits, running sessions stop after their current

@@ -29,66 +29,63 @@ class Pauses(Queries):
     """The verbs that pause and cancel sessions."""
 
     async def pause(
-        self, session_id: str | None = None, *, workflow: str | None = None, tag: str | None = None,
-        owner: str | None = None, everything: bool = False, reason: str = "", by: str | None = None,
-        mode: PauseMode = "finish", freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
+        self, session_id: str, *, reason: str = "", by: str | None = None, mode: PauseMode = "finish",
+        freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
-        """Pause one session with its children, all sessions that match, or everything. Return the sessions.
+        """Pause one session with its children. `Engine.pause` describes the options."""
+        pause = self._pause_of(reason, by, mode, freeze, wait, timeout)
+        with suppress(DamagedRecord):  # a damaged session can be paused too
+            await self._row(session_id)
+        query = Filter(session_id=session_id, tree=True)
+        found = await self._request_pause(query, pause)
+        found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
+        working: tuple[Working, ...] = ()
+        if wait:
+            working = await standstill(self, query, pause.created_at, timeout)
+            with suppress(DamagedRecord):  # it is raised below
+                await self._row(session_id)  # raises UnknownSession if it was removed meanwhile
+            found = Found(await self._present(found), found.damaged)
+        for damage in found.damaged:
+            if damage.fields["session_id"] == session_id:
+                raise damage
+        return Listing(map(self._info, found), found.damaged, working)
 
-        Sessions stop at their next safe point. Sessions that have ended are returned with their status. Of everything,
-        the first `PAGE` sessions are returned, those that are still driven first.
+    async def _pause_everything(
+        self, reason: str, by: str | None, mode: PauseMode, freeze: bool, wait: bool, timeout: float | timedelta | None
+    ) -> Listing[SessionInfo]:
+        """Pause everything until `lift_pause`, and return the first sessions that it stops."""
+        pause = msgspec.structs.replace(self._pause_of(reason, by, mode, freeze, wait, timeout), standing=True)
+        query = Filter(unended=True, failed=False)
+        found = await self._request_pause(query, pause)
+        working: tuple[Working, ...] = ()
+        if wait:
+            working = await standstill(self, query, pause.created_at, timeout)
+            found = Found(await self._present(found), found.damaged)
+        return Listing(map(self._info, found), found.damaged, working)
 
-        - ``workflow``, ``tag``, ``owner``: pause all sessions that match. ``everything=True`` pauses all sessions until
-          `lift_pause`; sessions that any process starts meanwhile are stored paused. Failed sessions do not run anyway
-          and stay failed, unless one is named by its id.
-        - ``reason``, ``by``: recorded with the pause.
-        - ``mode``: ``"finish"`` lets a running step stop at a safe point; ``"abort"`` cancels the step, and a resume
-          runs it again.
-        - ``freeze``: stop the sessions' timers too, so that they are due later by the length of the pause.
-        - ``wait``: return when every one of them has stopped. From then on nothing begins until a resume. With
-          ``timeout``, in seconds or as a timedelta, return after that time; ``working`` of the result then names the
-          sessions that are still worked on, by which process and with what. Without ``wait``, an operation that a
-          process admitted just before the pause was stored may still begin.
-
-        Damaged sessions are paused too and are listed in ``damaged`` of the result. If the session you named is
-        damaged, its `DamagedRecord` is raised after the pause is stored.
-        """
+    def _pause_of(
+        self, reason: str, by: str | None, mode: PauseMode, freeze: bool, wait: bool, timeout: float | timedelta | None
+    ) -> Pause:
+        """Check the options of a pause, and return its record."""
         self._check_open()
         check_texts(reason=reason, by=by)
         if mode not in ("finish", "abort"):
             raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}.")
         if timeout is not None and not wait:
             raise ValueError("timeout limits the wait for a pause. Pass wait=True with it.")
-        named = [part for part in (session_id, workflow, tag, owner) if part is not None]
-        if everything == bool(named):
-            raise ValueError("Pass a session id, workflow=, tag= or owner= to pause, or pass everything=True alone.")
-        if session_id is not None:
-            with suppress(DamagedRecord):  # a damaged session can be paused too
-                await self._row(session_id)
-        query = Filter(
-            session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None,
-            tree=session_id is not None, failed=None if session_id is not None else False,
-        )  # fmt: skip
-        pause = msgspec.structs.replace(operator_pause(self.clock.now(), reason, by, mode, freeze), standing=everything)
+        return operator_pause(self.clock.now(), reason, by, mode, freeze)
+
+    async def _request_pause(self, query: Filter, pause: Pause) -> Found:
+        """Store the request, and make sure that the drives of this process see it from now on."""
         found = await self.store.pause(query, pause)
-        if everything:
+        if pause.standing:
             found = await self._first_under_pause()
-        log_pause_request(found, by, reason)
-        found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
-        self.driver.on_change()
-        await self.driver.refresh()  # the drives of this process see the pause from now on
-        working: tuple[Working, ...] = ()
-        if wait:
-            working = await standstill(self, query, pause.created_at, timeout)
-            if session_id is not None:
-                with suppress(DamagedRecord):  # it is raised below
-                    await self._row(session_id)  # raises UnknownSession if it was removed meanwhile
-            found = Found(await self._present(found), found.damaged)
+        log_pause_request(found, pause.by, pause.reason)
         for damage in found.damaged:
             log_line(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
-            if damage.fields["session_id"] == session_id:
-                raise damage
-        return Listing(map(self._info, found), found.damaged, working)
+        self.driver.on_change()
+        await self.driver.refresh()
+        return found
 
     async def _present(self, rows: Iterable[SessionRow]) -> list[SessionRow]:
         """Return the facts of these sessions as they are now, without those that were removed meanwhile."""
@@ -106,11 +103,7 @@ class Pauses(Queries):
         return Found(list(rows.values())[:PAGE], some.damaged or driven.damaged)
 
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
-        """Cancel a session and its children, and return its status. What it has done stays readable.
-
-        Sessions that no process drives end immediately, all in one transaction; a running one at its next safe point.
-        A session that has completed or was cancelled is not changed, but what is still open below it ends too.
-        """
+        """Cancel one session with its children, and return its status. See `Engine.cancel`."""
         self._check_open()
         check_texts(reason=reason, by=by)
         row = await self._row(session_id)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast, get_args
+
+from msgspec.structs import replace
 
 from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Service, Until
+from pausepoint.engine.filters import Statuses, When, filter_of
 from pausepoint.engine.streams import follow_stream
 from pausepoint.errors import (
     AmbiguousSession,
@@ -21,7 +24,6 @@ from pausepoint.errors import (
     StateRefused,
     StoreUnavailable,
     UnknownSession,
-    did_you_mean,
 )
 from pausepoint.log import events as history
 from pausepoint.log.access import StateAccess
@@ -76,7 +78,7 @@ class Queries(Service):
 
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
-        status: Status | str | Iterable[Status | str] | None = None, failed: bool | None = None,
+        status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
         prefix: str | None = None, parent: str | None = None, tree: str | None = None, level: Level = "any",
         sort: Sort = "created", reverse: bool = False, limit: int | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
@@ -85,6 +87,8 @@ class Queries(Service):
         - ``workflow``, ``owner``, ``tag``, ``status``: filters. ``status`` may be one status or several.
         - ``failed``: only sessions that have failed, or only others. A failed session that is paused has the status
           ``paused``, so ``status="failed"`` does not find it.
+        - ``since``, ``until``: only sessions that were last updated in this time. Pass a datetime with a time zone, or
+          a timedelta for a time ago.
         - ``prefix``: the beginning of the id.
         - ``parent``: the id of a session, to list only its children. ``tree``: the id of a session, to list it with
           all its descendants.
@@ -95,25 +99,32 @@ class Queries(Service):
         """
         self._check_open()
         above = None if parent is None else (await self._row(parent)).key
-        query = Filter(
-            workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed, prefix=prefix,
-            parent=above, session_id=tree, tree=tree is not None, level=level, sort=sort, reverse=reverse, limit=limit,
+        query = replace(
+            filter_of(
+                self.clock.now(), workflow=workflow, owner=owner, tag=tag, status=status, failed=failed, since=since,
+                until=until,
+            ),
+            prefix=prefix, parent=above, session_id=tree, tree=tree is not None, level=level, sort=sort,
+            reverse=reverse, limit=limit,
         )  # fmt: skip
         found = await self.store.find(query)
         return Listing(map(self._info, found), found.damaged)
 
     async def tally(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
-        status: Status | str | Iterable[Status | str] | None = None, failed: bool | None = None, level: Level = "any",
+        status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
+        level: Level = "any",
     ) -> dict[tuple[str, Status], int]:  # fmt: skip
         """Return the number of sessions that match, by workflow and status, without reading them.
 
         The filters are those of `sessions`.
         """
         self._check_open()
-        return await self.store.tally(
-            Filter(workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed, level=level)
-        )
+        query = filter_of(
+            self.clock.now(), workflow=workflow, owner=owner, tag=tag, status=status, failed=failed, since=since,
+            until=until,
+        )  # fmt: skip
+        return await self.store.tally(replace(query, level=level))
 
     async def find(self, beginning: str) -> SessionInfo:
         """Return the session whose id is, or begins with, what a person typed.
@@ -532,14 +543,6 @@ class Queries(Service):
         signals = [signal for signal in await self.store.signals(row.key, cursor.signal) if signal.after <= row.seq]
         records = await self.store.records(row.key, cursor.seq + 1, row.seq) if cursor.seq < row.seq else []
         return list(history.events(row.session_id, cursor, records, signals))
-
-
-def _statuses(given: Status | str | Iterable[Status | str] | None) -> tuple[Status, ...]:
-    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
-    for name in names:
-        if name not in list(Status):
-            raise ValueError(f"{name!r} is not a status{did_you_mean(str(name), list(Status))}")
-    return tuple(map(Status, names))
 
 
 def _undriven(row: SessionRow) -> StoreUnavailable:

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pausepoint.engine.control import Control
+from pausepoint.engine.bulk import Bulk
 from pausepoint.errors import AlreadyRunning, DefinitionError, RestoreRefused, UnknownSession, VerbRefused
 from pausepoint.model.budgets import Amount
 from pausepoint.model.sessions import Status
@@ -31,7 +31,7 @@ class SessionAgents:
     """
 
     def __init__(
-        self, engine: Control, *, workflow: str | None = None, tag: str | None = None, owner: str | None = None
+        self, engine: Bulk, *, workflow: str | None = None, tag: str | None = None, owner: str | None = None
     ) -> None:
         self.engine = engine
         self._which: Any = {"workflow": workflow, "tag": tag, "owner": owner}
@@ -48,7 +48,10 @@ class SessionAgents:
         if not self._before:
             self._before = {info.session_id: info.status for info in await self._open()}
             self._lifts = self._everything and await self.engine.standing_pause() is None
-        await self.engine.pause(**self._which, everything=self._everything, reason=reason, by=by)
+        if self._everything:
+            await self.engine.pause(everything=True, reason=reason, by=by)
+        else:
+            await self.engine.pause(**self._which, reason=reason, by=by)
 
     async def _open(self) -> Listing[SessionInfo]:
         return await self.engine.sessions(**self._which, status=_RESUMABLE)
@@ -120,7 +123,7 @@ class SessionAgents:
 class RunAgents:
     """The `AgentRegistry` of a run: its agents work on the tasks of one session."""
 
-    def __init__(self, engine: Control, session_id: str, tasks: Callable[[], Awaitable[list[TaskStatus]]]) -> None:
+    def __init__(self, engine: Bulk, session_id: str, tasks: Callable[[], Awaitable[list[TaskStatus]]]) -> None:
         self.engine = engine
         self.session_id = session_id
         self._tasks = tasks
@@ -226,7 +229,7 @@ class RunAgents:
 
 
 async def parked(
-    engine: Control, find: Callable[[], Awaitable[Sequence[SessionInfo]]], timeout: float | None,
+    engine: Bulk, find: Callable[[], Awaitable[Sequence[SessionInfo]]], timeout: float | None,
     busy: Callable[[], list[str]] = list, late: Callable[[SessionInfo], Awaitable[None]] | None = None,
     withdrawn: Callable[[SessionInfo], None] = lambda info: None,
 ) -> None:  # fmt: skip
@@ -248,7 +251,7 @@ async def parked(
         raise stuck_for(busy() or [_described(engine, info) for info in live], timeout) from None
 
 
-async def _next_stop(engine: Control, live: list[SessionInfo]) -> None:
+async def _next_stop(engine: Bulk, live: list[SessionInfo]) -> None:
     """Wait until the sessions that run here have stopped, or one of them has changed: its pause may be withdrawn."""
     here = set(engine.running)
     ours = [info.session_id for info in live if info.session_id in here]
@@ -265,18 +268,18 @@ async def _next_stop(engine: Control, live: list[SessionInfo]) -> None:
         wait.result()  # raises what went wrong
 
 
-async def _next_change(engine: Control, session_id: str) -> None:
+async def _next_change(engine: Bulk, session_id: str) -> None:
     async with aclosing(engine.watch(session_id)) as news:
         if (await anext(news)).holder is not None:
             await anext(news, None)
 
 
-def _described(engine: Control, info: SessionInfo) -> str:
+def _described(engine: Bulk, info: SessionInfo) -> str:
     ours = info.session_id in engine.running
     return info.session_id if ours else f"{info.session_id} ({info.holder})"
 
 
-async def check(engine: Control, state: AgentState) -> SessionInfo:
+async def check(engine: Bulk, state: AgentState) -> SessionInfo:
     """Return the session of an agent. Raise `RestoreRefused` if it is missing, or older than the snapshot."""
     try:
         info = await engine.info(state.session_id or state.id)
@@ -295,7 +298,7 @@ async def check(engine: Control, state: AgentState) -> SessionInfo:
     return info
 
 
-async def resume_session(engine: Control, session_id: str, budget: Amount | None = None) -> None:
+async def resume_session(engine: Bulk, session_id: str, budget: Amount | None = None) -> None:
     """Resume a session, unless it is running or was cancelled."""
     if (await engine.info(session_id)).status is not Status.CANCELLED:
         with suppress(AlreadyRunning):

@@ -1,0 +1,216 @@
+"""Applies a verb to all sessions that match a filter: a few at a time, each through the verb for one session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+from msgspec.structs import replace
+
+from pausepoint.clock import to_datetime
+from pausepoint.engine.base import Service
+from pausepoint.errors import DamagedRecord, PausepointError, StoreClosed, error_text
+from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport, BulkResult, BulkVerb
+from pausepoint.model.ids import SessionId
+from pausepoint.model.sessions import Filter, SessionRow, Status
+from pausepoint.stores.base import Found
+
+PAGE = 100
+"""The number of sessions whose facts are read at a time."""
+
+Skips = Callable[[SessionRow], str]
+"""Returns why a verb does not concern a session; empty if it does."""
+
+Apply = Callable[[SessionRow], Awaitable[SessionRow]]
+"""Applies a verb to one session, and returns its facts afterwards."""
+
+OnProgress = Callable[[BulkProgress], None]
+
+CHANGED = "It no longer matches, because it changed in the meantime."
+
+
+class BulkRun:
+    """One bulk verb at work. Only the ids of the sessions are kept, so that it needs little memory for many of them."""
+
+    def __init__(
+        self, service: Service, verb: BulkVerb, query: Filter, skips: Skips, dry_run: bool,
+        on_progress: OnProgress | None = None,
+    ) -> None:  # fmt: skip
+        self.service = service
+        self.verb = verb
+        self.query = replace(query, sort="created", reverse=True)  # a parent comes before its children
+        self.skips = skips
+        self.dry_run = dry_run
+        self.on_progress = on_progress
+        self.items: dict[BulkResult, list[BulkItem]] = {"done": [], "skipped": [], "failed": []}
+        self.covered: set[str] = set()  # the verb was applied to them, and so to their children
+        self.total = 0
+        self.running = 0
+
+    async def each(self, apply: Apply, jobs: int) -> BulkReport:
+        """Apply the verb to each session, ``jobs`` at a time. A session is read right before."""
+        rows = self._rows(PAGE if self.dry_run else 1)
+        if self.dry_run:
+            async for row in rows:
+                self.finish("done", item_of(row))
+        else:
+            await self._share(rows, apply, jobs)
+        return self.report()
+
+    async def _share(self, rows: AsyncIterator[SessionRow], apply: Apply, jobs: int) -> None:
+        """Apply the verb in ``jobs`` tasks. If the caller is cancelled, sessions that were resumed run on."""
+        turn = asyncio.Lock()
+        tasks = [asyncio.ensure_future(self._work(rows, turn, apply)) for _ in range(jobs)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def pages(self, apply: Callable[[list[SessionRow], Found], Awaitable[None]]) -> BulkReport:
+        """Apply the verb to a page of sessions at a time. ``apply`` also gets the sessions that cannot be read."""
+        async for rows, found in self._pages(PAGE):
+            if self.dry_run:
+                for row in rows:
+                    self.finish("done", item_of(row))
+            if self.dry_run or not (rows or found.damaged):
+                continue
+            try:
+                await apply(rows, found)
+            except StoreClosed:
+                break
+            except PausepointError as error:
+                for row in rows:
+                    self.finish("failed", item_of(row, error_text(error)))
+        return self.report()
+
+    async def _work(self, rows: AsyncIterator[SessionRow], turn: asyncio.Lock, apply: Apply) -> None:
+        while True:
+            async with turn:
+                row = await anext(rows, None)
+            if row is None:
+                return
+            self.running += 1
+            result: BulkResult = "failed"
+            try:
+                after = await apply(row)
+                failed = self.verb == "resume" and after.status is Status.FAILED
+                result, item = ("failed", item_of(after, _failure(after))) if failed else ("done", item_of(after))
+            except StoreClosed:
+                return  # it counts as left
+            except PausepointError as error:
+                item = item_of(row, error_text(error))
+            finally:
+                self.running -= 1
+            self.finish(result, item)
+
+    async def _rows(self, size: int) -> AsyncIterator[SessionRow]:
+        """Yield the sessions that the verb concerns, until the engine is closed."""
+        async for rows, found in self._pages(size):
+            for damage in found.damaged:
+                self.finish("failed", damaged_item(damage))
+            for row in rows:
+                yield row
+
+    async def _pages(self, size: int) -> AsyncIterator[tuple[list[SessionRow], Found]]:
+        """Yield the facts of the sessions, page by page: those that the verb concerns, and all that still match."""
+        ids = await self.service.store.ids(self.query)
+        self.total = len(ids)
+        self._tell(None, None)
+        for page in in_pages(ids, size):
+            if self.service.ending or not self.service.is_open:
+                return
+            found = await self.service.store.find(replace(self.query, ids=tuple(page)))
+            rows = [row for row in found if self._concerns(row)]
+            await self._note_changed(page, found)
+            yield rows, found
+
+    def _concerns(self, row: SessionRow) -> bool:
+        """Return whether the verb concerns a session. Otherwise note why not."""
+        if row.parent_id in self.covered:
+            self.covered.add(row.session_id)
+            self.total -= 1
+        elif reason := self.skips(row):
+            self.finish("skipped", item_of(row, reason))
+        else:
+            self.covered.add(row.session_id)
+            return True
+        return False
+
+    async def _note_changed(self, page: Sequence[str], found: Found) -> None:
+        """Note the sessions that matched in the beginning and do not match any more."""
+        known = {row.session_id for row in found} | {damage.fields["session_id"] for damage in found.damaged}
+        changed = tuple(each for each in page if each not in known)
+        rows = {row.session_id: row for row in await self.service.store.find(Filter(ids=changed))} if changed else {}
+        for each in changed:
+            row = rows.get(each)
+            if row is not None and row.parent_id in self.covered:
+                self.covered.add(each)
+                self.total -= 1
+            else:
+                item = item_of(row, CHANGED) if row else BulkItem(SessionId(each), "", None, "It was removed.")
+                self.finish("skipped", item)
+
+    def finish(self, result: BulkResult, item: BulkItem) -> None:
+        """Note the result of one session."""
+        self.items[result].append(item)
+        self._tell(result, item)
+
+    def _tell(self, result: BulkResult | None, item: BulkItem | None) -> None:
+        if self.on_progress is not None:
+            counts = {name: len(items) for name, items in self.items.items()}
+            self.on_progress(BulkProgress(self.total, **counts, running=self.running, item=item, result=result))
+
+    def report(self) -> BulkReport:
+        done, skipped, failed = map(tuple, self.items.values())
+        left = self.total - len(done) - len(skipped) - len(failed)
+        return BulkReport(self.verb, self.dry_run, done, skipped, failed, left)
+
+
+def in_pages(ids: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Yield the ids in lists of at most ``size``."""
+    rest = iter(ids)
+    while page := list(islice(rest, size)):
+        yield page
+
+
+def item_of(row: SessionRow, reason: str = "") -> BulkItem:
+    return BulkItem(SessionId(row.session_id), row.workflow, row.status, reason)
+
+
+def damaged_item(damage: DamagedRecord, before: str = "") -> BulkItem:
+    return BulkItem(SessionId(damage.fields["session_id"]), "", None, f"{before}{error_text(damage)}")
+
+
+def _failure(row: SessionRow) -> str:
+    return "" if row.failure is None else f"{row.failure.type} in {row.failure.step}: {row.failure.message}"
+
+
+# why a verb does not concern a session
+
+
+def skips_ended(row: SessionRow) -> str:
+    """Return why a cancel, or any verb, does not concern a session."""
+    return {Status.COMPLETED: "It has completed.", Status.CANCELLED: "It was cancelled."}.get(row.status, "")
+
+
+def skips_pause(row: SessionRow) -> str:
+    """Return why a bulk pause does not concern a session."""
+    return "It has failed, so it does not run." if row.status is Status.FAILED else skips_ended(row)
+
+
+def skips_resume(row: SessionRow, holder: str, wake: bool) -> str:
+    """Return why a bulk resume does not concern a session. ``holder`` is the process that drives it."""
+    if row.status is Status.RUNNING:
+        return f"It is running in {holder}."
+    if row.guest and row.status not in (Status.PAUSED, Status.PAUSING, Status.COMPLETED, Status.CANCELLED):
+        return "It is a guest. Its own program continues it with its next visit."
+    if row.status is Status.SLEEPING and not wake and row.wakes_at is not None:
+        return f"It sleeps until {to_datetime(row.wakes_at):%Y-%m-%d %H:%M:%S} UTC."
+    if row.status is Status.WAITING and not wake and not row.awaits_child:
+        kinds = {"answer": "an answer", "message": "a message", "timer": "a timer"}
+        waits = [kinds.get(kind, kind) for kind in (row.waiting or "").split(",")]
+        return f"It waits for {' or '.join(waits)}."
+    return skips_ended(row)

@@ -1,0 +1,471 @@
+"""Bulk verbs: resume, pause and cancel all sessions that match a filter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from pydantic import BaseModel
+
+from pausepoint import Budget, Context, Engine, Status, Workflow, step
+from pausepoint.clock import SystemClock
+from pausepoint.engine import bulk, bulk_run
+from pausepoint.errors import CallRefused
+from pausepoint.model.bulk import BulkProgress, BulkReport
+from pausepoint.model.sessions import Filter
+from pausepoint.stores.base import Store
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing import ManualClock
+from tests.engine import batch as batches
+from tests.engine.batch import World, batch, ran_batch
+from tests.engine.guest import AGENT
+from tests.support.dictstore import Data, DictStore
+from tests.support.loop import on_loop
+
+F, C, P = Status.FAILED, Status.COMPLETED, Status.PAUSED
+
+
+@pytest.fixture(autouse=True)
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(batches, "world", World())
+    yield batches.world
+
+
+@pytest.fixture(params=["sqlite", "dict"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Return a function that opens the same store again."""
+    data = Data()
+    if request.param == "dict":
+        return lambda clock=None: DictStore(data, clock)
+    return lambda clock=None: SqliteStore(tmp_path / "s.db", clock=clock or SystemClock())
+
+
+class Note(BaseModel):
+    text: str = ""
+
+
+@step(writes="text")
+async def listen(ctx: Context) -> str:
+    return await ctx.receive(str)
+
+
+@step(writes="text")
+async def nap(ctx: Context) -> str:
+    await ctx.sleep(timedelta(hours=1))
+    return "slept"
+
+
+@step(writes="text")
+async def call(ctx: Context) -> str:
+    return (await ctx.call(listening)).text
+
+
+listening = Workflow("listening", state=Note, steps=[listen])
+napping = Workflow("napping", state=Note, steps=[nap])
+calling = Workflow("calling", state=Note, steps=[call])
+
+
+def ids(items: Any) -> list[str]:
+    return [item.session_id for item in items]
+
+
+def reasons(report: BulkReport) -> dict[str, str]:
+    return {item.session_id: item.reason for item in report.skipped}
+
+
+# resume
+
+
+@on_loop
+async def test_failed_sessions_are_retried_by_one_call_and_those_that_fail_again_are_named(
+    store: Any, world: World
+) -> None:
+    world.broken = set(range(0, 30, 2))
+    async with Engine(store()) as engine:
+        await ran_batch(engine, 30, tags="night")
+        await engine.start(batch, session_id="other", number=0)
+        await engine.outcome("other")
+        world.broken = {4, 8}
+        report = await engine.resume(status="failed", tag="night", by="ann", jobs=3)
+        assert (len(report.done), report.skipped, report.left, report.total) == (13, (), 0, 15)
+        assert {item.status for item in report.done} == {C}
+        assert [(each.session_id, each.status, each.reason) for each in sorted(report.failed, key=str)] == [
+            (f"batch-{n:04}", F, f"ConnectionError in keep: no way to {n}") for n in (4, 8)
+        ]
+        assert report.statuses == {C: 13, F: 2}
+        assert set(world.ran.values()) == {1, 2}, "the finished operation is not repeated"
+        assert world.ran[0] == 2, "it belongs to two sessions"
+        assert (await engine.info("other")).status is F, "it has no such tag"
+        resumed = [event async for event in engine.events("batch-0002") if event.event_type == "session.resumed"]
+        assert [event.data["by"] for event in resumed] == ["ann"]
+        again = await engine.resume(status=[F], workflow="batch")
+        assert sorted(ids(again.done + again.failed)) == ["batch-0004", "batch-0008", "other"]
+
+
+@on_loop
+async def test_no_more_sessions_than_jobs_run_at_a_time(store: Any, world: World) -> None:
+    @step(writes="kept")
+    async def slow(number: int) -> int:
+        world.busy += 1
+        world.most = max(world.most, world.busy)
+        await asyncio.sleep(0.001)
+        world.busy -= 1
+        if number in world.broken:
+            raise ValueError
+        return number
+
+    slowly = Workflow("slowly", state=batches.Item, steps=[slow])
+    world.broken = set(range(12))
+    async with Engine(store()) as engine:
+        await ran_batch(engine, 12, slowly)
+        world.broken, world.most = set(), 0
+        seen: list[BulkProgress] = []
+        report = await engine.resume(failed=True, jobs=4, on_progress=seen.append)
+        assert (len(report.done), world.most) == (12, 4)
+        assert (seen[0].total, seen[0].item, seen[0].left) == (12, None, 12)
+        assert [each.left for each in seen] == list(range(12, -1, -1))
+        assert {each.result for each in seen[1:]} == {"done"}
+        assert max(each.running for each in seen) == 3, "those that run beside the one that has just ended"
+
+
+@on_loop
+async def test_what_a_resume_does_not_concern_is_skipped_with_the_reason(store: Any, world: World) -> None:
+    clock = ManualClock()
+    wanted: list[Workflow[Any]] = [batch, listening, napping, AGENT]
+    async with Engine(store(clock), workflows=wanted, clock=clock) as engine:
+        world.broken = {0}
+        await ran_batch(engine, 2, tags="x")
+        for workflow in (listening, napping):
+            await (await engine.start(workflow, session_id=workflow.name, tags="x")).info()
+        await engine.outcome("listening")
+        while (await engine.info("napping")).status is not Status.SLEEPING:
+            await asyncio.sleep(0.001)
+        await engine.start(listening, session_id="gone", tags="x")
+        await engine.cancel("gone")
+        with pytest.raises(KeyError):
+            async with engine.visit(AGENT, session_id="guest", tags="x"):
+                raise KeyError
+        await engine.start(listening, session_id="stopped", tags="x", paused=True)
+        before = {info.session_id: info.seq for info in await engine.sessions()}
+        dry = await engine.resume(tag="x", dry_run=True)
+        assert (dry.dry_run, sorted(ids(dry.done))) == (True, ["batch-0000", "stopped"])
+        wakes = (await engine.info("napping")).wakes_at
+        assert reasons(dry) == {
+            "listening": "It waits for a message.",
+            "napping": f"It sleeps until {wakes:%Y-%m-%d %H:%M:%S} UTC.",
+            "guest": "It is a guest. Its own program continues it with its next visit.",
+        }
+        assert {info.session_id: info.seq for info in await engine.sessions()} == before, "a dry run changes nothing"
+        world.broken = set()
+        report = await engine.resume(tag="x")
+        assert sorted(ids(report.done)) == ["batch-0000", "stopped"]
+        assert reasons(report) == reasons(dry)
+        assert {item.session_id: item.status for item in report.done} == {"batch-0000": C, "stopped": Status.WAITING}
+        ended = await engine.resume(tag="x", status=["completed", "cancelled"])
+        assert set(reasons(ended).values()) == {"It has completed.", "It was cancelled."}
+        assert len(ended.skipped) == 3
+        awake = await engine.resume(status="sleeping", wake=True)
+        assert [(item.session_id, item.status) for item in awake.done] == [("napping", C)]
+
+
+@on_loop
+async def test_a_paused_guest_gets_its_pause_withdrawn(store: Any) -> None:
+    async with Engine(store(), workflows=[AGENT]) as engine:
+        async with engine.visit(AGENT, session_id="guest", tags="x"):
+            paused = await engine.pause(tag="x")
+            assert ids(paused.done) == ["guest"]
+            report = await engine.resume(tag="x", status=("paused", "pausing"))
+            assert (ids(report.done), report.failed) == (["guest"], ())
+        assert (await engine.info("guest")).status is C
+
+
+@on_loop
+async def test_a_child_is_left_to_its_parent_if_both_match(store: Any) -> None:
+    async with Engine(store(), workflows=[calling, listening]) as engine:
+        session = await engine.start(calling, session_id="top", tags="x")
+        await session.outcome()
+        [child] = await session.children()
+        await engine.start(listening, session_id="alone", tags="y")
+        await engine.outcome("alone")
+        dry = await engine.pause(tag="x", dry_run=True)
+        assert (ids(dry.done), dry.total) == (["top"], 1)
+        report = await engine.pause(tag="x", reason="lunch")
+        assert (ids(report.done), report.total) == (["top"], 1)
+        assert (await engine.info(child.session_id)).status is P
+        [pause] = await engine.pauses(child.session_id)
+        assert pause.reason == "lunch"
+        resumed = await engine.resume(status="paused")
+        assert (ids(resumed.done), resumed.total) == (["top"], 1)
+        assert (await engine.info(child.session_id)).status is Status.WAITING
+        ended = await engine.cancel(workflow="listening")
+        assert sorted(ids(ended.done)) == sorted([child.session_id, "alone"]), "its parent does not match"
+        assert {item.status for item in ended.done} == {Status.CANCELLED}
+
+
+@on_loop
+async def test_one_session_that_cannot_be_resumed_does_not_stop_the_others(tmp_path: Path, world: World) -> None:
+    world.broken = {0, 1, 2}
+    stranger = Workflow("stranger", state=batches.Item, steps=[batches.keep])
+    async with Engine(tmp_path / "s.db") as engine:
+        await ran_batch(engine, 3)
+        await ran_batch(engine, 1, stranger)
+    connection = apsw.Connection(str(tmp_path / "s.db"))
+    connection.execute("UPDATE sessions SET visit = visit + 1 WHERE session_id = 'batch-0001'")
+    connection.close()
+    world.broken = set()
+    async with Engine(tmp_path / "s.db", workflows=[batch]) as engine:
+        report = await engine.resume(status="failed")
+        assert sorted(ids(report.done)) == ["batch-0000", "batch-0002"]
+        told = {item.session_id: item.reason for item in report.failed}
+        assert sorted(told) == ["batch-0001", "stranger-0000"]
+        assert "'stranger', which is not registered with this engine" in told["stranger-0000"]
+        assert "batch-0001" in told["batch-0001"]
+        assert repr(report) == "BulkReport('resume', done=2, skipped=0, failed=2, left=0)"
+        assert "not registered" in report._repr_html_()
+
+
+@on_loop
+async def test_a_session_that_someone_changed_meanwhile_is_left_alone(store: Any, world: World) -> None:
+    world.broken = {0, 1, 2, 3}
+    async with Engine(store()) as engine:
+        await ran_batch(engine, 4)
+        world.broken = set()
+
+        def meddle(progress: BulkProgress) -> None:
+            if progress.item is None:
+                for n in (2, 3):
+                    tasks.append(asyncio.ensure_future(engine.pause(f"batch-000{n}", reason="not this one")))
+
+        tasks: list[asyncio.Future[Any]] = []
+        report = await engine.resume(status="failed", jobs=1, on_progress=meddle)
+        assert ids(report.done) == ["batch-0000", "batch-0001"]
+        assert reasons(report) == dict.fromkeys(["batch-0002", "batch-0003"], bulk_run.CHANGED)
+        assert (await engine.info("batch-0003")).status is P, "nothing un-pauses it"
+
+
+@on_loop
+async def test_a_new_budget_is_for_each_session(store: Any, world: World) -> None:
+    world.broken = {0, 1}
+    async with Engine(store()) as engine:
+        await ran_batch(engine, 2)
+        world.broken = set()
+        await engine.resume(status="failed", budget=Budget(usd=2))
+        assert {info.budget_usd for info in await engine.sessions()} == {2}
+
+
+@on_loop
+async def test_a_caller_who_gives_up_leaves_the_rest_as_it_was(store: Any, world: World) -> None:
+    gate, began = asyncio.Event(), asyncio.Event()
+
+    @step(writes="kept")
+    async def slow(number: int) -> int:
+        if world.broken:
+            raise ValueError
+        began.set()
+        await gate.wait()
+        return number
+
+    slowly = Workflow("slowly", state=batches.Item, steps=[slow])
+    world.broken = {0}
+    async with Engine(store()) as engine:
+        await ran_batch(engine, 5, slowly)
+        world.broken = set()
+        work = asyncio.ensure_future(engine.resume(status="failed", jobs=2))
+        await began.wait()
+        while len(engine.running) < 2:
+            await asyncio.sleep(0)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        gate.set()
+        await engine.idle()
+        statuses = [info.status for info in await engine.sessions(reverse=True)]
+        assert statuses == [C, C, F, F, F], "what was resumed runs to its end"
+
+
+@on_loop
+async def test_an_engine_that_is_closed_meanwhile_reports_what_is_left(store: Any, world: World) -> None:
+    world.broken = set(range(6))
+    reports: list[BulkReport] = []
+    async with Engine(store()) as engine:
+        await ran_batch(engine, 6)
+        world.broken = set()
+        closing: list[asyncio.Future[None]] = []
+
+        def close(progress: BulkProgress) -> None:
+            if progress.done == 2:
+                closing.append(asyncio.ensure_future(engine.close()))
+
+        reports.append(await engine.resume(status="failed", jobs=1, on_progress=close))
+        await asyncio.gather(*closing)
+    assert 2 <= len(reports[0].done) < 6
+    assert reports[0].left == 6 - len(reports[0].done)
+    async with Engine(store(), workflows=[batch]) as engine:
+        rest = await engine.resume(status=("failed", "ready"))
+        assert len(rest.done) == reports[0].left
+        assert set(world.ran.values()) == {1}
+
+
+# for another engine
+
+
+@on_loop
+async def test_failed_and_interrupted_sessions_are_handed_to_any_open_engine(store: Any, world: World) -> None:
+    world.broken = {0, 1, 2}
+    async with Engine(store()) as engine:
+        await ran_batch(engine, 3)
+        await engine.start(batch, session_id="paused", number=3, paused=True)
+    world.broken = set()
+    async with Engine(store(), workflows=[batch]) as worker, Engine(store(), drives="none") as front:
+        with pytest.raises(CallRefused, match="resume"):
+            await front.resume(workflow="batch")
+        report = await front.resume(workflow="batch", here=False, by="ann")
+        assert (len(report.done), report.failed, report.unattended) == (4, (), ())
+        while (await front.tally()).get(("batch", C)) != 4:
+            await asyncio.sleep(0.01)
+        assert set(world.ran.values()) == {1}
+        asked = [event async for event in worker.events("batch-0001") if event.event_type == "resume.requested"]
+        assert [event.agent_name for event in asked] == ["ann"]
+
+
+@on_loop
+async def test_nothing_open_to_take_them_is_said(store: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "PICK_UP", 0.05)
+    world.broken = {0, 1}
+    async with Engine(store()) as engine:
+        await ran_batch(engine, 2)
+        session = await engine.start(batch, session_id="broke", number=1, budget=Budget(operations=0))
+        assert (await session.outcome()).status is P
+    async with Engine(store(), drives="none") as front:
+        report = await front.resume(workflow="batch", here=False)
+        assert report.unattended == ("batch",)
+        assert {item.status for item in report.done} == {Status.READY}
+        assert [(each.session_id, each.status) for each in report.failed] == [("broke", P)]
+        assert "only a resume that has the workflow can test its pause (budget) again" in report.failed[0].reason
+        assert (await front.info("batch-0000")).failure is not None, "it is known until the session moves on"
+    world.broken = set()
+    async with Engine(store(), workflows=[batch]) as engine:
+        while (await engine.tally()).get(("batch", C)) != 2:
+            await asyncio.sleep(0.01)
+
+
+# pause and cancel
+
+
+@on_loop
+async def test_a_bulk_pause_leaves_failed_sessions_alone_and_waits_for_the_rest(store: Any, world: World) -> None:
+    world.broken = {0}
+    async with Engine(store()) as engine:
+        await ran_batch(engine, 2, owner="ann")
+        await engine.start(listening, session_id="talk", owner="ann")
+        await engine.outcome("talk")
+        for given in ({"owner": "ann"}, {"owner": "ann", "status": ("failed", "waiting")}):
+            report = await engine.pause(**given, wait=True)  # type: ignore[call-overload]
+            assert [(item.session_id, item.status) for item in report.done] in ([("talk", P)], [])
+            assert reasons(report) == {"batch-0000": "It has failed, so it does not run."}
+        assert (await engine.info("batch-0000")).status is F
+
+
+@on_loop
+async def test_a_bulk_pause_stores_the_pause_of_a_damaged_session(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "s.db") as engine:
+        for name in ("a", "b"):
+            await (await engine.start(listening, session_id=name, owner="ann")).outcome()
+        connection = apsw.Connection(str(tmp_path / "s.db"))
+        connection.execute("UPDATE sessions SET visit = visit + 1 WHERE session_id = 'a'")
+        report = await engine.pause(owner="ann")
+        assert (ids(report.done), ids(report.failed)) == (["b"], ["a"])
+        assert report.failed[0].reason.startswith("It is damaged, but the pause is stored. ")
+        asked = connection.execute("SELECT session_id, pause_requested FROM sessions ORDER BY 1").fetchall()
+        assert asked == [("a", 1), ("b", 1)]
+        connection.close()
+
+
+@on_loop
+async def test_sessions_are_chosen_by_the_time_of_their_last_update(store: Any) -> None:
+    clock = ManualClock()
+    async with Engine(store(clock), clock=clock) as engine:
+        began = clock.now()
+        for name in ("old", "middle", "new"):
+            await (await engine.start(listening, session_id=name)).outcome()
+            clock.advance(3600)
+        assert ids(await engine.sessions(since=timedelta(hours=1.5))) == ["new"]
+        assert ids(await engine.sessions(until=timedelta(hours=2.5))) == ["old"]
+        middle = datetime.fromtimestamp(began / 1e6, UTC) + timedelta(minutes=59)
+        later = middle + timedelta(minutes=2)
+        assert sum((await engine.tally(since=middle, until=later)).values()) == 1
+        assert ids((await engine.cancel(since=middle, until=later)).done) == ["middle"]
+        with pytest.raises(ValueError, match="since must be a datetime with a time zone, or a timedelta"):
+            await engine.sessions(since=datetime(2026, 1, 1))
+
+
+@on_loop
+async def test_verbs_say_what_they_need(store: Any) -> None:
+    async with Engine(store()) as engine:
+        anything: Any = engine
+        for verb in (anything.resume, anything.pause, anything.cancel):
+            with pytest.raises(ValueError, match=f"which sessions to {verb.__name__}. Pass a session id, or at least"):
+                await verb()
+            with pytest.raises(ValueError, match="status names no status"):
+                await verb(status=[])
+            with pytest.raises(ValueError, match="'fialed' is not a status. Did you mean 'failed'"):
+                await verb(status="fialed")
+            with pytest.raises(ValueError, match=r"tag= cannot be combined with a session id"):
+                await verb("one", tag="x")
+            report = await verb(tag="nobody")
+            assert (report.total, report.verb) == (0, verb.__name__)
+        for wrong, said in (
+            ({"tag": "x", "steal": True}, "steal and rerun are for one session"),
+            ({"tag": "x", "until": "review"}, "names a step"),
+            ({"tag": "x", "jobs": 0}, "jobs must be"),
+            ({"tag": "x", "code": "yes"}, "code must be"),
+            ({"tag": "x", "here": False, "wake": True}, "here=False only closes pauses"),
+        ):
+            with pytest.raises(ValueError, match=said):
+                await anything.resume(**wrong)
+        with pytest.raises(ValueError, match="until names a step of session 'one'"):
+            await anything.resume("one", until=timedelta(1))
+
+
+async def named(found: Any) -> list[str]:
+    return ids(await found)
+
+
+@on_loop
+async def test_facts_are_read_in_pages(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_run, "PAGE", 4)
+    async with Engine(store()) as engine:
+        for n in range(10):
+            await engine.start(listening, session_id=f"s{n}", tags="x", paused=True)
+        sizes: list[int] = []
+        find = type(engine.store).find
+
+        async def counted(self: Store, query: Filter) -> Any:
+            found = await find(self, query)
+            sizes.append(len(found))
+            return found
+
+        monkeypatch.setattr(type(engine.store), "find", counted)
+        monkeypatch.setattr(DictStore, "ids", lambda self, query: named(find(self, query)))
+        assert len((await engine.pause(tag="x", dry_run=True)).done) == 10
+        assert len((await engine.pause(tag="x")).done) == 10
+        assert sizes == [4, 4, 2] * 2
+        sizes.clear()
+        assert len((await engine.cancel(tag="x")).done) == 10
+        assert max(sizes) == 1
+
+
+def test_a_blocking_engine_has_them_too(world: World) -> None:
+    world.broken = {0, 1}
+    with Engine(":memory:") as engine:
+        for n in range(2):
+            engine.start(batch, number=n).outcome()
+        world.broken = set()
+        report: BulkReport = engine.resume(status="failed")
+        assert report.statuses == {C: 2}
+        assert engine.cancel(workflow="batch").total == 0
