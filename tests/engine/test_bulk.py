@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,9 +30,9 @@ F, C, P = Status.FAILED, Status.COMPLETED, Status.PAUSED
 
 
 @pytest.fixture(autouse=True)
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(batches, "world", World())
-    yield batches.world
+    return batches.world
 
 
 @pytest.fixture(params=["sqlite", "dict"])
@@ -221,7 +220,7 @@ async def test_one_session_that_cannot_be_resumed_does_not_stop_the_others(tmp_p
     async with Engine(tmp_path / "s.db", workflows=[batch]) as engine:
         report = await engine.resume(status="failed")
         assert sorted(ids(report.done)) == ["batch-0000", "batch-0002"]
-        told = {item.session_id: item.reason for item in report.failed}
+        told = {str(item.session_id): item.reason for item in report.failed}
         assert sorted(told) == ["batch-0001", "stranger-0000"]
         assert "'stranger', which is not registered with this engine" in told["stranger-0000"]
         assert "batch-0001" in told["batch-0001"]
@@ -364,8 +363,9 @@ async def test_a_bulk_pause_leaves_failed_sessions_alone_and_waits_for_the_rest(
         await ran_batch(engine, 2, owner="ann")
         await engine.start(listening, session_id="talk", owner="ann")
         await engine.outcome("talk")
+        pause: Any = engine.pause
         for given in ({"owner": "ann"}, {"owner": "ann", "status": ("failed", "waiting")}):
-            report = await engine.pause(**given, wait=True)  # type: ignore[call-overload]
+            report = await pause(**given, wait=True)
             assert [(item.session_id, item.status) for item in report.done] in ([("talk", P)], [])
             assert reasons(report) == {"batch-0000": "It has failed, so it does not run."}
         assert (await engine.info("batch-0000")).status is F
@@ -413,7 +413,7 @@ async def test_verbs_say_what_they_need(store: Any) -> None:
                 await verb()
             with pytest.raises(ValueError, match="status names no status"):
                 await verb(status=[])
-            with pytest.raises(ValueError, match="'fialed' is not a status. Did you mean 'failed'"):
+            with pytest.raises(ValueError, match=r"'fialed' is not a status\. Did you mean 'failed'"):
                 await verb(status="fialed")
             with pytest.raises(ValueError, match=r"tag= cannot be combined with a session id"):
                 await verb("one", tag="x")

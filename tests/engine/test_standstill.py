@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
-from pausepoint.engine import pauses
+from pausepoint.engine import bulk, pauses
 from tests.faults.standstill import begun_after, fleet
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
@@ -47,7 +47,8 @@ async def test_a_pause_that_only_pretends_to_wait_is_caught(tmp_path: Path, monk
     async def at_once(*_: object) -> tuple[()]:
         return ()
 
-    monkeypatch.setattr(pauses, "standstill", at_once)
+    for each in (pauses, bulk):
+        monkeypatch.setattr(each, "standstill", at_once)
     async with fleet(tmp_path, "--deaf") as (engine, file):
         while not await begun_after(engine, file):
             pass

@@ -10,6 +10,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from pausepoint.errors import AlreadyRunning, InputConflict, VerbRefused
 from pausepoint.model.sessions import SessionRow
+from pausepoint.model.views import Listing, SessionInfo
 from tests.laws.engine_model import IDS, OVER, EngineModel, S
 from tests.support.mortal import crash, woke
 from tests.support.scripted import ACTS, NAP, WAITS, Course, Desk
@@ -122,8 +123,9 @@ class EngineMachine(EngineModel):
 
         async def pause() -> None:
             before = await self.statuses()
-            asked = {"everything": everything, "mode": mode, "by": "ann", "reason": "lunch", "freeze": freeze}
-            infos = await engine.pause(session_id, **asked)
+            asked: Any = {"mode": mode, "by": "ann", "reason": "lunch", "freeze": freeze}
+            asked |= {"everything": True} if session_id is None else {"session_id": session_id}
+            infos: Listing[SessionInfo] = await engine.pause(**asked)
             for info in infos:
                 old = before.get(info.session_id)
                 assert info.status in OVER or info.pause_requested

@@ -321,6 +321,7 @@ def test_what_a_session_does_most_needs_no_table_of_its_own(query: str) -> None:
         (Filter(statuses=(Status.RUNNING, Status.PAUSING)), "sessions_held"),
         (Filter(parent=1), "sessions_children"),
         (Filter(ids=("a", "b"), statuses=(Status.FAILED,)), "sqlite_autoindex_sessions_1 (session_id=?)"),
+        (Filter(ids=("a", "b"), tag="night"), "sqlite_autoindex_sessions_1 (session_id=?)"),
         (Filter(ids=("a", "b"), tree=True), "sqlite_autoindex_sessions_1 (session_id=?)"),
         (Filter(statuses=(Status.FAILED,), workflow="w", since=1), "sessions_failed"),
         (Filter(failed=True, until=1), "sessions_failed"),

@@ -135,15 +135,15 @@ def _ask_confirmation() -> dict[str, Any]:
         click.echo(f"Type y or n. {LEAVE}.")
 
 
-def confirmed(question: str, err: bool = False) -> bool:
-    """Ask yes or no; an empty line means yes. Ctrl+D raises `click.Abort`. ``err``: write the prompt to stderr."""
+def confirmed(question: str, err: bool = False, default: bool = True) -> bool:
+    """Ask yes or no; an empty line means ``default``. Ctrl+D raises `click.Abort`. ``err``: write to stderr."""
     while True:
         try:
-            said = _read_text(f"{question} [Y/n]: ", err).casefold()
+            said = _read_text(f"{question} [{'Y/n' if default else 'y/N'}]: ", err).casefold()
         except Later:
             raise click.Abort from None
         if said in ("", "y", "yes", "n", "no"):
-            return said not in ("n", "no")
+            return default if not said else said in ("y", "yes")
         click.echo("Type y or n.", err=err)
 
 

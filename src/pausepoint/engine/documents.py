@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.plan import Plan
     from pausepoint.engine.retention import CleanUp, Redaction
     from pausepoint.engine.verify import Verification
+    from pausepoint.model.bulk import BulkItem, BulkReport, BulkResult
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.sessions import Event, Failure, Holder, Pause
     from pausepoint.model.streams import StreamItem
@@ -162,6 +163,31 @@ def candidates(found: Sequence[SessionInfo]) -> dict[str, Any]:
 def log_line(at: datetime, level: str, session_id: str, step: str, text: str) -> dict[str, Any]:
     """Return one line of a worker's log."""
     return {"logged_at": moment(at), "level": level, "session_id": session_id, "step": step, "text": text}
+
+
+def bulk(report: BulkReport, left: int, again: str | None) -> dict[str, Any]:
+    """Return the result of a bulk verb. ``left`` sessions were not reached; the command ``again`` continues."""
+    return {
+        "verb": report.verb,
+        "dry_run": report.dry_run,
+        "done": [bulk_item(each) for each in report.done],
+        "skipped": [bulk_item(each) for each in report.skipped],
+        "failed": [bulk_item(each) for each in report.failed],
+        "left": left,
+        "unattended": list(report.unattended),
+        "continue": again,
+    }
+
+
+def bulk_item(item: BulkItem, result: BulkResult | None = None) -> dict[str, Any]:
+    """Return one session of a bulk verb. ``result`` is given if the item is a line of its own."""
+    found = {
+        "session_id": item.session_id,
+        "workflow": item.workflow,
+        "status": None if item.status is None else item.status.value,
+        "reason": item.reason,
+    }
+    return found if result is None else {"result": result} | found
 
 
 def worked(driven: Sequence[SessionInfo]) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import click
 
 from pausepoint.cli.console import ago, columns, money
 from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.filters import STATUSES, Filters, filter_options
 from pausepoint.cli.host import command_line, how_to_start
-from pausepoint.cli.options import WORKFLOWS, OneOf, Whole, common
+from pausepoint.cli.options import OneOf, Whole, common
 from pausepoint.cli.text import (
     MANY,
     counted,
@@ -46,28 +47,12 @@ AGENTS = 5
 LEAST_NOTE = 30
 """The least width of the NOTE column; without that room, other columns are left out."""
 
-STATUSES = (
-    "running", "pausing", "waiting", "sleeping", "ready", "paused", "failed", "created", "completed", "cancelled",
-)  # fmt: skip
-"""The values of `Status`, the most urgent first. `Status` is not imported so that ``--help`` is fast."""
-
 SORTS = ("updated", "created", "status", "workflow", "spent", "id")
 SORTED_BY = f"Sort by {', '.join(SORTS[:-1])} or {SORTS[-1]}.  [default: updated]"
 
 
 @click.command()
-@click.option(
-    "--status",
-    "statuses",
-    multiple=True,
-    type=OneOf(STATUSES),
-    metavar="STATUS",
-    help=f"Only sessions with this status; repeatable: {', '.join(STATUSES)}.",
-)
-@click.option("--failed", is_flag=True, help="Only sessions that have failed, also those that were paused since.")
-@click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="Only sessions of this workflow.")
-@click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
-@click.option("--tag", metavar="TAG", help="Only sessions with this tag.")
+@filter_options("Only sessions")
 @click.option("--sort", type=OneOf(SORTS), default="updated", metavar="BY", help=SORTED_BY)
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option("--limit", type=Whole(), default=LIMIT, show_default=True, metavar="N", help="List at most N.")
@@ -140,12 +125,10 @@ class Wanted(NamedTuple):
 
 
 async def _list(
-    cli: Cli, engine: Engine, *, statuses: tuple[str, ...], failed: bool, workflow: str | None, owner: str | None,
-    tag: str | None, sort: str, reverse: bool, limit: int, everything: bool, children: bool,
-) -> None:  # fmt: skip
-    filters: dict[str, Any] = {
-        "workflow": workflow, "owner": owner, "tag": tag, "status": statuses or None, "failed": failed or None,
-    }  # fmt: skip
+    cli: Cli, engine: Engine, *, sort: str, reverse: bool, limit: int, everything: bool, children: bool, **given: Any
+) -> None:
+    chosen = Filters.taken_from(given)
+    filters, workflow, owner = chosen.options, chosen.workflow, chosen.owner
     wanted = Wanted(filters, sort, reverse, None if everything else limit, children)
     page, damaged = await wanted.page(engine)
     shown = await wanted.tree(engine, page)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from pausepoint.cli.bulk import BulkCommand
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.exits import CONFLICT, DONE, NOT_FOUND, USAGE, Refused
+from pausepoint.cli.exits import CONFLICT, DONE, USAGE, Refused
+from pausepoint.cli.filters import NAMES, Filters, filter_options
 from pausepoint.cli.host import command_line
-from pausepoint.cli.options import SESSIONS, TARGETS, WORKFLOWS, by_option, common, reason_and_by
-from pausepoint.errors import DamagedRecord, UnknownSession, did_you_mean
+from pausepoint.cli.options import SESSIONS, TARGETS, by_option, common, reason_and_by
+from pausepoint.errors import DamagedRecord, UnknownSession
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
@@ -31,58 +33,47 @@ LOOK_EVERY = 0.1
 @click.command()
 @click.argument("session", required=False, shell_complete=SESSIONS)
 @click.option("--all", "everything", is_flag=True, help="Pause everything in this store.")
-@click.option(
-    "--workflow",
-    metavar="NAME",
-    shell_complete=WORKFLOWS,
-    help="Pause all sessions of a workflow, or all runs of an orchestrator.",
-)
-@click.option("--tag", metavar="TAG", help="Pause all sessions with this tag.")
-@click.option("--owner", metavar="NAME", help="Pause all sessions of this owner.")
+@filter_options("Pause all sessions")
+@click.option("--dry-run", is_flag=True, help="With filters: show what would be paused, and change nothing.")
 @click.option("--abort", is_flag=True, help="Cancel the running step; a resume runs it again.")
 @click.option("--freeze", is_flag=True, help="Stop timers, too: they are due later by the length of the pause.")
 @click.option("--wait", is_flag=True, help="Wait until all of them have stopped.")
 @reason_and_by
 @common()
 def pause(
-    cli: Cli, session: str | None, everything: bool, workflow: str | None, tag: str | None, owner: str | None,
-    wait: bool, abort: bool, freeze: bool, reason: str, by: str | None,
+    cli: Cli, session: str | None, everything: bool, dry_run: bool, wait: bool, abort: bool, freeze: bool, reason: str,
+    by: str | None, **given: Any,
 ) -> int:  # fmt: skip
     """Pause one session, several, or everything.
 
     A running session stops at its next safe point: before the next operation, at a wait, or at the end of the step.
-    --abort cancels the step instead. A named session is paused with its children. If you give several
-    filters, all must match.
+    --abort cancels the step instead. Sessions are paused with their children. If you give several filters, all must
+    match. With filters, failed sessions stay as they are, because they do not run.
 
     --all stays in effect until `pausepoint resume --all`: sessions that any process starts meanwhile are stored paused.
     """
-    filters = Filters(workflow, tag, owner)
-    if [session is not None, everything, any(filters)].count(True) != 1:
-        raise click.UsageError("Give exactly one of: a session, filters (--workflow, --tag, --owner), or --all.")
+    filters = Filters.taken_from(given)
+    if [session is not None, everything, filters != Filters()].count(True) != 1:
+        raise click.UsageError(f"Give exactly one of: a session, filters ({NAMES}), or --all.")
+    how = {"mode": "abort" if abort else "finish", "freeze": freeze, "reason": reason, "by": by}
+    if filters != Filters():
+        words = ["--abort"] * abort + ["--freeze"] * freeze + ["--wait"] * wait
+        return BulkCommand(cli, "pause", filters, how | {"wait": wait}, dry_run=dry_run, words=words).run()
+    if dry_run:
+        raise click.UsageError("--dry-run needs filters. `show` tells about one session, `status` about all.")
     if session is None and not cli.place.exists and not cli.place.explicit:
         return _nothing(cli, "There is no store here, so there is nothing to pause.")
-    how = {"mode": "abort" if abort else "finish", "freeze": freeze, "reason": reason, "by": by}
-    return _run_waiting(cli, "The pause stays requested.", _pause(cli, session, filters, how, wait))
+    return _run_waiting(cli, "The pause stays requested.", _pause(cli, session, how, wait))
 
 
-class Filters(NamedTuple):
-    """Filters for sessions; all that are given must match."""
-
-    workflow: str | None
-    tag: str | None
-    owner: str | None
-
-
-async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str, Any], wait: bool) -> int:
+async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool) -> int:
     async with cli.engine() as engine:
-        named = None if session is None else await _named(engine, session)
-        everything = named is None and not any(filters)
-        given = {"everything": True} if everything else filters._asdict()
-        found = await engine.pause(named, **given, **how)
+        everything = session is None
+        named = "" if session is None else await _named(engine, session)
+        found = await (engine.pause(everything=True, **how) if everything else engine.pause(named, **how))
         if not found and not found.damaged:
-            why = await _why_nothing(cli, engine, filters) if any(filters) else "There is no session to pause."
             _note_standing(cli, everything)
-            return _nothing(cli, why, await engine.standing_pause())
+            return _nothing(cli, "There is no session to pause.", await engine.standing_pause())
         for info in found:
             cli.note_driver(info)
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
@@ -140,24 +131,6 @@ async def _named(engine: Engine, text: str) -> str:
 
 def _asked_to_pause(info: SessionInfo) -> bool:
     return info.pause_requested or info.status.value in ("pausing", "paused")
-
-
-async def _why_nothing(cli: Cli, engine: Engine, filters: Filters) -> str:
-    """Return why nothing matched. A wrong name is refused, because it must not look like success."""
-    every = await engine.sessions()
-    ended = await engine.sessions(workflow=filters.workflow, tag=filters.tag, owner=filters.owner)
-    if ended:
-        some = "the matching session has" if len(ended) == 1 else f"all {len(ended):,} matching sessions have"
-        return f"There is nothing to pause: {some} ended."
-    known: dict[str, set[str]] = {
-        "workflow": {info.workflow for info in every} | cli.project.targets.keys(),
-        "tag": {tag for info in every for tag in info.tags},
-        "owner": {info.owner for info in every if info.owner is not None},
-    }
-    for name, value in filters._asdict().items():
-        if value is not None and value not in known[name]:
-            raise Refused(f"No session has the {name} {value!r}{did_you_mean(value, known[name])}", NOT_FOUND)
-    return "There is nothing to pause: no session matches."
 
 
 def _nothing(cli: Cli, why: str, standing: Pause | None = None) -> int:
@@ -256,17 +229,43 @@ def short_status(info: SessionInfo, finishing: str = "") -> str:
 
 
 @click.command()
-@click.argument("sessions", metavar="SESSION...", nargs=-1, required=True, shell_complete=SESSIONS)
+@click.argument("sessions", metavar="[SESSION...]", nargs=-1, shell_complete=SESSIONS)
+@filter_options("Cancel all sessions")
+@click.option("--dry-run", is_flag=True, help="With filters: show what would be cancelled, and change nothing.")
+@click.option("--yes", is_flag=True, help="With filters: do not ask at a terminal.")
 @click.option("--wait", is_flag=True, help="Wait until they have ended.")
 @reason_and_by
 @common()
-def cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, by: str | None) -> int:
+def cancel(
+    cli: Cli, sessions: tuple[str, ...], dry_run: bool, yes: bool, wait: bool, reason: str, by: str | None, **given: Any
+) -> int:
     """End sessions permanently, with their children.
 
     A session that is not running ends immediately, a running one at its next safe point. Its history and state stay
     readable, and rewind and fork still work.
+
+    With filters, all sessions that match are cancelled. At a terminal, the command lists them first and asks.
     """
-    return _run_waiting(cli, "The cancel stays requested.", _cancel(cli, sessions, wait, reason, by))
+    filters = Filters.taken_from(given)
+    if bool(sessions) == (filters != Filters()):
+        raise click.UsageError(f"Give sessions to cancel, or filters ({NAMES}).")
+    if sessions and (dry_run or yes):
+        raise click.UsageError("--dry-run and --yes need filters.")
+    if sessions:
+        return _run_waiting(cli, "The cancel stays requested.", _cancel(cli, sessions, wait, reason, by))
+    how = {"reason": reason, "by": by}
+    words = ["--wait"] * wait + ["--yes"] * yes
+    bulk = BulkCommand(cli, "cancel", filters, how, dry_run=dry_run, asks=not yes, words=words)
+    bulk.waits = _until_ended if wait else None
+    return bulk.run()
+
+
+async def _until_ended(engine: Engine, ids: Sequence[str]) -> None:
+    """Wait until sessions that were asked to end have ended. Those whose process was killed end here."""
+    found = [await engine.info(session_id) for session_id in ids]
+    for info in (await wait_until_settled(engine, found, _asked_to_end)).values():
+        if info.status.value not in ENDED:
+            await engine.cancel(info.session_id)
 
 
 async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, by: str | None) -> int:

@@ -17,8 +17,9 @@ from pausepoint.cli.context import Cli, program_of, run_async
 from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, PERSON, USAGE, Refused
 from pausepoint.cli.fields import Field, collect_values, field_help, input_of, options_for, start_arguments, typed
+from pausepoint.cli.filters import Filters, Moment, filter_options
 from pausepoint.cli.host import TARGET, Start, command_line
-from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, BudgetOption, OneOf, by_option, common
+from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, BudgetOption, OneOf, Whole, by_option, common
 from pausepoint.cli.project import find_project
 from pausepoint.cli.prompts import confirmed
 from pausepoint.cli.sessions import RESUMABLE, candidates, find_session, list_candidates, status_and_age
@@ -218,9 +219,14 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
 
 @click.command()
 @click.argument("session", required=False, shell_complete=SESSIONS)
-@click.option("--dry-run", is_flag=True, help="Show the plan and run nothing.")
+@filter_options("Resume all sessions", without=("owner", "until"))
+@click.option("--jobs", type=Whole(1), default=8, show_default=True, metavar="N",
+              help="With filters: the number of sessions to drive at the same time.")  # fmt: skip
+@click.option("--hand-over", is_flag=True, help="Drive nothing here: leave the sessions to open processes and workers.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, or the sessions that match, and run nothing.")
 @click.option("--from", "start", metavar="STEP", shell_complete=STEPS, help="Rewind to this step first.")
-@click.option("--until", metavar="STEP", shell_complete=STEPS, help="Pause after this step.")
+@click.option("--until", metavar="STEP", shell_complete=STEPS,
+              help="Pause after this step. With filters a TIME: only sessions last updated until then.")  # fmt: skip
 @click.option("--steal", is_flag=True, help="Take the session over from a process that hangs.")
 @click.option("--code", type=OneOf(["accept"]), help="Resume although earlier steps of the workflow have changed.")
 @click.option("--edits", type=OneOf(["accept", "discard"]),
@@ -229,7 +235,7 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
               help="Redo a finished step, and the steps that read its artifacts or fields; repeatable.")  # fmt: skip
 @click.option("--wake", is_flag=True, help="Wake a sleeping session now.")
 @click.option("--budget", type=BudgetOption(), metavar="BUDGET", help="A new budget: dollars, or limits as for `run`.")
-@click.option("--owner", metavar="NAME", help="Refuse if the session has another owner.")
+@click.option("--owner", metavar="NAME", help="Refuse if the session has another owner. Without SESSION, a filter.")
 @click.option("--detach", is_flag=True, help="Run in the background; return when the session has been resumed.")
 @click.option("--detached", is_flag=True, hidden=True)
 @click.option("--all", "everything", is_flag=True, help="Lift a `pause --all` and resume what it paused.")
@@ -237,7 +243,7 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
 @common(lines=True, target=True)
 def resume(
     cli: Cli, session: str | None, dry_run: bool, start: str | None, everything: bool, detach: bool, detached: bool,
-    **how: Any,
+    jobs: int, hand_over: bool, **how: Any,
 ) -> int:  # fmt: skip
     """Resume an interrupted, paused or failed session, and show it until it ends or needs a person.
 
@@ -246,6 +252,10 @@ def resume(
     Without a terminal, the command exits with code 3 when the session sleeps for more than a few seconds. Without the
     code of the session, the command withdraws its pause, and a process that has the code continues it.
 
+    With filters, all sessions that match are resumed, and failed ones are retried: --status failed --tag night. The
+    command ends when each of them has stopped. Its exit code is 0 if all completed, 1 if some failed, and 3 if some
+    need a person. Ctrl+C leaves the rest as it was and prints the command that continues.
+
     --all lifts a `pause --all`: the sessions that it paused continue, and new sessions run again. Sessions that were
     paused individually stay paused. This command drives the sessions whose code this project has; other processes and
     workers drive the rest.
@@ -253,18 +263,58 @@ def resume(
     if everything:
         from pausepoint.cli.commands.lift import lift
 
-        if session or dry_run or start or detach or any(value for name, value in how.items() if name != "by"):
+        given = session or dry_run or start or detach or hand_over
+        if given or any(value for name, value in how.items() if name != "by"):
             raise click.UsageError("--all is for the whole store. Give no session, and no other option but --by.")
         return lift(cli, how["by"])
-    chosen = run_async(_chosen(cli, session, start, dry_run, how))
+    filters = _filters(session, how)
+    if filters != Filters():
+        return _resume_bulk(cli, filters, {"from": start, "detach": detach} | how, jobs, hand_over, dry_run)
+    chosen = run_async(_chosen(cli, session, start, dry_run, how, hand_over))
     if isinstance(chosen, int):
         return chosen
     info, workflow = chosen
     return _resumed(cli, workflow, info, start, detach=detach, stays=detached, **how)
 
 
+def _filters(session: str | None, how: dict[str, Any]) -> Filters:
+    """Remove the filters from the options, and return them. --owner and --until have another meaning for a session."""
+    owner, until = how["owner"], how["until"]
+    filters = Filters.taken_from(how)
+    if session is not None:
+        how |= {"owner": owner, "until": until}
+        filters = filters._replace(owner=None, until=None)
+        if filters != Filters():
+            raise click.UsageError(f"Give a session or filters ({' '.join(filters.words)}), not both.")
+    elif filters._replace(until=None) == Filters():
+        how |= {"owner": owner, "until": until}  # a step of the last interrupted session
+        return Filters()
+    elif until is not None:
+        option = next(param for param in click.get_current_context().command.params if param.name == "until")
+        filters = filters._replace(until=Moment().convert(until, option, click.get_current_context()))
+    return filters
+
+
+def _resume_bulk(
+    cli: Cli, filters: Filters, how: dict[str, Any], jobs: int, hand_over: bool, dry_run: bool
+) -> int:  # fmt: skip
+    """Resume all sessions that match."""
+    from pausepoint.cli.bulk import BulkCommand
+
+    single = ["from", "detach", "steal", "rerun"] + (["wake", "code", "edits"] if hand_over else [])
+    if wrong := [f"--{name}" for name in single if how.get(name)]:
+        where = "with --hand-over" if hand_over else "with filters"
+        raise click.UsageError(f"{' and '.join(wrong)} cannot be used {where}.")
+    options = {name: how[name] for name in ("by", "budget", "wake", "code", "edits")}
+    words = ["--wake"] * how["wake"]
+    words += [word for name in ("code", "edits") if how[name] for word in (f"--{name}", how[name])]
+    words += ["--hand-over"] if hand_over else ["--jobs", str(jobs)]
+    options |= {"jobs": jobs, "here": not hand_over}
+    return BulkCommand(cli, "resume", filters, options, dry_run=dry_run, drives=not hand_over, words=words).run()
+
+
 async def _chosen(
-    cli: Cli, session: str | None, start: str | None, dry_run: bool, how: dict[str, Any]
+    cli: Cli, session: str | None, start: str | None, dry_run: bool, how: dict[str, Any], hand_over: bool = False
 ) -> tuple[SessionInfo, Workflow[Any]] | int:
     """Return the session to resume and its workflow; or an exit code if there is nothing more to do."""
     until = how["until"]
@@ -276,6 +326,8 @@ async def _chosen(
         info = found[0]
         if info.guest:
             return await _resumed_guest(cli, engine, info, {"from": start, "dry-run": dry_run} | how)
+        if hand_over:
+            return await _handed_over(cli, engine, info, {"from": start, "dry-run": dry_run} | how)
         if info.workflow not in engine.workflows and _can_withdraw(cli, info, start, dry_run, how):
             return await _withdrawn(cli, engine, info, how["by"])
         cli.check_code(engine, info)
@@ -305,14 +357,24 @@ def _can_withdraw(cli: Cli, info: SessionInfo, start: str | None, dry_run: bool,
     return info.status.value == "paused" and info.pause_requested and not needs_code and not own
 
 
-async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, by: str | None) -> int:
+async def _handed_over(cli: Cli, engine: Engine, info: SessionInfo, how: dict[str, Any]) -> int:
+    """Leave a session to the open processes that have its code."""
+    known = {name: how.pop(name) for name in ("by", "owner", "budget")}
+    if wrong := [f"--{name}" for name, value in how.items() if value]:
+        raise Refused(f"{' and '.join(wrong)} cannot be used with --hand-over.", USAGE)
+    return await _withdrawn(cli, engine, info, **known)
+
+
+async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, by: str | None, **known: Any) -> int:
     """Withdraw the pause of a session whose code is not loaded. A process that has the code continues it."""
-    await engine.resume(info.session_id, by=by, here=False)
+    await engine.resume(info.session_id, by=by, here=False, **known)
     now = await _picked_up(engine, info.session_id)
     holder = now.holder or now.kept_by or info.kept_by or info.holder
     alone = holder is None and now.status.value in ("ready", "created")
     where = f" It continues in {short_holder(holder)}." if holder else f" It {cli.out.status_phrase(now.status.value)}."
-    cli.out.line(f"The pause of {info.session_id} is withdrawn.{'' if alone else where}")
+    name = info.session_id
+    what = f"The pause of {name} is withdrawn." if info.pause_requested else f"{name} is handed over."
+    cli.out.line(f"{what}{'' if alone else where}")
     if alone:
         cli.out.note(f"No open process has its workflow {info.workflow!r}. Start one, or run the session here.")
         cli.out.note(cli.resume_line(now))

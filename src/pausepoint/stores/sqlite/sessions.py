@@ -65,7 +65,7 @@ _CONDITIONS = {
     "prefix": "session_id BETWEEN :prefix AND :prefix || char(1114111)",  # a range, so that SQLite uses the index
     "workflow": "workflow = :workflow",
     "owner": "owner = :owner",
-    "tag": "key IN (SELECT session FROM tagged WHERE tag = :tag)",
+    "tag": "EXISTS (SELECT 1 FROM tagged WHERE tag = :tag AND session = key)",
     "parent": "parent = :parent",
     "input_digest": "input_digest = :input_digest",
     "ids": "session_id IN (SELECT value FROM json_each(:ids))",
@@ -73,6 +73,9 @@ _CONDITIONS = {
     "until": "updated_at <= :until",
 }
 _FAILED = "ended = 'failed'"
+_TAGGED = "key IN (SELECT session FROM tagged WHERE tag = :tag)"
+"""Finds all sessions with a tag. The condition above is for sessions that are found by something else."""
+
 # The rules of `derive_status` in SQL, to count and filter sessions without reading each row. The store suite and the
 # store model check that both agree.
 _STATUS = f"""CASE
@@ -88,6 +91,7 @@ _STATUS = f"""CASE
     WHEN seq <= 1 THEN 'created'
     ELSE 'ready'
 END"""
+_BY_KEY = "NOT INDEXED "
 _HELD = {Status.RUNNING, Status.PAUSING}
 _SORTS: dict[Sort, tuple[str, str]] = {
     "created": ("created_at DESC, key DESC", "created_at, key"),
@@ -202,8 +206,9 @@ def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[
 def _where(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
     """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings."""
     bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
-    trees = _TREES if query.tree else {}
-    conditions = [trees.get(part, _CONDITIONS[part]) for part in bindings]
+    index = _index(query)
+    other = (_TREES if query.tree else {}) | ({"tag": _TAGGED} if index == _BY_KEY else {})
+    conditions = [other.get(part, _CONDITIONS[part]) for part in bindings]
     if query.ids is not None:
         bindings["ids"] = msgspec.json.encode(query.ids).decode()
     conditions.append("removing = 0")
@@ -223,7 +228,7 @@ def _where(connection: apsw.Connection, query: Filter, present: Present) -> tupl
     elif query.level == "top":
         alike = " AND ".join(conditions)
         conditions.append(f"(parent IS NULL OR parent NOT IN (SELECT key FROM sessions WHERE {alike}))")
-    return f"{_index(query)}WHERE {' AND '.join(conditions)}", bindings
+    return f"{index}WHERE {' AND '.join(conditions)}", bindings
 
 
 def _only_failed(query: Filter) -> bool:
@@ -238,7 +243,7 @@ def _index(query: Filter) -> str:
     if any(part is not None for part in (query.session_id, query.ids, query.prefix, query.parent, query.input_digest)):
         return ""
     if query.tag is not None:
-        return "NOT INDEXED "  # but by the keys that have the tag
+        return _BY_KEY
     if query.owner is not None:
         return "INDEXED BY sessions_owner "
     if query.statuses and set(query.statuses) <= _HELD:
