@@ -155,7 +155,7 @@ async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
         await (await engine.session("done")).outcome()
         done = await beside("pause", "--workflow", "chat", "--tag", "night", "--json", cwd=place)
         assert done.code == 0
-        assert sorted(each["session_id"] for each in json.loads(done.stdout)["sessions"]) == ["a", "c"]
+        assert sorted(each["session_id"] for each in json.loads(done.stdout)["done"]) == ["a", "c"]
         statuses = {info.session_id: info.status.value for info in await engine.sessions()}
         assert statuses == {"a": "paused", "b": "waiting", "c": "paused", "done": "completed"}
 

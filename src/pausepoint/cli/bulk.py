@@ -40,8 +40,9 @@ class Ticker:
         self.shows = cli.out.for_people and sys.stderr.isatty()
         self.next = 0.0
 
-    def __call__(self, text: str) -> None:
-        if self.shows and time.monotonic() >= self.next:
+    def __call__(self, text: str, quick: bool) -> None:
+        """Show the progress. ``quick``: another one follows at once, so that this one may be left out."""
+        if self.shows and (not quick or time.monotonic() >= self.next):
             self.next = time.monotonic() + 0.1
             sys.stderr.write(f"\r\x1b[K{self.out.fitted(text)}")
             sys.stderr.flush()
@@ -149,17 +150,16 @@ class BulkCommand:
         parts += [f"{progress.skipped:,} skipped" if progress.skipped else ""]
         said = ", ".join(filter(None, parts))
         at = f"{progress.total - progress.left:,} of {counted(progress.total, 'session')}"
-        self.ticker(f"{self.verb}: {at}{f' ({said})' if said else ''}")
+        self.ticker(f"{self.verb}: {at}{f' ({said})' if said else ''}", quick=not progress.running)
 
     async def _interrupted(self) -> None:
         """Say how many sessions are left as they were, and how to continue."""
         if self.last is None:
             return
         filters = self.filters
-        interrupted = self.drives and bool(self.last.running) and bool(filters.statuses)
-        if interrupted and "ready" not in filters.statuses:
-            filters = filters._replace(statuses=(*filters.statuses, "ready"))
         async with self.cli.engine() as engine:
+            if self.last.running and await self._interrupted_before(engine):
+                filters = filters._replace(statuses=(*filters.statuses, "ready"))
             rest = len((await self._call(engine, filters, dry_run=True)).done)
         again = self._command(filters)
         past = DONE_WORDS[self.verb]
@@ -239,7 +239,7 @@ class BulkCommand:
             parts = [f"{count:,} {self.out.status(name)}" for name, count in counts.most_common()]
             parts += [f"{len(report.failed):,} {self.out.status('failed')}"] if report.failed else []
             many = counted(len(report.done) + len(report.failed), "session")
-            return f"{many} resumed{': ' if parts else ''}{', '.join(parts)}.{skipped}"
+            return f"{many} {'resumed' if self.drives else 'handed over'}: {', '.join(parts) or 'none'}.{skipped}"
         driven = sum(item.status is not None and item.status.value in ("running", "pausing") for item in report.done)
         still = f", {driven:,} of them after the current step" if driven else ""
         return f"{counted(len(report.done), 'session')} {DONE_WORDS[self.verb]}{still}.{failed}{skipped}"
@@ -266,11 +266,16 @@ class BulkCommand:
                 f"{'' if self.cli.has_code(workflow) else ' (add --target file.py:name)'}:"
                 f"  {self.cli.command('worker', workflow=workflow)}"
             )
-        if self.drives and self.filters.statuses and "ready" not in self.filters.statuses:
-            ready = self.filters._replace(statuses=("ready",))
-            if count := sum((await engine.tally(**ready.options)).values()):
-                which = counted(count, "other session was interrupted", "other sessions were interrupted")
-                self.out.note(f"{which} before. Resume {'it' if count == 1 else 'them'}:  {self._command(ready)}")
+        if count := await self._interrupted_before(engine):
+            which = counted(count, "other session was interrupted", "other sessions were interrupted")
+            again = self._command(self.filters._replace(statuses=("ready",)))
+            self.out.note(f"{which} before. Resume {'it' if count == 1 else 'them'}:  {again}")
+
+    async def _interrupted_before(self, engine: Engine) -> int:
+        """Return how many sessions do not match only because a process was interrupted that drove them."""
+        if not self.drives or not self.filters.statuses or "ready" in self.filters.statuses:
+            return 0
+        return sum((await engine.tally(**self.filters._replace(statuses=("ready",)).options)).values())
 
     def _exit_code(self, report: BulkReport) -> int:
         if report.failed:

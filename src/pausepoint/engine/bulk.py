@@ -103,7 +103,7 @@ class Bulk(Control):
         - ``here=False``: return when the sessions are due. ``unattended`` of the report names workflows whose sessions
           no open engine took up within 1.5 seconds.
         - ``dry_run``: report what would be resumed and what would be skipped, and change nothing.
-        - ``on_progress``: a function that is called with a `BulkProgress` in the beginning and after each session.
+        - ``on_progress``: a function that is called with a `BulkProgress` before and after each session.
         - ``by``, ``budget``, ``wake``, ``code``, ``edits``: as above, for each session.
 
         Sessions that are running, wait or sleep are skipped, and so are guests, unless they are paused. A child whose

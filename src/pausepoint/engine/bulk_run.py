@@ -93,6 +93,7 @@ class BulkRun:
             if row is None:
                 return
             self.running += 1
+            self._tell(None, None)
             result: BulkResult = "failed"
             try:
                 after = await apply(row)

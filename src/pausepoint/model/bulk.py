@@ -32,8 +32,8 @@ class BulkItem(msgspec.Struct, frozen=True):
 class BulkProgress(msgspec.Struct, frozen=True):
     """How far a bulk verb is: the number of matching sessions, and what has become of them so far.
 
-    ``item`` is the session that was finished last, and ``result`` is its result. Both are None in the first call,
-    before anything has happened.
+    ``running`` is the number of sessions that are being treated now. ``item`` is the session that has just been
+    finished, and ``result`` is its result. Both are None if none was.
     """
 
     total: int
