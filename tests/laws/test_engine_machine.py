@@ -309,7 +309,9 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a checkpoint is looked for one record too late": lambda patch: patch.setattr(Timeline, "find", one_later),
     "a message stays when it was received": lambda patch: patch.setitem(QUERIES, "consume", never("consume")),
     "time goes on while it is frozen": lambda patch: patch.setitem(QUERIES, "freeze", never("freeze")),
-    "a pause does not reach the children": lambda patch: patch.setattr(sessions, "TREE", "session_id = ?"),
+    "a pause does not reach the children": lambda patch: patch.setitem(
+        sessions._TREES, "session_id", "session_id = :session_id"
+    ),
     "a fork stands elsewhere": lambda patch: patch.setattr(TimeTravel, "_forked", at_the_end),
 }
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pausepoint.lazy import exported
 
 if TYPE_CHECKING:
+    from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport
     from pausepoint.model.chunks import Chunk, Chunked
     from pausepoint.model.ids import SessionId
     from pausepoint.model.schemas import ChunkState
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pausepoint.model.views import SessionInfo, Working
 
 _HOMES = {
+    "BulkItem": "bulk",
+    "BulkProgress": "bulk",
+    "BulkReport": "bulk",
     "Chunk": "chunks",
     "ChunkState": "schemas",
     "Chunked": "chunks",
@@ -31,6 +35,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "BulkItem",
+    "BulkProgress",
+    "BulkReport",
     "Chunk",
     "ChunkState",
     "Chunked",
