@@ -23,10 +23,17 @@ def paragraph(cli: Cli, lines: Sequence[str]) -> None:
         cli.out.say(line)
 
 
-VERDICTS = {"done": "green", "next": "yellow", "will run": None, "may run": "blue", "left out": "bright_black"}
+VERDICTS = {
+    "done": "green",
+    "next": "yellow",
+    "will run": None,
+    "may run": "blue",
+    "left out": "bright_black",
+    "waits": "yellow",
+}
 
 
-MARKS = {"done": "✓", "next": "▸", "will run": "·", "may run": "?", "left out": "–"}
+MARKS = {"done": "✓", "next": "▸", "will run": "·", "may run": "?", "left out": "–", "waits": "…"}
 
 
 def print_plan(cli: Cli, found: Plan, ways: Sequence[str] = ()) -> None:
@@ -50,11 +57,23 @@ def print_steps(cli: Cli, found: Plan) -> None:
         for each in found
     ]
     out.table(["", "STEP", "WHY"], rows)
+    _print_operations(cli, found)
     if found.stale or found.artifacts:
         lines = {"Runs again": ", ".join(map(rerun_cost, found.stale)), "Artifacts": artifact_counts(found.artifacts)}
         for name, said in lines.items():
             if said:
                 out.say(f"{name}: {said}")
+
+
+def _print_operations(cli: Cli, found: Plan) -> None:
+    out = cli.out
+    rows = [
+        [out.paint(f"{MARKS[each.verdict]} {each.verdict}", VERDICTS[each.verdict]), each.operation, one_line(each.why)]
+        for each in found.operations
+    ]
+    if rows:
+        out.line()
+        out.table(["", "OPERATION", "WHY"], rows)
 
 
 def why_of(planned: PlannedStep) -> str:

@@ -7,6 +7,7 @@ may run: the route decides only when the step before it has ended.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +17,7 @@ from pausepoint.clock import to_datetime
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.obstacles import TRIED
+from pausepoint.engine.operations import PlannedOperation, planned_operations
 from pausepoint.log.events import retries_of
 from pausepoint.log.replay import Line
 from pausepoint.log.trail import Trail, Work
@@ -45,6 +47,7 @@ class Plan(msgspec.Struct, frozen=True):
     ``artifacts`` are the states of its published files. ``stale`` are the finished steps that would run again.
     ``undecided`` are the edited files that need a decision first. ``changed`` are the steps that are reused although
     their code has changed. ``replaces`` are the edits of people that steps replace when they run again.
+    ``operations`` are those of the step that was interrupted: which results are kept, what waits, what runs again.
     """
 
     session_id: SessionId
@@ -56,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
     undecided: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     replaces: tuple[ReplacedEdit, ...] = ()
+    operations: tuple[PlannedOperation, ...] = ()
 
     @property
     def needs_decision(self) -> bool:
@@ -72,9 +76,15 @@ class Plan(msgspec.Struct, frozen=True):
         width = max((len(each.step) for each in self.steps), default=0)
         lines = [f"{self.session_id} is {self.status}"]
         lines += [f"  ! {obstacle}" for obstacle in self.obstacles]
-        lines += [f"  {each.verdict:8}  {each.step:{width}}  {each.why}" for each in self.steps]
+        for each in self.steps:
+            lines.append(f"  {each.verdict:8}  {each.step:{width}}  {each.why}")
+            lines += self._operation_lines() if each.verdict == "next" else ()
         lines += [f"  ! {each}" for each in self.replaces]
         return "\n".join(lines)
+
+    def _operation_lines(self) -> list[str]:
+        width = max((len(each.operation) for each in self.operations), default=0)
+        return [f"    {each.verdict:8}  {each.operation:{width}}  {each.why}" for each in self.operations]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data, for `json.dumps`."""
@@ -88,21 +98,32 @@ class Plan(msgspec.Struct, frozen=True):
             "undecided": list(self.undecided),
             "changed": list(self.changed),
             "replaces": [msgspec.structs.asdict(each) for each in self.replaces],
+            "operations": [msgspec.structs.asdict(each) for each in self.operations],
         }
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [("", "paused", "", obstacle) for obstacle in self.obstacles]
-        rows += [(each.step, each.verdict, each.visits or "", each.why) for each in self.steps]
+        for each in self.steps:
+            rows.append((each.step, each.verdict, each.visits or "", each.why))
+            rows += [
+                (f"· {some.operation}", some.verdict, some.count, some.why)
+                for some in (self.operations if each.verdict == "next" else ())
+            ]
         return table(["step", "what", "visits", "why"], rows, f"Plan of session {self.session_id}, {self.status}")
 
 
 def make_plan(
-    workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], obstacles: tuple[str, ...], now: int = 0
-) -> Plan:
-    """Return the plan of a session, from its row, its records, its open pauses and what a resume would find."""
+    workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], obstacles: tuple[str, ...], now: int = 0,
+    maps: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Plan:  # fmt: skip
+    """Return the plan of a session, from its row, its records, its open pauses and what a resume would find.
+
+    ``maps`` are the items of the maps of the open visit; see `item_ids`.
+    """
     ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line, pauses, now)
     steps = tuple(_planned(line, step.name, ahead) for step in workflow.steps)
-    return Plan(SessionId(row.session_id), row.status, steps, obstacles)
+    operations = planned_operations(row, line, maps)
+    return Plan(SessionId(row.session_id), row.status, steps, obstacles, operations=operations)
 
 
 def with_artifacts(
@@ -126,6 +147,7 @@ def with_artifacts(
         plan, steps=tuple(steps), obstacles=(*plan.obstacles, *found.problems()), artifacts=tuple(found.states()),
         stale=tuple(stale), undecided=tuple(each.file.path for each in found.undecided),
         changed=tuple(each.step for each in steps if each.verdict == "done" and each.step in changed),
+        operations=() if restarted is not None or outlook.first is not None else plan.operations,
     )  # fmt: skip
 
 

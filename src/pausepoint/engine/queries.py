@@ -339,10 +339,12 @@ class Queries(Service):
     async def _planned(
         self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str] = ()
     ) -> Plan:
-        from pausepoint.engine.plan import make_plan  # programs that only run sessions do not need it
+        from pausepoint.engine.operations import item_ids  # programs that only run sessions do not need them
+        from pausepoint.engine.plan import make_plan
 
         found = await self._examiner(workflow, row, line).found(pauses)
-        return make_plan(workflow, row, line, pauses, found.reasons, self.clock.now())
+        maps = await item_ids(self.store, line)
+        return make_plan(workflow, row, line, pauses, found.reasons, self.clock.now(), maps)
 
     async def obstacles(self, session_id: str) -> Obstacles:
         """Return why a resume would not run the session now. Changes nothing.

@@ -1,0 +1,123 @@
+"""The operations of a plan: which results of the open visit are kept, what waits, and what runs again.
+
+The log has an operation when it has ended, when it waits, and when an attempt at it has failed. One that was in flight
+when its process died has no record, so a plan cannot list it. It runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from pausepoint.clock import to_datetime
+from pausepoint.log.replay import Line, OperationBody, WaitBody
+from pausepoint.log.state import Blob
+from pausepoint.model.sessions import SessionRow
+from pausepoint.stores.base import Store
+
+Fate = Literal["done", "waits", "will run"]
+
+
+class PlannedOperation(msgspec.Struct, frozen=True):
+    """One row of a plan's operations: what a resume does with an operation, or with ``count`` operations of a kind.
+
+    ``done``: the results are kept, so it does not run again. ``waits``: what it waits for has not arrived. ``will
+    run``: it has failed, or it is an item of a map that has no result yet.
+    """
+
+    operation: str
+    verdict: Fate
+    why: str
+    count: int = 1
+
+
+async def item_ids(store: Store, line: Line) -> dict[str, tuple[str, ...]]:
+    """Return the items of each map of the open visit: their ids, by the id of the record that announces them."""
+    maps = {id: each.value for id, each in line.operations.items() if each.total}
+    large = await store.blobs({bytes.fromhex(value.hash) for value in maps.values() if isinstance(value, Blob)})
+    return {
+        id: tuple(msgspec.json.decode(large[bytes.fromhex(value.hash)] if isinstance(value, Blob) else value.data))
+        for id, value in maps.items()
+    }
+
+
+def planned_operations(
+    row: SessionRow, line: Line, maps: Mapping[str, tuple[str, ...]]
+) -> tuple[PlannedOperation, ...]:  # fmt: skip
+    """Return what a resume does with the operations of the open visit, in the order in which they were recorded."""
+    if row.ended in ("completed", "cancelled") or line.held_by_guard or line.step is None:
+        return ()
+    items = {id for ids in maps.values() for id in ids}
+    known = _outermost(line.operations.values(), line.waits.values())
+    waits = [each for each in known if isinstance(each, WaitBody) and each.id not in items]
+    done = [each for each in known if isinstance(each, OperationBody) and each.id not in items]
+    found = [*_done(done, line, maps), *(_waiting(each) for each in waits)]
+    if "message" in (row.waiting or "").split(",") and all(each.name != "receive" for each in waits):
+        found.append(PlannedOperation("receive", "waits", "waits for a message"))
+    return tuple(found)
+
+
+def _outermost(*bodies: Iterable[OperationBody | WaitBody]) -> list[OperationBody | WaitBody]:
+    """Leave out what is inside of another operation that has a record: its result, or its next attempt, covers it."""
+    every = {each.id: each for some in bodies for each in some}
+    return [each for each in every.values() if not _is_inside(each.id, every)]
+
+
+def _is_inside(id: str, others: Collection[str]) -> bool:
+    return any(id[:end] in others for end in range(1, len(id)) if id[end] == "/")
+
+
+def _done(
+    bodies: Iterable[OperationBody], line: Line, maps: Mapping[str, tuple[str, ...]]
+) -> Iterator[PlannedOperation]:  # fmt: skip
+    """Yield a row for each map, and one for all other operations of the same name: a loop may have thousands."""
+    rows: dict[str, list[PlannedOperation]] = {}
+    for each in bodies:
+        if each.total:
+            rows[each.id] = _map(each, line, maps[each.id])
+        else:
+            count = rows[each.name][0].count + 1 if each.name in rows else 1
+            why = "its result is kept" if count == 1 else f"the results of {count:,} operations are kept"
+            rows[each.name] = [PlannedOperation(each.name, "done", why, count)]
+    for some in rows.values():
+        yield from some
+
+
+def _map(header: OperationBody, line: Line, items: tuple[str, ...]) -> list[PlannedOperation]:
+    kept = sum(1 for id in items if id in line.operations)
+    left, failed = len(items) - kept, [line.waits[id] for id in items if id in line.waits and line.waits[id].error]
+    total = f"{len(items):,} {'item' if len(items) == 1 else 'items'}"
+    rows = []
+    if kept:
+        which = f"{kept:,} of {total}" if left else f"all {total}"
+        rows.append(PlannedOperation(header.name, "done", f"the results of {which} are kept", kept))
+    if left:
+        tried = f"; {len(failed):,} of them after a failed attempt, {_error(failed[-1])}" if failed else ""
+        rows.append(PlannedOperation(header.name, "will run", f"{left:,} of {total}{tried}", left))
+    return rows
+
+
+def _waiting(wait: WaitBody) -> PlannedOperation:
+    until = f" until {_moment(wait.due)}" if wait.due else ""
+    if wait.error:
+        why = f"attempt {wait.attempt} failed, {_error(wait)}; the next one is at {_moment(wait.due or 0)}"
+        return PlannedOperation(wait.name, "will run", why)
+    if wait.ask is not None:
+        why = f"waits for an answer to {wait.ask.text!r}{until}"
+    elif wait.child:
+        why = f"waits for child session {wait.child}{until}"
+    elif wait.name == "receive":
+        why = f"waits for a message{until}"
+    else:
+        why = f"waits{until}"
+    return PlannedOperation(wait.name, "waits", why)
+
+
+def _error(wait: WaitBody) -> str:
+    return wait.error.rstrip(".")
+
+
+def _moment(micros: int) -> str:
+    return to_datetime(micros).isoformat(timespec="seconds")

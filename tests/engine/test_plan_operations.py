@@ -1,0 +1,196 @@
+"""A plan shows the operations of the open visit: which results are kept, what waits, and what runs again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from pausepoint import Context, Engine, Retry, Status, Workflow, step, workflow
+from pausepoint.engine.plan import Plan
+from pausepoint.testing import ManualClock
+from tests.support.loop import on_loop
+from tests.support.status import settled
+
+LONG = "long enough to be stored outside of the log: "
+
+
+class Desk:
+    """A workflow that looks up facts, asks a question and writes. ``broken`` look-ups fail."""
+
+    def __init__(self, count: int = 3) -> None:
+        self.ran: list[str] = []
+        self.broken: set[str] = set()
+
+        async def look_up(fact: str) -> str:
+            self.ran.append(fact)
+            if fact in self.broken:
+                raise OSError("no line")
+            return fact.upper()
+
+        async def compose(text: str) -> str:
+            self.ran.append(text)
+            return text
+
+        @workflow
+        async def brief(ctx: Context, facts: int = count) -> str:
+            first = await ctx.do(look_up, "topic")
+            found = await ctx.map(look_up, [f"{LONG}{n}" for n in range(facts)], retry=Retry(2, first=3600, longest=3600, jitter=0))
+            tone = await ctx.ask("Formal or playful?", choices=["formal", "playful"])
+            return await ctx.do(compose, f"{first} {len(found)} {tone}")
+
+        self.brief = brief
+
+
+def rows(plan: Plan) -> list[tuple[str, str, int]]:
+    return [(each.operation, each.verdict, each.count) for each in plan.operations]
+
+
+@on_loop
+async def test_kept_results_and_the_open_question_are_listed_and_the_resume_runs_only_the_rest(tmp_path: Path) -> None:
+    desk = Desk()
+    async with Engine(tmp_path / "s.db") as engine:
+        session = await engine.start(desk.brief, session_id="s")
+        await session.outcome()
+        plan = await session.plan()
+    assert rows(plan) == [("look_up", "done", 1), ("look_up", "done", 3), ("ask", "waits", 1)]
+    assert [each.why for each in plan.operations] == [
+        "its result is kept",
+        "the results of all 3 items are kept",
+        "waits for an answer to 'Formal or playful?'",
+    ]
+    assert str(plan).splitlines()[1:] == [
+        "  next      brief  interrupted; 4 operations are remembered; waits for an answer",
+        "    done      look_up  its result is kept",
+        "    done      look_up  the results of all 3 items are kept",
+        "    waits     ask      waits for an answer to 'Formal or playful?'",
+    ]
+    assert json.loads(json.dumps(plan.to_json()))["operations"][1] == {
+        "operation": "look_up", "verdict": "done", "why": "the results of all 3 items are kept", "count": 3
+    }  # fmt: skip
+    assert "Formal or playful?" in plan._repr_html_()
+    desk.ran.clear()
+    async with Engine(tmp_path / "s.db", workflows=[desk.brief]) as engine:
+        await engine.answer(None, "formal", session_id="s")
+        await (await engine.resume("s")).outcome()
+        assert (await engine.plan("s")).operations == ()  # nothing would run again
+    assert desk.ran == ["TOPIC 3 formal"]
+
+
+@on_loop
+async def test_items_that_failed_run_again_and_a_large_map_counts_too(tmp_path: Path) -> None:
+    desk, clock = Desk(400), ManualClock()
+    desk.broken = {f"{LONG}7", f"{LONG}9"}
+    async with Engine(tmp_path / "s.db", clock=clock) as engine:
+        session = await engine.start(desk.brief)
+        await settled(session, Status.SLEEPING)
+        plan = await session.plan()
+        assert rows(plan) == [("look_up", "done", 1), ("look_up", "done", 398), ("look_up", "will run", 2)]
+        assert plan.operations[1].why == "the results of 398 of 400 items are kept"
+        assert plan.operations[2].why.startswith("2 of 400 items; 2 of them after a failed attempt, OSError: no line")
+        clock.advance(3600)
+        await session.outcome()
+        plan = await session.plan()
+        assert rows(plan) == [("look_up", "done", 1), ("look_up", "done", 398), ("look_up", "will run", 2)]
+        assert plan.operations[2].why == "2 of 400 items"
+        desk.broken.clear()
+        desk.ran.clear()
+        await session.resume()
+        await session.outcome()
+    assert sorted(desk.ran) == [f"{LONG}7", f"{LONG}9"]
+
+
+class Day(BaseModel):
+    topic: str = ""
+
+
+@on_loop
+async def test_timers_messages_children_and_back_offs_say_what_they_wait_for() -> None:
+    clock = ManualClock()
+
+    async def fetch() -> None:
+        raise OSError("no line")
+
+    @step
+    async def nap(ctx: Context) -> None:
+        await ctx.sleep(7200)
+
+    child = Workflow("child", state=Day, steps=[nap])
+
+    async def plan_of(work: Workflow[Day], status: Status) -> Plan:
+        session = await engine.start(work)
+        await settled(session, status)
+        return await session.plan()
+
+    @step
+    async def sleeps(ctx: Context) -> None:
+        await ctx.sleep(3600)
+
+    @step
+    async def retries(ctx: Context) -> None:
+        await ctx.do(fetch, retry=Retry(2, first=3600, longest=3600, jitter=0))
+
+    @step
+    async def receives(ctx: Context) -> None:
+        await ctx.receive()
+
+    @step
+    async def hurries(ctx: Context) -> None:
+        await ctx.receive(timeout=3600)
+
+    @step
+    async def calls(ctx: Context) -> None:
+        await ctx.call(child, key="c")
+
+    whys = {}
+    async with Engine(":memory:", clock=clock) as engine:
+        for each in (sleeps, retries, receives, hurries, calls):
+            status = Status.SLEEPING if each in (sleeps, retries) else Status.WAITING
+            (found,) = (await plan_of(Workflow(each.name, state=Day, steps=[each]), status)).operations
+            whys[each.name] = (found.operation, found.verdict, found.why.partition(" child-")[0])
+    until = "2023-11-14T23:13:20+00:00"
+    assert whys == {
+        "sleeps": ("sleep", "waits", f"waits until {until}"),
+        "retries": ("fetch", "will run", f"attempt 1 failed, OSError: no line; the next one is at {until}"),
+        "receives": ("receive", "waits", "waits for a message"),
+        "hurries": ("receive", "waits", f"waits for a message until {until}"),
+        "calls": ("call:child", "waits", whys["calls"][2]),
+    }
+    assert whys["calls"][2].startswith("waits for child session ")
+
+
+@on_loop
+async def test_a_rewind_with_reuse_shows_what_it_keeps_and_one_without_keeps_nothing() -> None:
+    desk = Desk()
+    async with Engine(":memory:") as engine:
+        session = await engine.start(desk.brief)
+        await session.outcome()
+        await session.answer("formal")
+        await session.outcome()
+        reused = await session.plan_rewind("brief", reuse=True)
+        assert rows(reused) == [("look_up", "done", 1), ("look_up", "done", 3), ("ask", "done", 1), ("compose", "done", 1)]
+        assert (await session.plan_rewind("brief")).operations == ()
+
+
+@on_loop
+async def test_operations_inside_a_finished_one_are_not_listed() -> None:
+    async def inner(n: int) -> int:
+        return n
+
+    async def outer(ctx: Context) -> int:
+        return await ctx.do(inner, 1) + await ctx.do(inner, 2)
+
+    @workflow
+    async def nested(ctx: Context) -> int:
+        total = await ctx.do(outer)
+        for n in range(4):
+            total += await ctx.do(inner, n)
+        return total + await ctx.ask("More?", int)
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(nested)
+        await session.outcome()
+        plan = await session.plan()
+    assert rows(plan) == [("outer", "done", 1), ("inner", "done", 4), ("ask", "waits", 1)]
+    assert plan.operations[1].why == "the results of 4 operations are kept"
