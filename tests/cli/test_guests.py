@@ -94,3 +94,20 @@ def test_pause_all_and_its_lift_cover_guests(store: Path, tmp_path: Path) -> Non
     assert "worker" not in out + err
     assert run("answer", "t", "yes", cwd=tmp_path).code == 0
     assert asyncio.run(visit(store, "t")) == "done"
+
+
+async def nap(path: Path) -> str:
+    async with Engine(path) as engine, engine.visit(AGENT, session_id="nap") as ctx:
+        await ctx.sleep(3600)
+        ctx.output = {"answer": "rested"}
+    return "done"
+
+
+def test_a_sleeping_guest_can_be_woken_and_the_command_is_shown(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(Parked, match="wake=True"):
+        asyncio.run(nap(store))
+    code, out, _ = run("show", "nap", cwd=tmp_path)
+    assert (code, "End its timers:  pausepoint resume nap --wake" in out) == (0, True)
+    code, out, _ = run("resume", "nap", "--wake", cwd=tmp_path)
+    assert (code, "nap is ready" in out, PROGRAM in said(out)) == (0, True, True)
+    assert asyncio.run(nap(store)) == "done"

@@ -240,8 +240,8 @@ async def test_verbs_that_would_drive_a_guest_are_refused() -> None:
         before = await engine.info("t")
         with pytest.raises(VerbRefused, match=r"'t' is a guest: its code runs in another program.*next engine\.visit"):
             await engine.take_up("t")
-        with pytest.raises(VerbRefused, match="takes only by, owner and budget for it, not steal or wake"):
-            await engine.resume("t", steal=True, wake=True)
+        with pytest.raises(VerbRefused, match="takes only by, owner, budget and wake for it, not steal or until"):
+            await engine.resume("t", steal=True, until="visit")
         for work in (engine.start(AGENT), engine.send("new", "hello", workflow=AGENT)):
             with pytest.raises(CallRefused, match=r"'agent' is a guest.*async with engine\.visit"):
                 await work

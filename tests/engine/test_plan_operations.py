@@ -13,6 +13,7 @@ from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.status import settled
 
+IN_AN_HOUR = Retry(2, first=3600, longest=3600, jitter=0)
 LONG = "long enough to be stored outside of the log: "
 
 
@@ -36,7 +37,7 @@ class Desk:
         @workflow
         async def brief(ctx: Context, facts: int = count) -> str:
             first = await ctx.do(look_up, "topic")
-            found = await ctx.map(look_up, [f"{LONG}{n}" for n in range(facts)], retry=Retry(2, first=3600, longest=3600, jitter=0))
+            found = await ctx.map(look_up, [f"{LONG}{n}" for n in range(facts)], retry=IN_AN_HOUR)
             tone = await ctx.ask("Formal or playful?", choices=["formal", "playful"])
             return await ctx.do(compose, f"{first} {len(found)} {tone}")
 
@@ -129,7 +130,7 @@ async def test_timers_messages_children_and_back_offs_say_what_they_wait_for() -
 
     @step
     async def retries(ctx: Context) -> None:
-        await ctx.do(fetch, retry=Retry(2, first=3600, longest=3600, jitter=0))
+        await ctx.do(fetch, retry=IN_AN_HOUR)
 
     @step
     async def receives(ctx: Context) -> None:
@@ -169,7 +170,12 @@ async def test_a_rewind_with_reuse_shows_what_it_keeps_and_one_without_keeps_not
         await session.answer("formal")
         await session.outcome()
         reused = await session.plan_rewind("brief", reuse=True)
-        assert rows(reused) == [("look_up", "done", 1), ("look_up", "done", 3), ("ask", "done", 1), ("compose", "done", 1)]
+        assert rows(reused) == [
+            ("look_up", "done", 1),
+            ("look_up", "done", 3),
+            ("ask", "done", 1),
+            ("compose", "done", 1),
+        ]
         assert (await session.plan_rewind("brief")).operations == ()
 
 

@@ -382,7 +382,9 @@ async def next_commands(
     name, workflow = info.session_id, info.workflow
     resume, add = cli.resume(info), cli.to_add(info)
     match info.status.value:
-        case "created" | "ready" | "failed" | "sleeping" if info.guest:
+        case "sleeping" if info.guest:
+            return [("End its timers:", f"{resume} --wake")]
+        case "created" | "ready" | "failed" if info.guest:
             return []
         case "created" | "ready" | "failed":
             return [(f"Resume{add}:", resume)]

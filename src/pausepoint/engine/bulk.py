@@ -88,8 +88,8 @@ class Bulk(Control):
         - ``here=False``: only close the operator pauses. The session becomes due, and an open engine that has its
           workflow picks it up. A failed session is ready again. The workflow need not be registered here.
 
-        A guest session (see `visit`) is never driven by a resume: all its pauses are closed, and its program continues
-        it with its next visit.
+        A guest session (see `visit`) is never driven by a resume: all its pauses are closed, with ``wake`` its timers
+        end, and its program continues it with its next visit.
 
         **Without an id**, resume all sessions that match, and return a `BulkReport`. Failed sessions are retried::
 

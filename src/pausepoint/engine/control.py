@@ -286,18 +286,18 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         """Resume one session, and return a handle on it. `Engine.resume` describes the options."""
         self._check_open()
         check_texts(by=by, owner=owner)
-        if here:
-            self._check_drives("resume", session_id)
-        elif steal or wake or code or until or edits or rerun:
-            raise ValueError("here=False only closes pauses. You can combine it only with by, owner and budget.")
         if code not in (None, "accept"):
             raise ValueError(f"code must be 'accept' or None, not {code!r}.")
         row = await self._row(session_id)
         check_owner(row, owner)
         if row.guest:
-            given = {"steal": steal, "wake": wake, "code": code, "until": until, "edits": edits, "rerun": rerun}
+            given = {"steal": steal, "code": code, "until": until, "edits": edits, "rerun": rerun}
             options = [name for name, value in given.items() if value]
-            return await self._resume_guest(row, by, allowance_of(budget), options)
+            return await self._resume_guest(row, by, allowance_of(budget), wake, options)
+        if here:
+            self._check_drives("resume", session_id)
+        elif steal or wake or code or until or edits or rerun:
+            raise ValueError("here=False only closes pauses. You can combine it only with by, owner and budget.")
         if here:
             row = await self._settle_artifacts(row, edits, as_names(rerun), by)
         session: Session[Any] = Session(self, SessionId(row.session_id))
@@ -376,7 +376,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
                 raise _ended_for_good(await self._row(row.session_id)) from late
 
     async def _resume_guest(
-        self, row: SessionRow, by: str | None, allowance: Allowance, options: Sequence[str]
+        self, row: SessionRow, by: str | None, allowance: Allowance, wake: bool, options: Sequence[str]
     ) -> Session[Any]:  # fmt: skip
         """Withdraw the pauses of a guest; see `resume`."""
         if row.status is Status.CANCELLED:
@@ -384,7 +384,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         if options:
             raise not_driven(row.session_id, row.status.value, " or ".join(options))
         if row.status is not Status.COMPLETED:
-            await resume_guest(self, row, by, allowance)
+            await resume_guest(self, row, by, allowance, wake)
         return Session(self, SessionId(row.session_id))
 
     async def _continues_in_place(self, session: Session[Any], row: SessionRow) -> bool:

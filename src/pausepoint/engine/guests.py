@@ -30,7 +30,7 @@ from pausepoint.errors import (
     UnknownSession,
     VerbRefused,
 )
-from pausepoint.log.replay import EventBody, to_payload
+from pausepoint.log.replay import EventBody, fold, limits_child, to_payload
 from pausepoint.log.telemetry import Watch
 from pausepoint.model.budgets import Allowance, Amount, allowance_of
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
@@ -290,37 +290,56 @@ def guest_visit(
     return Visitor(control, workflow, session_id, given, options)
 
 
-async def resume_guest(control: Control, row: SessionRow, by: str | None, allowance: Allowance) -> None:
-    """Withdraw the pauses of a guest, whatever their kind. Its program continues it with its next visit."""
+async def resume_guest(
+    control: Control, row: SessionRow, by: str | None, allowance: Allowance, wake: bool = False
+) -> None:
+    """Withdraw the pauses of a guest, whatever their kind. Its program continues it with its next visit.
+
+    ``wake``: end its timers too.
+    """
     row = await control._withdraw_pauses(row, by, allowance)
-    while not row.live and row.kept_by is None:
+    while not row.live and (wake or row.kept_by is None):
+        wakes = wake and await _has_timers(control, row)
         pauses = [pause for pause in await control.store.pauses(row.key) if pause.kind != "operator"]
-        if not pauses:
+        if not (pauses or wakes):
             return
         with suppress(HoldLost, AlreadyRunning):
-            await control.store.revise(_resumed(row, pauses, control.clock.now(), by))
+            await control.store.revise(_resumed(row, pauses, control.clock.now(), by, wakes))
             control.driver.changed(row.session_id)
             return
         row = await control._row(row.session_id)
+    if wake and row.live:
+        raise _visited(control, row)
 
 
-def _resumed(row: SessionRow, pauses: Sequence[Pause], now: int, by: str | None) -> Commit:
+async def _has_timers(control: Control, row: SessionRow) -> bool:
+    """Return whether a session waits for a time. The expiry of a question is not one."""
+    if row.wakes_at is None:
+        return False
+    waits = fold(await control.store.records(row.key, row.key_frame)).waits.values()
+    limited = [wait for wait in waits if wait.due is not None and not limits_child(wait)]
+    return not limited or any(wait.ask is None for wait in limited)
+
+
+def _resumed(row: SessionRow, pauses: Sequence[Pause], now: int, by: str | None, wakes: bool) -> Commit:
     """Return a commit that closes pauses and counts crashes from 0 again. The next visit tests their conditions."""
     data = {"step": row.step, "by": by, "pauses": [pause.kind for pause in pauses]}
-    summary = f"resumed{f' by {by}' if by else ''}; the next visit continues it"
-    body = EventBody("session.resumed", summary, row.step or "", msgspec.Raw(encode(data, "event session.resumed")))
+    timers = "its timers end now; " if wakes else ""
+    summary = f"resumed{f' by {by}' if by else ''}; {timers}the next visit continues it"
+    raw = msgspec.Raw(encode(data, "event session.resumed"))
+    body = EventBody("session.resumed", summary, row.step or "", raw, wake=wakes)
     record = seal(row.digest, row.seq + 1, row.seq, "event", row.step or "", row.visit, now, to_payload(body))
     return Commit(
         row.key, row.fence, row.seq, (record,), max(now, row.updated_at), row.key_frame, row.step, row.visit,
         row.held_by_guard, ended=row.ended, failure=row.failure, release=True, progress=row.progress,
         close_pauses=tuple(pause.id for pause in pauses), closed_by=by,
-        waiting=row.waiting, wakes_at=row.wakes_at, parent=row.parent,
+        waiting=row.waiting, wakes_at=now if wakes else row.wakes_at, parent=row.parent,
     )  # fmt: skip
 
 
 def not_driven(session_id: str, status: str, options: str = "") -> VerbRefused:
     """Return why an engine does not drive a guest."""
-    only = f" resume takes only by, owner and budget for it, not {options}." if options else ""
+    only = f" resume takes only by, owner, budget and wake for it, not {options}." if options else ""
     return VerbRefused(
         f"Session {session_id!r} is a guest: its code runs in another program, and no engine can drive it.{only} That"
         " program continues it with its next engine.visit.",
@@ -372,7 +391,10 @@ async def _explained(control: Control, row: SessionRow) -> tuple[str, str]:
             return f"for a {kinds}", f"Wait until it has arrived, {again}."
         case Status.SLEEPING if row.wakes_at:
             until = to_datetime(row.wakes_at).isoformat(timespec="seconds")
-            return f"until {until}", "Visit it again after that time."
+            return (
+                f"until {until}",
+                f"Visit it again after that time, or end its timers: engine.resume({id!r}, wake=True).",
+            )
         case Status.CANCELLED:
             return "", "It cannot continue. Visit another session_id."
         case Status.COMPLETED:

@@ -90,34 +90,39 @@ def policy_of(
     """Return how to try an operation; None if neither option is given. Raises `ValueError` for a wrong option."""
     if retry is None and timeout is None and rate is None:
         return None
-    step = visit.step.name
+    step = f"Step {visit.step.name!r}"
     if rate is not None and not isinstance(rate, Rate):
-        raise ValueError(f"Step {step!r}: rate={rate!r} must be a Rate, such as Rate(10, per=timedelta(seconds=1)).")
+        raise ValueError(f"{step}: rate={rate!r} must be a Rate, such as Rate(10, per=timedelta(seconds=1)).")
     policy = Policy(_retry(retry, step), seconds_of(timeout, step), None if rate is None else Pace(rate))
     if rate is None:
         visit.policy = (retry, timeout, policy)
     return policy
 
 
-def _retry(given: object, step: str) -> Retry:
+def checked_policy(retry: object, timeout: object, where: str) -> Policy | None:
+    """Return how to try an operation; None if neither option is given. ``where`` begins the error of a wrong option."""
+    if retry is None and timeout is None:
+        return None
+    return Policy(_retry(retry, where), seconds_of(timeout, where))
+
+
+def _retry(given: object, where: str) -> Retry:
     if given is None:
         return Retry(attempts=1)
     if isinstance(given, Retry):
         return given
     if type(given) is not int or given < 1:
-        raise ValueError(
-            f"Step {step!r}: retry={given!r} must be a number of attempts in total, 1 or more, or a Retry."
-        )
+        raise ValueError(f"{where}: retry={given!r} must be a number of attempts in total, 1 or more, or a Retry.")
     return Retry(attempts=given)
 
 
-def seconds_of(given: Any, step: str) -> float | None:
-    """Return a time-out in seconds. Raises `ValueError` if it is not a duration above zero."""
+def seconds_of(given: Any, where: str) -> float | None:
+    """Return a time-out in seconds. Raises `ValueError`, which begins with ``where``, if it is not above zero."""
     if given is None:
         return None
     seconds = given.total_seconds() if isinstance(given, timedelta) else given
     if type(seconds) not in (int, float) or not isfinite(seconds) or seconds <= 0:
-        raise ValueError(f"Step {step!r}: timeout={given!r} must be a timedelta or a number of seconds above zero.")
+        raise ValueError(f"{where}: timeout={given!r} must be a timedelta or a number of seconds above zero.")
     return float(seconds)
 
 
@@ -172,7 +177,7 @@ async def attempts(
             error = raised
             if timeouts.has_expired(frame, raised):
                 # The thread of a blocking function cannot be stopped. It must not act for the next attempt.
-                run.frame = _abandon(visit, frame)
+                run.frame = abandon(visit, frame)
                 error = timed_out(run.operation, timeout)
             elif isinstance(raised, asyncio.CancelledError):
                 raise
@@ -262,7 +267,7 @@ def _is_final(visit: Visit, error: BaseException) -> bool:
     return any(isinstance(each, Unanswered) for each in (error, *inside_of(error)))
 
 
-def _abandon(visit: Visit, frame: Frame) -> Frame:
+def abandon(visit: Visit, frame: Frame) -> Frame:
     """Close an attempt that timed out, with all that still runs inside. Return the frame of the next attempt."""
     inside = f"{frame.scope}/"
     for scope in [scope for scope in visit.running if scope.startswith(inside)]:

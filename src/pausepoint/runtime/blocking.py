@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
 from types import EllipsisType
@@ -18,7 +19,7 @@ from pausepoint.definition.retry import Retry
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import ContextClosed, StepError, StepExited
 from pausepoint.model.ids import SessionId
-from pausepoint.runtime import questions as asking
+from pausepoint.name import NAME
 from pausepoint.runtime.artifacts import BlockingStepArtifact
 from pausepoint.runtime.attempts import (
     Policy,
@@ -30,6 +31,7 @@ from pausepoint.runtime.chunks import BlockingStepFiles
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, Batch
 from pausepoint.runtime.inside import Place, entered
+from pausepoint.runtime.pending import First
 from pausepoint.runtime.questions import Judge, Options
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.runtime.waits import Duration
@@ -42,6 +44,18 @@ R = TypeVar("R")
 S = TypeVar("S", bound="BaseModel")
 C = TypeVar("C", str, int, float, bool)
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_calls: ContextVar[bool] = ContextVar(f"{NAME}_calls", default=False)
+"""Whether the calling code makes a call for `BlockingContext.first`, which must not wait."""
+
+
+class _Called(BaseException):
+    """Carries a call of a context out of the function that makes it."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        super().__init__()
+        self.work = work
 
 
 class BlockingContext:
@@ -101,11 +115,13 @@ class BlockingContext:
         timeout: Duration | None = None, **kwargs: Any,
     ) -> R:  # fmt: skip
         """See `Context.do`. ``fn`` runs in the step's own thread; with ``timeout``, each attempt has its own thread."""
-        return cast(R, self._run(fn, args, kwargs, key, retry, timeout))
+        given = retry is not None or timeout is not None
+        policy = self._context._policy(callee(fn), fn, retry, timeout) if given else None
+        return cast(R, self._run(fn, args, kwargs, key, policy))
 
     def _run(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | int | None,
-        retry: int | Retry | None = None, timeout: Duration | None = None,
+        policy: Policy | None = None,
     ) -> Any:  # fmt: skip
         context, visit = self._context, self._context._visit
         what = callee(fn)
@@ -114,9 +130,9 @@ class BlockingContext:
                 f"Step {visit.step.name!r} is a def step and cannot run the async function {what.name!r}."
                 " Make the step async def."
             )
-        policy = None if retry is None and timeout is None else context._policy(what, fn, retry, timeout)
         operation = self._wait(_later(visit.identify, context._frame.scope, what, args, kwargs, key))
-        if timeout is not None:  # a thread cannot be stopped, so this one waits for another
+        if policy is not None and policy.timeout is not None:
+            # A thread cannot be stopped, so this one waits for another.
             return self._wait(context._once(operation, what, fn, args, kwargs, policy))
         run = self._wait(context._start(operation, what))
         if not isinstance(run, Run):
@@ -185,6 +201,39 @@ class BlockingContext:
         """See `Context.receive`."""
         return self._wait(self._context.receive(kind, timeout=timeout))
 
+    def first(self, *waits: Callable[[], T], **named: Callable[[], T]) -> First[T]:
+        """See `Context.first`. Pass functions that make the calls.
+
+        ``name, value = ctx.first(reply=lambda: ctx.receive(), late=lambda: ctx.sleep(60))``
+        """
+        calls: list[Coroutine[Any, Any, T]] = []
+        try:
+            for make in (*waits, *named.values()):
+                calls.append(self._call_of(make))
+            return cast(First[T], self._wait(self._first(calls, list(named))))
+        finally:
+            for call in calls:
+                call.close()  # no effect if it has run
+
+    async def _first(self, calls: Sequence[Coroutine[Any, Any, T]], names: Sequence[str]) -> First[T]:
+        unnamed = len(calls) - len(names)
+        return await self._context.first(*calls[:unnamed], **dict(zip(names, calls[unnamed:], strict=True)))
+
+    def _call_of(self, make: Callable[[], T]) -> Coroutine[Any, Any, T]:
+        """Return the call that a function makes, without waiting for it."""
+        token = _calls.set(True)
+        try:
+            found: object = make()
+        except _Called as called:
+            return called.work
+        finally:
+            _calls.reset(token)
+        raise StepError(
+            f"Step {self.step!r}: ctx.first takes functions that call ctx.receive, sleep, until, ask, confirm or call,"
+            f" but one of them returned {found!r:.100} without such a call. Write: ctx.first(reply=lambda:"
+            " ctx.receive(), late=lambda: ctx.sleep(60))."
+        )
+
     @overload
     def ask(self, question: str, *, default: str | EllipsisType = ..., **options: Unpack[Options]) -> str: ...
     @overload
@@ -204,8 +253,8 @@ class BlockingContext:
         schema: Mapping[str, Any] | None = None, default: Any = ..., **options: Unpack[Options],
     ) -> Any:  # fmt: skip
         """See `Context.ask`."""
-        spec = asking.question(question, kind, choices, schema, default, **options)
-        return self._wait(asking.ask(self._context._visit, self._context._frame, spec))
+        ask: Any = self._context.ask
+        return self._wait(ask(question, kind, choices=choices, schema=schema, default=default, **options))
 
     def confirm(
         self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,
@@ -259,6 +308,8 @@ class BlockingContext:
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine on the engine's loop and wait for it in this thread."""
         visit = self._context._visit
+        if _calls.get():
+            raise _Called(work)
         if threading.get_ident() == visit.thread:
             work.close()
             raise StepError(

@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from math import inf
 from typing import Any
+
+
+class Cancels:
+    """Stands for a task on the event loop of another thread: what a frame needs to end an attempt there."""
+
+    __slots__ = ("cancel",)
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self.cancel = cancel
+
+    def cancelling(self) -> int:
+        """Return 0: the thread of the task counts for itself."""
+        return 0
+
+    def uncancel(self) -> int:
+        """Return 0, like `cancelling`."""
+        return 0
 
 
 class Frame:
@@ -25,7 +43,7 @@ class Frame:
         self.due = inf  # when the time of the attempt is over, as the loop counts; see `pausepoint.runtime.timeouts`
         self.left: float | None = None  # the rest of this time, while it stands still
         self.expired = False
-        self.task: asyncio.Task[Any] | None = None
+        self.task: asyncio.Task[Any] | Cancels | None = None
         self.closed = False  # its attempt has failed; what still runs inside no longer counts
         self.ended: asyncio.Event | None = None
         self.span: object = None

@@ -396,7 +396,7 @@ async def _picked_up(engine: Engine, session_id: str) -> SessionInfo:
 
 async def _resumed_guest(cli: Cli, engine: Engine, info: SessionInfo, how: dict[str, Any]) -> int:
     """Withdraw the pauses of a guest session. Its own program continues it."""
-    known = {name: how.pop(name) for name in ("by", "owner", "budget")}
+    known = {name: how.pop(name) for name in ("by", "owner", "budget", "wake")}
     if wrong := [f"--{name}" for name, value in how.items() if value]:
         raise Refused(
             f"{' and '.join(wrong)} cannot be used for session {info.session_id!r}, which is a guest. {GUEST}", USAGE
