@@ -19,6 +19,7 @@ import apsw
 from benchmarks import fresh, steps, travel
 from benchmarks.agents import agents
 from benchmarks.chat import chat
+from benchmarks.messages import messages
 from benchmarks.operations import operations
 from benchmarks.parked import parked
 from benchmarks.questions import questions
@@ -32,6 +33,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "growth": steps.growth,
     "ballast": steps.ballast,
     "chat": chat,
+    "messages": messages,
     "resume": fresh.resume,
     "travel": travel.travel,
     "parked": parked,

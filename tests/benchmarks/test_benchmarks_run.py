@@ -26,7 +26,8 @@ def test_a_quick_run_measures_every_figure_and_leaves_nothing_behind(tmp_path: P
     limits = {name: figure["limit"] for name, figure in figures.items()}
     assert limits == {
         "lone": 2.0, "crowd": 0.6, "growth": 2.0, "growth-slope": 1.25, "growth-bytes": 3.0, "ballast": 2.0,
-        "chat": None, "chat-slope": 1.25, "chat-slope-cpu": 1.25, "chat-resume": 60.0, "resume": 20.0, "import": 1.3,
+        "chat": None, "chat-slope": 1.25, "chat-slope-cpu": 1.25, "chat-resume": 60.0, "messages": 25.0,
+        "resume": 20.0, "import": 1.3,
         "import-names": None, "travel-checkpoints": 20.0, "travel-state": 20.0, "travel-state-by-name": 20.0,
         "parked-tasks": 0, "parked-threads": 0, "parked-bytes": 4096,
         "agents-loops": 50.0, "agents-run": 50.0, "agents-sessions": 50.0, "operations": 1.08,

@@ -16,6 +16,10 @@ from tests.support.loop import on_loop
 VISIT = """
 from tests.engine.guest import AGENT
 from pausepoint import durable
+from pausepoint.runtime.visit import Visit
+
+if args[3:] == ["forgets operations"]:
+    Visit.remembered = lambda visit, operation: None
 
 @durable
 async def turn(n):
@@ -72,3 +76,15 @@ async def test_a_killed_program_continues_with_its_next_visit_and_nobody_else_do
         assert (await engine.info("t")).status is Status.COMPLETED
         assert (await engine.state("t")).model_dump() == {"topic": "otters", "answer": "yes", "turns": 6}
     assert log.read_text().split() == ["0", "1", "1", "2", "2", "3"]
+
+
+@on_loop
+async def test_an_engine_that_forgets_operations_is_caught(tmp_path: Path) -> None:
+    path, log = tmp_path / "h.db", tmp_path / "log"
+    for last in (1, 2):
+        with child(VISIT, path, log, last, "forgets operations") as running:
+            while running.line() != str(last):
+                pass
+            running.signal(signal.SIGKILL)
+            assert running.ended() == -signal.SIGKILL
+    assert log.read_text().split() == ["0", "1", "0", "1", "2"]

@@ -6,14 +6,17 @@ import asyncio
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Retry, Workflow, step
 from pausepoint.errors import StoreClosed
+from pausepoint.log.replay import WaitBody
+from pausepoint.runtime.visit import Visit
 from pausepoint.testing import ManualClock
 from tests.support.mortal import MortalStore, crash
 
@@ -92,6 +95,18 @@ def test_the_outcome_depends_on_failures_and_policy_alone(
     # The last attempt of an item that failed is not recorded: a process that starts the step again tries it once more,
     # and what it spends then has the same identity.
     assert spent == sum(min(times + 1, attempts) for times in failures)
+
+
+def test_an_engine_that_counts_attempts_in_memory_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def keep_in_memory(visit: Visit, body: WaitBody, **facts: Any) -> None:
+        visit.host.line.waits[body.id] = body
+
+    monkeypatch.setattr(Visit, "open_wait", keep_in_memory)
+    with tempfile.TemporaryDirectory() as folder:
+        deaths = [Death(4, True)]
+        _, spent, retried, died = asyncio.run(lived(Path(folder) / "s.db", planned([3], 4, 1.0), deaths))
+    assert died == 1
+    assert (len(retried), spent) != (3, 4)
 
 
 def test_the_deaths_happen() -> None:

@@ -29,7 +29,7 @@ from pausepoint.model.questions import ROUNDS, Asked, Kind, OnExpiry, QuestionRo
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import QuestionChange, QuestionFacts, QuestionStatus
 from pausepoint.runtime.json_schema import JsonSchema, readings
-from pausepoint.runtime.pending import Done, Make, Pending, conclude
+from pausepoint.runtime.pending import Done, Make, Pending, conclude, finish
 from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text
 
 

@@ -61,6 +61,7 @@ from pausepoint.stores.sqlite.ballast import SIZE, Ballast
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.errors import edge, is_full
 from pausepoint.stores.sqlite.liveness import FileHold, Hold, MemoryHold, refuse_inherited
+from pausepoint.stores.sqlite.pace import Pace
 from pausepoint.stores.sqlite.removal import session_folder
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.trouble import Trouble
@@ -103,8 +104,8 @@ class SqliteStore:
 
     With ``create=False``, opening raises `StoreMissing` if the file does not exist. ``synchronous`` is for tests: only
     FULL keeps acknowledged writes through a power loss. ``poll`` is the interval, in seconds, of checks for changes by
-    other engines. ``ballast`` is how many bytes are reserved for a full disk, in a file next to the database; 0
-    reserves none.
+    other engines; it is shorter for a second after such a change. ``ballast`` is how many bytes are reserved for a full
+    disk, in a file next to the database; 0 reserves none.
     """
 
     def __init__(
@@ -249,11 +250,13 @@ class SqliteStore:
             recovery.close_deleted()
 
     async def _watch(self, on_change: Callable[[], None]) -> None:
+        time, pace = asyncio.get_running_loop().time, Pace(self._poll)
         while True:
-            await asyncio.sleep(self._poll)
+            await asyncio.sleep(pace.interval(time()))
             if self._ballast.short() and not self._trouble.is_there:
                 self._writer.distrust()
-            now = self._data_version()
+            now, commits = self._data_version(), self._writer.commits
+            pace.check(time(), now != self._seen, commits)
             if now != self._seen:
                 self._seen = now
                 on_change()

@@ -94,6 +94,7 @@ class Transactions:
         self._tune = tune
         self._connection: apsw.Connection | None = None
         self._cursor: apsw.Cursor | None = None  # reused for single commits, because creating cursors is slow
+        self.commits = 0  # counts the beginnings and the ends of commits, so it is odd while one is in flight
 
     @property
     def connection(self) -> apsw.Connection:
@@ -204,6 +205,7 @@ class Transactions:
         return Trace(QUERIES["mark"], (number,), mark)
 
     def _commit(self, place: apsw.Connection | apsw.Cursor, trace: Callable[[], Trace | None]) -> None:
+        self.commits += 1
         try:
             place.execute("COMMIT")
         except apsw.Error as exc:
@@ -213,6 +215,8 @@ class Transactions:
             self.replace()
             if not self._took_effect(trace(), exc):
                 raise
+        finally:
+            self.commits += 1
 
     def _took_effect(self, trace: Trace | None, exc: apsw.Error) -> bool:
         if trace is None:
@@ -325,6 +329,12 @@ class Writer:
         self._stopping = False
         self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+
+    @property
+    def commits(self) -> int | None:
+        """A number that rises with each commit of this engine; None while one is in flight."""
+        inline, threaded = self.inline.commits, self.threaded.commits
+        return None if (inline | threaded) & 1 else inline + threaded
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
