@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from pausepoint import (
     BlockingContext,
+    Budget,
     Context,
     DefinitionError,
     Engine,
@@ -131,6 +132,26 @@ async def test_without_a_result_the_error_says_why_and_what_to_do() -> None:
         await paused.cancel()
         with pytest.raises(NotFinished, match=r"was cancelled and has no result. Rewind or fork it, or start"):
             print((await paused.outcome()).result)
+
+
+@on_loop
+async def test_the_way_to_the_result_works_for_a_spent_budget_and_a_message() -> None:
+    @workflow
+    async def pays(ctx: Context) -> str:
+        for n in range(3):
+            ctx.spend(tokens=10)
+            await ctx.do(double, n)
+        return await ctx.receive()
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(pays, session_id="p", budget=Budget(tokens=15))
+        with pytest.raises(NotFinished, match=r"Continue it with engine\.resume\('p', budget=…\)"):
+            print((await session.outcome()).result)
+        await engine.resume("p", budget=Budget(tokens=90))
+        with pytest.raises(NotFinished, match=r"waits for a message or a child.*engine\.send\('p', …\)"):
+            print((await session.outcome()).result)
+        await engine.send("p", "done")
+        assert (await session.outcome()).result == "done"
 
 
 def test_the_result_of_a_list_of_steps_is_its_final_state() -> None:

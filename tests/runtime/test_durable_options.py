@@ -131,4 +131,4 @@ def test_wrong_options_are_refused_when_the_function_is_defined() -> None:
     for wrong in ({"retry": 0}, {"retry": "often"}, {"timeout": 0}, {"timeout": "1s"}):
         name = next(iter(wrong))
         with pytest.raises(DefinitionError, match=rf"@durable: {name}="):
-            durable(**wrong)  # type: ignore[call-overload]
+            durable(**wrong)

@@ -382,7 +382,8 @@ async def _explained(control: Control, row: SessionRow) -> tuple[str, str]:
         case Status.PAUSED | Status.PAUSING:
             pauses = await control.store.pauses(row.key)
             why = "; ".join(f"{pause.reason}{f' (by {pause.by})' if pause.by else ''}" for pause in pauses)
-            return why, f"Resume it with engine.resume({id!r}), {again}."
+            budget = ", budget=…" if any(pause.kind == "budget" for pause in pauses) else ""
+            return why, f"Resume it with engine.resume({id!r}{budget}), {again}."
         case Status.WAITING:
             questions = await control.questions(id)
             if questions:

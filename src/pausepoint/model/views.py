@@ -353,7 +353,12 @@ class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
         if self.status is Status.CANCELLED:
             return f"{about} was cancelled and has no result. Rewind or fork it, or start a new session."
         if self.pauses:
+            if any(pause.kind == "budget" for pause in self.pauses):
+                resume = f"engine.resume({str(self.session_id)!r}, budget=…)"
             return f"{about} is paused: {self.pauses[0].reason or self.pauses[0].kind}. Continue it with {resume}."
+        if self.status is Status.WAITING:
+            send = f"engine.send({str(self.session_id)!r}, …)"
+            return f"{about} waits for a message or a child session. Send the message with {send}, or answer the child."
         return f"{about} is {self.status.value} and has no result yet. Wait for it: await session.outcome()."
 
     def _repr_html_(self) -> str:
