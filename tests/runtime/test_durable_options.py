@@ -39,7 +39,7 @@ def charge(text: str, retry: str = "") -> str:
     return text + retry
 
 
-@durable(timeout=0.05, retry=2)
+@durable(timeout=0.3, retry=5)
 async def slow(text: str) -> str:
     ran.append(text)
     if ran.count(text) == 1:
@@ -47,11 +47,11 @@ async def slow(text: str) -> str:
     return text
 
 
-@durable(timeout=0.05, retry=2)
+@durable(timeout=0.3, retry=5)
 def sluggish(text: str) -> str:
     ran.append(text)
     if ran.count(text) == 1:
-        time.sleep(0.5)
+        time.sleep(1)
     return text
 
 
@@ -62,9 +62,10 @@ async def test_each_attempt_counts_and_the_result_is_remembered() -> None:
 
     twice = Twice()
     assert (await twice.run(body)).state.text == "a!b?c"
-    assert ran == ["a", "a", "a", "b", "b", "b", "c", "c"]
+    assert ran[:7] == ["a", "a", "a", "b", "b", "b", "c"]
+    assert {*ran[7:]} == {"c"}  # on a busy machine, more than one attempt may take too long
     retried = [event.summary.partition(":")[0] for event in twice.events if event.event_type == "operation.retried"]
-    assert retried == ["search", "search", "charge", "charge", "slow"]
+    assert retried[:5] == ["search", "search", "charge", "charge", "slow"]
 
 
 @on_loop
@@ -78,7 +79,8 @@ async def test_in_a_blocking_step_and_on_another_loop_too() -> None:
         return found
 
     assert (await run(work)).state.text == "abcd"
-    assert ran == ["a", "a", "a", "b", "b", "b", "c", "c", "d", "d", "failed"]
+    assert ran[:6] == ["a", "a", "a", "b", "b", "b"]
+    assert (ran.count("c") > 1, ran.count("d") > 1, ran[-1]) == (True, True, "failed")
 
 
 @on_loop

@@ -1,18 +1,21 @@
-"""How often an engine checks for changes by other processes: more often while others write."""
+"""How often an engine checks for changes by other processes: more often while there may be a conversation."""
 
 from __future__ import annotations
 
 from math import inf
 
 QUICK = 0.005
-"""Seconds between two checks shortly after another process has written, so that processes can converse quickly."""
+"""Seconds between two checks shortly after a change, so that processes can converse quickly."""
 
 QUICK_FOR = 1.0
-"""How many seconds after such a write the checks are frequent."""
+"""How many seconds after a change the checks are frequent."""
+
+FEW = 5
+"""With more commits of its own between two checks, an engine is busy. It must not check more often because of them."""
 
 
 class Pace:
-    """The interval of the checks. An engine's own commits do not count: a busy engine must not check more often.
+    """The interval of the checks.
 
     >>> pace = Pace(0.05)
     >>> pace.interval(now=0.0)
@@ -31,9 +34,8 @@ class Pace:
         """Return how long to wait before the next check."""
         return self.quick if now < self.until else self.poll
 
-    def check(self, now: float, changed: bool, commits: int | None) -> None:
-        """Note a check. ``commits`` counts the engine's own commits; None: one is in flight."""
-        if changed and commits == self.commits:
+    def check(self, now: float, changed: bool, commits: int) -> None:
+        """Note a check: whether the database has changed, and how many commits this engine has made so far."""
+        if changed and commits - self.commits <= FEW:
             self.until = now + QUICK_FOR
-        if commits is not None:
-            self.commits = commits
+        self.commits = commits

@@ -94,7 +94,7 @@ class Transactions:
         self._tune = tune
         self._connection: apsw.Connection | None = None
         self._cursor: apsw.Cursor | None = None  # reused for single commits, because creating cursors is slow
-        self.commits = 0  # counts the beginnings and the ends of commits, so it is odd while one is in flight
+        self.commits = 0
 
     @property
     def connection(self) -> apsw.Connection:
@@ -215,8 +215,6 @@ class Transactions:
             self.replace()
             if not self._took_effect(trace(), exc):
                 raise
-        finally:
-            self.commits += 1
 
     def _took_effect(self, trace: Trace | None, exc: apsw.Error) -> bool:
         if trace is None:
@@ -331,10 +329,9 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     @property
-    def commits(self) -> int | None:
-        """A number that rises with each commit of this engine; None while one is in flight."""
-        inline, threaded = self.inline.commits, self.threaded.commits
-        return None if (inline | threaded) & 1 else inline + threaded
+    def commits(self) -> int:
+        """How many commits this engine has begun."""
+        return self.inline.commits + self.threaded.commits
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
