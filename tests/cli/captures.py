@@ -68,6 +68,8 @@ def alike(text: str) -> str:
     text = re.sub(
         r"; \d+ operations? (?:(?:is|are) remembered|of \w+)", "", text
     )  # as far as it got when it was killed
+    text = re.sub(r"the results of (?:all )?\d+ (?:of \d+ )?items are kept", "some results are kept", text)
+    text = re.sub(r"\n· will run  look_up .*", "", text)
     text = re.sub(r"(?<![\w-])\d[\d.]*( min| [smhd]s?\b| [KMG]?i?B)?", "N", text)
     text = re.sub(r"(?:N min )?N", "N", text)
     return " ".join(re.sub(r"/\S*?(?=/\.pausepoint|[, ]|$)", "PATH", text, flags=re.MULTILINE).split())
