@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,17 @@ def test_long_lines_are_broken_between_words_while_they_grow() -> None:
     assert list(shown.partial.values()) == ["dog "]
     shown.flush()
     assert (printed[-1], shown.partial) == ("dog ", {})
+
+
+@pytest.mark.parametrize("letter", ["x", "日"])
+def test_a_long_chunk_without_spaces_is_broken_in_time_that_grows_with_its_length(letter: str) -> None:
+    shown, printed = scroll(80)
+    began = time.process_time()
+    shown.item(chunk(letter * 10_000))
+    assert time.process_time() - began < 2
+    assert {len(line) for line in printed} == {80 if letter == "x" else 40}
+    shown.flush()
+    assert "".join(printed) == letter * 10_000
 
 
 def test_lines_of_several_sources_are_told_apart() -> None:

@@ -97,7 +97,7 @@ class Output:
         room, kept = self.width - 1, ""
         for part in _STYLED.split(text):
             if not part.startswith("\x1b"):
-                part = _cut(part, room)
+                part = cut(part, room)
                 room -= columns(part)
             kept += part
         return kept + "…"
@@ -163,7 +163,12 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def _cut(text: str, room: int) -> str:
+def cut(text: str, room: int) -> str:
+    """Return the beginning of a text that takes at most ``room`` columns.
+
+    >>> cut("abc", 2), cut("日本", 3)
+    ('ab', '日')
+    """
     for index, char in enumerate(text):
         room -= _columns(char)
         if room < 0:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from pausepoint.cli.console import columns
+from pausepoint.cli.console import cut
 from pausepoint.cli.text import counted, printable
 from pausepoint.errors import PausepointError
 from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem
@@ -88,8 +88,8 @@ class Scroll:
             *lines, rest = (self.partial.pop(source, "") + text).split("\n")
             for line in lines:
                 self._line(source, line)
-            while break_lines and columns(rest) > self._width:
-                head, rest = _broken(rest, self._width)
+            while break_lines and len(fits := cut(rest, self._width)) < len(rest):
+                head, rest = _broken(rest, max(len(fits), 1))
                 self._line(source, head)
             if rest:
                 self.partial[source] = rest
@@ -134,13 +134,12 @@ def title(chunk: StreamChunk) -> str:
     return step if found is None else f"{step}, {printable(found[1] + (found[2] or ''))}"
 
 
-def _broken(text: str, width: int) -> tuple[str, str]:
-    """Break a line at the last space that fits, or where it has to be.
+def _broken(text: str, fits: int) -> tuple[str, str]:
+    """Break a line at the last space of the characters that fit, or after them.
 
     >>> _broken("to be or not", 8), _broken("abcdefgh", 3)
     (('to be or', 'not'), ('abc', 'defgh'))
     """
-    fits = next(end for end in range(len(text), 0, -1) if end == 1 or columns(text[:end]) <= width)
     space = fits if text[fits : fits + 1] == " " else text.rfind(" ", 0, fits)
     return (text[:space], text[space + 1 :]) if space > 0 else (text[:fits], text[fits:])
 
