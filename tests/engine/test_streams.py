@@ -238,6 +238,42 @@ async def test_a_clean_up_deletes_the_streams_of_ended_and_of_unknown_sessions(t
 
 
 @on_loop
+async def test_a_new_store_in_the_place_of_another_shows_nothing_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with Engine(path) as engine:
+        session = await one_turn(engine, "theirs")
+        await session.send("pelican")
+        await session.outcome()  # its ring has a higher fence than a new session
+    for ending in ("", "-wal", "-shm"):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
+    async with Engine(path) as engine:
+        session = await engine.start(chat, session_id="ours")
+        await session.outcome()
+        assert await said(session) == ([], 0)
+        await session.send("heron")
+        await session.outcome()
+        assert (await said(session))[0] == ["HERON"]
+
+
+@on_loop
+async def test_what_a_killed_process_left_of_a_ring_is_deleted_with_the_session(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with Engine(path) as engine:
+        for session_id in ("removed", "redacted"):
+            await one_turn(engine, session_id)
+        session = await one_turn(engine, "ended")
+        await session.send("bye")
+        await session.outcome()
+        for key in (1, 2, 3, 99):
+            Path(f"{path}-streams/{key}.part").write_bytes(b"SWORDFISH")  # killed before the rename
+        await engine.remove("removed")
+        await engine.redact("redacted", signal=1)
+        assert rings(path) == ["3.part", "3.ring", "99.part"]
+        assert (await engine.gc(apply=True)).streams == 2
+        assert rings(path) == []
+
+
+@on_loop
 async def test_a_stream_that_cannot_be_deleted_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with Engine(path) as engine:
@@ -249,6 +285,21 @@ async def test_a_stream_that_cannot_be_deleted_is_reported(tmp_path: Path) -> No
         Path(f"{path}-streams").unlink()
         (tmp_path / "elsewhere").rename(f"{path}-streams")
         assert (await engine.gc(apply=True)).completed == ["one"]
+        assert rings(path) == []
+
+
+@on_loop
+async def test_if_the_stream_cannot_be_deleted_nothing_is_redacted(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with Engine(path) as engine:
+        session = await one_turn(engine, "one")
+        Path(f"{path}-streams").rename(tmp_path / "elsewhere")
+        Path(f"{path}-streams").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(StoreUnavailable, match="Nothing was redacted"):
+            await session.redact(signal=1)
+        Path(f"{path}-streams").unlink()
+        (tmp_path / "elsewhere").rename(f"{path}-streams")
+        assert (await session.redact(signal=1)).signals == (1,)
         assert rings(path) == []
 
 

@@ -11,22 +11,18 @@ from pathlib import Path
 import pytest
 
 from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem
-from pausepoint.stores import streams
+from pausepoint.stores import places, streams
+from pausepoint.stores.places import FilePlace, Medium, MemoryMedium, MemoryPlace, Place, StreamFolder
 from pausepoint.stores.streams import (
     CAPACITY,
     LARGEST,
     RESTART,
     TEXT,
     Entry,
-    FilePlace,
     Header,
-    Medium,
-    MemoryMedium,
-    MemoryPlace,
-    Place,
     Reader,
-    StreamFolder,
     Writer,
+    mark,
     origin_of,
     read_header,
     unsettled,
@@ -111,7 +107,7 @@ def test_a_ring_holds_its_capacity_and_readers_count_what_they_missed(place: Pla
     kept = sum(len(text_of(n)) for n in range(lost + 1, 601))
     assert CAPACITY * 0.5 < kept <= CAPACITY
     if isinstance(place, FilePlace):
-        assert place.path.stat().st_size <= CAPACITY + 64
+        assert place.path.stat().st_size <= CAPACITY + 72
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -207,7 +203,7 @@ def test_a_writer_with_a_lower_fence_never_takes_the_ring_back(place: Place) -> 
 def test_a_ring_that_a_zombie_put_in_place_is_replaced_by_the_higher_fence(place: Place) -> None:
     new, reader = Writer(place, 2), Reader(place, 0)
     put(new, chunk("a"))
-    place.replace(Header(1, CAPACITY, fence=1).to_bytes())  # it checked before the other one wrote
+    place.replace(Header(place.owner, 1, CAPACITY, fence=1).to_bytes())  # it checked before the other one wrote
     put(new, chunk("b"))
     assert texts(read(reader))[-1] == "b"
     assert not put(Writer(place, 1), chunk("zombie"))
@@ -250,7 +246,7 @@ def spoil(place: Place, at: int, data: bytes) -> None:
             os.pwrite(file.fileno(), data, at)
 
 
-@pytest.mark.parametrize("offset", [70, 100, 125])
+@pytest.mark.parametrize("offset", [78, 108, 133])
 def test_a_damaged_record_is_a_gap_and_not_the_end(place: Place, offset: int) -> None:
     writer, reader = Writer(place, 1), Reader(place, 0)
     for n in range(1, 4):
@@ -277,9 +273,9 @@ def test_a_full_ring_with_a_damaged_tail_can_still_be_written(place: Place) -> N
         put(writer, chunk(text_of(n)))
     found = place.find(None)
     assert found is not None
-    header = read_header(found)
+    header = read_header(found, place.owner)
     assert header is not None
-    spoil(place, 64 + header.tail % CAPACITY, b"\xff" * 64)
+    spoil(place, 72 + header.tail % CAPACITY, b"\xff" * 64)
     for n in range(300, 600):
         assert put(writer, chunk(text_of(n)))
     assert texts(read(reader))[-1] == text_of(599)
@@ -383,14 +379,47 @@ def test_old_rings_and_the_remains_of_killed_processes_are_deleted(tmp_path: Pat
     rings = folder(tmp_path)
     for key in (1, 2):
         put(Writer(rings.place(key), 1), chunk("a"))
-    (rings.path / "3.abc.part").touch()
+    (rings.path / "3.part").touch()
     (rings.path / "notes.txt").touch()
-    hour = time.time() - streams.KEEP - 60
-    for name in ("1.ring", "3.abc.part", "notes.txt"):
+    hour = time.time() - places.KEEP - 60
+    for name in ("1.ring", "3.part", "notes.txt"):
         os.utime(rings.path / name, (hour, hour))
-    assert rings.keys() == [1, 2]
+    assert rings.keys() == [1, 2, 3]
     rings.tidy()
     assert sorted(os.listdir(rings.path)) == ["2.ring", "notes.txt"]
+
+
+def test_the_ring_of_another_session_is_not_read_and_is_replaced(tmp_path: Path) -> None:
+    theirs, ours = folder(tmp_path).place(1, mark("theirs", 5)), folder(tmp_path).place(1, mark("ours", 6))
+    put(Writer(theirs, 9), chunk("secret"))
+    reader = Reader(ours, 0)
+    assert (read(reader), unsettled(ours)) == ([], {})
+    assert put(Writer(ours, 1), chunk("a"))
+    assert read(reader) == read(Reader(ours, 0)) == [StreamChunk(1, "a", "text", "talk", 1, "/say#1", 1, 1)]
+    assert b"secret" not in ours.path.read_bytes()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_two_processes_that_replace_a_ring_at_once_leave_it_to_the_higher_fence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = folder(tmp_path).place(1)
+    old, new = Writer(place, 1), Writer(place, 2)
+    renamed: list[bool] = []
+    rename = os.rename
+
+    def late(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        renamed.append(put(new, chunk("b")))  # it deletes the first one's file, and makes its own
+        rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "rename", late)
+    assert not put(old, chunk("zombie"))  # the file is gone that it wanted to rename
+    assert renamed == [True]
+    assert put(new, chunk("c"))
+    assert not put(old, chunk("zombie"))
+    assert texts(read(Reader(place, 0))) == ["b", "c"]
+    assert os.listdir(place.path.parent) == ["1.ring"]
 
 
 def test_a_record_never_exceeds_what_a_reader_reads_at_once() -> None:

@@ -142,7 +142,7 @@ class Retention(Queries):
         folder, any_folder = self.store.folder(session_id), self.store.folder("any")
         if folder is not None and any_folder is not None:
             await asyncio.to_thread(_remove_files, folder, any_folder.parent, session_id)
-        forget_stream(self, session_id, removal.key)
+        forget_stream(self, removal.key, session_id)
         stone = await self._stripped(removal)
         self.driver.on_change()
         return stone
@@ -368,10 +368,11 @@ class Retention(Queries):
         else:
             assert signal is not None
             await self._redact_signal(work, signal)
+        if not row.live:  # first, because what is redacted cannot be redacted again if this fails
+            forget_stream(self, row.key, row.session_id, "then redact again. Nothing was redacted.")
         await self.store.revise(work.commit(self.clock.now()))
         if work.files:
             await self._files(row)._forget(work.files)
-        forget_stream(self, row.session_id, row.key)  # it may have shown the content
         self.driver.on_change()
         return Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.store.fold())
 

@@ -28,9 +28,9 @@ async def follow_stream(
     """Yield the items of a session's stream until the session stops."""
     if until not in get_args(Until):
         raise ValueError(f"until must be 'ended' or 'parked', not {until!r}.")
-    key = (await engine._row(session_id)).key
+    row = await engine._row(session_id)
     looked = 0.0
-    with engine.streams.following(key, after) as (reader, news), engine.driver.listening(session_id) as changed:
+    with engine.streams.following(row, after) as (reader, news), engine.driver.listening(session_id) as changed:
         while True:
             over = not follow
             if follow and (changed.is_set() or time.monotonic() - looked >= LOOK_EVERY):
@@ -59,14 +59,15 @@ async def _is_over(engine: Queries, session_id: str, until: Until) -> bool:
     return until == "parked" and not (row.live or await engine._continues_on_its_own(row))
 
 
-def forget_stream(engine: Queries, session_id: str, key: int) -> None:
-    """Delete the live stream of a session. Raises `StoreUnavailable` if the disk refuses it."""
+def forget_stream(engine: Queries, key: int, session_id: str, then: str = "then call engine.gc(apply=True).") -> None:
+    """Delete the live stream of a session. Raises `StoreUnavailable` if the disk refuses it, and says what to do."""
     try:
         engine.streams.forget(key)
     except OSError as exc:
+        whose = f"session {session_id!r}" if session_id else "a session that no longer exists"
         raise StoreUnavailable(
-            f"The live stream of session {session_id!r} cannot be deleted ({exc.strerror}). Check the permissions of"
-            " the folder next to the store whose name ends in -streams, then call engine.gc(apply=True)."
+            f"The live stream of {whose} cannot be deleted ({exc.strerror}). Check the permissions of the folder next"
+            f" to the store whose name ends in -streams, {then}"
         ) from exc
 
 
@@ -80,5 +81,5 @@ async def clear_streams(engine: Queries, apply: bool) -> int:
             continue
         count += 1
         if apply:
-            forget_stream(engine, "" if row is None else row.session_id, key)
+            forget_stream(engine, key, "" if row is None else row.session_id)
     return count

@@ -14,19 +14,20 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 
 from pausepoint.log.replay import Line
+from pausepoint.model.sessions import SessionRow
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.stores.base import Store
+from pausepoint.stores.places import MemoryPlace, Place
 from pausepoint.stores.streams import (
     BYTES,
     LARGEST,
     RESTART,
     TEXT,
     Entry,
-    MemoryPlace,
     Origin,
-    Place,
     Reader,
     Writer,
+    mark,
     origin_of,
     unsettled,
 )
@@ -58,28 +59,29 @@ class Streams:
         self._thread = 0
         self._tidied = 0.0
 
-    def sender(self, key: int, fence: int) -> Sender:
+    def sender(self, row: SessionRow) -> Sender:
         """Return what a drive of this session sends chunks with. Nothing is opened before the first chunk."""
-        return Sender(self, key, fence)
+        return Sender(self, row)
 
-    def place(self, key: int) -> Place:
+    def place(self, row: SessionRow) -> Place:
         """Return the place of a session's ring."""
+        key = row.key
         if self._folder is not None:
-            return self._folder.place(key)
+            return self._folder.place(key, mark(row.session_id, row.created_at))
         found = self._memory.setdefault(key, MemoryPlace())
         if len(self._memory) > _IN_MEMORY:
             del self._memory[next(each for each in self._memory if each != key)]
         return found
 
-    def unsettled(self, key: int) -> dict[str, Entry]:
+    def unsettled(self, row: SessionRow) -> dict[str, Entry]:
         """Return what an earlier run of a session sent without saying whether it is final. Costs little if nothing."""
-        return {} if self._folder is None and key not in self._memory else unsettled(self.place(key))
+        return {} if self._folder is None and row.key not in self._memory else unsettled(self.place(row))
 
     @contextmanager
-    def following(self, key: int, after: int | None) -> Iterator[tuple[Reader, asyncio.Event]]:
+    def following(self, row: SessionRow, after: int | None) -> Iterator[tuple[Reader, asyncio.Event]]:
         """Yield a reader of a session's stream, and an event that is set when this process sent something."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        reader, news = Reader(self.place(key), after), asyncio.Event()
+        key, reader, news = row.key, Reader(self.place(row), after), asyncio.Event()
         self._listeners.setdefault(key, set()).add(news)
         try:
             yield reader, news
@@ -105,8 +107,10 @@ class Streams:
 
     def forget(self, key: int) -> None:
         """Delete the ring of a session. Raises `OSError`."""
-        self.place(key).remove()
-        self._memory.pop(key, None)
+        if self._folder is not None:
+            self._folder.place(key).remove()
+        elif (found := self._memory.pop(key, None)) is not None:
+            found.remove()
         self._wake(key)
 
     def present(self) -> list[int]:
@@ -125,10 +129,10 @@ class Streams:
 class Sender:
     """Sends the chunks of one run of a session. It may be used from the threads of blocking steps."""
 
-    def __init__(self, streams: Streams, key: int, fence: int) -> None:
+    def __init__(self, streams: Streams, row: SessionRow) -> None:
         self._streams = streams
-        self._key = key
-        self._fence = fence
+        self._row = row
+        self._key = row.key
         self._lock = threading.Lock()
         self._writer: Writer | None = None
         self._open: dict[str, tuple[Entry, Frame]] = {}  # by source: what it sent, and in which frame
@@ -174,7 +178,7 @@ class Sender:
             self._open, self._frame = {}, None
             if not self._looked:
                 self._looked = True
-                sent |= self._streams.unsettled(self._key)
+                sent |= self._streams.unsettled(self._row)
             if not sent:
                 return
             remembered = {_shortened(id) for id in line.operations}
@@ -210,7 +214,7 @@ class Sender:
     def _opened(self) -> Writer:
         if self._writer is None:
             self._streams.tidy()
-            self._writer = Writer(self._streams.place(self._key), self._fence)
+            self._writer = Writer(self._streams.place(self._row), self._row.fence)
         return self._writer
 
     def _restart(self, writer: Writer, sources: Iterable[str]) -> None:

@@ -53,7 +53,7 @@ from pausepoint.model.sessions import (
     Tombstone,
     Whole,
 )
-from pausepoint.stores.streams import StreamFolder
+from pausepoint.stores.places import StreamFolder
 
 
 class Found(list[SessionRow]):

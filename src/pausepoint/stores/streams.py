@@ -11,6 +11,9 @@ number of the last record (``last``).
 header may leave out the last records: a record that is whole and contains the offset at which it is found follows the
 one before. A process that is killed in between leaves a ring that can be read.
 
+**Owner.** A store that was deleted leaves its rings behind, and the next store in its place uses the same numbers for
+its sessions. So the header has a mark of the session. The ring of another session is not read, and is replaced.
+
 **Takeover.** A run with a higher fence copies the ring into a new file and renames it over the old one. A process that
 lost the session and does not know it yet writes into the old file, which no longer has a name.
 
@@ -20,17 +23,16 @@ Everything read is checked: the header and each record have a checksum, and a re
 from __future__ import annotations
 
 import os
-import stat
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
-from uuid import uuid4
+from contextlib import suppress
+from hashlib import sha256
+from typing import Literal, NamedTuple
 from zlib import crc32
 
 from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem, source_of
+from pausepoint.stores.places import Medium, MemoryMedium, Place
 
 CAPACITY = 256 * 1024
 """The bytes of records that a ring holds."""
@@ -38,25 +40,18 @@ CAPACITY = 256 * 1024
 LARGEST = 32 * 1024
 """The most bytes of text in one record."""
 
-KEEP = 3600.0
-"""Seconds after which a ring that nothing was written to is deleted."""
-
 CHECK_EVERY = 0.05
 """Seconds between two checks of a writer that its file still has its name."""
 
 _MAGIC = 0x52535050
 _START = struct.Struct("<II")
-_FIELDS = struct.Struct("<QQQQQQQ")
-_HEADER = struct.Struct("<IIQQQQQQQ")  # magic, checksum, then the fields of `Header`
+_FIELDS = struct.Struct("<QQQQQQQQ")
+_HEADER = struct.Struct("<IIQQQQQQQQ")  # magic, checksum, then the fields of `Header`
 _RECORD = struct.Struct("<IIQQQIIHHHH")  # length of the body, checksum, then: offset, number, run, attempt, visit, …
 _REST = struct.Struct("<QQQIIHHHH")  # … type, and the lengths of the names of step, operation and kind
 _PIECE = 2 * LARGEST
 _SOURCES = 1024
 """How many sources a reader remembers."""
-
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Type = Literal[0, 1, 2]
 TEXT: Type = 0
@@ -65,8 +60,11 @@ RESTART: Type = 2
 
 
 class Header(NamedTuple):
-    """The state of a ring. ``born`` is random and tells rings apart; everything before ``settled`` is final."""
+    """The state of a ring. ``owner`` is the `mark` of the session whose ring it is, ``born`` is random and tells rings
+    apart, and everything before ``settled`` is final.
+    """
 
+    owner: int
     born: int
     capacity: int
     tail: int = 0
@@ -111,178 +109,6 @@ class Entry(NamedTuple):
         return StreamChunk(self.n, data, self.kind, self.step, self.visit, self.operation, self.run, self.attempt)
 
 
-class Medium(Protocol):
-    """The bytes of one ring."""
-
-    def read(self, size: int, at: int) -> bytes:
-        """Return up to ``size`` bytes."""
-
-    def write(self, data: bytes, at: int) -> None:
-        """Write all bytes, or raise `OSError`."""
-
-    def close(self) -> None:
-        """Release the medium."""
-
-
-class Place(Protocol):
-    """Where the ring of one session is."""
-
-    def find(self, known: Medium | None) -> Medium | None:
-        """Return the present ring, which is ``known`` if it was not replaced; None if there is none."""
-
-    def replace(self, content: bytes) -> Medium:
-        """Put a ring with this content into the place, at once and whole. Raises `OSError`."""
-
-    def remove(self) -> None:
-        """Delete the ring. Raises `OSError`; a missing ring is not an error."""
-
-
-class MemoryMedium:
-    """A ring in the memory of this process."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = bytearray(content)
-
-    def read(self, size: int, at: int) -> bytes:
-        return bytes(self.content[at : at + size])
-
-    def write(self, data: bytes, at: int) -> None:
-        missing = at + len(data) - len(self.content)
-        if missing > 0:
-            self.content.extend(bytes(missing))
-        self.content[at : at + len(data)] = data
-
-    def close(self) -> None:
-        """Do nothing: the place keeps the content for readers."""
-
-
-class MemoryPlace:
-    """The place of a ring for a store without files. Only this process can follow it."""
-
-    def __init__(self) -> None:
-        self.medium: MemoryMedium | None = None
-
-    def find(self, known: Medium | None) -> Medium | None:
-        return self.medium
-
-    def replace(self, content: bytes) -> Medium:
-        self.medium = MemoryMedium(content)
-        return self.medium
-
-    def remove(self) -> None:
-        self.medium = None
-
-
-class FileMedium:
-    """A ring in a file."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        found = os.fstat(descriptor)
-        self.identity = found.st_dev, found.st_ino
-
-    def read(self, size: int, at: int) -> bytes:
-        return os.pread(self.descriptor, size, at)
-
-    def write(self, data: bytes, at: int) -> None:
-        if os.pwrite(self.descriptor, data, at) != len(data):  # the disk is nearly full
-            raise OSError("the file was not written completely")
-
-    def close(self) -> None:
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()
-
-
-class FilePlace:
-    """The place of a ring file in the folder of all rings."""
-
-    def __init__(self, folder: StreamFolder, key: int) -> None:
-        self.folder = folder
-        self.key = key
-        self.path = folder.path / f"{key}.ring"
-
-    def find(self, known: Medium | None) -> Medium | None:
-        try:
-            found = os.stat(self.path, follow_symlinks=False)
-            if isinstance(known, FileMedium) and known.identity == (found.st_dev, found.st_ino):
-                return known
-            if not stat.S_ISREG(found.st_mode):
-                return None
-            return FileMedium(os.open(self.path, _OLD))
-        except OSError:
-            return None
-
-    def replace(self, content: bytes) -> Medium:
-        part = f"{self.key}.{uuid4().hex}.part"
-        with self.folder.opened(create=True) as folder:
-            medium = FileMedium(os.open(part, _NEW, 0o600, dir_fd=folder))
-            try:
-                os.fchmod(medium.descriptor, self.folder.mode())
-                medium.write(content, 0)
-                os.rename(part, self.path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                medium.close()
-                with suppress(OSError):
-                    os.unlink(part, dir_fd=folder)
-                raise
-        return medium
-
-    def remove(self) -> None:
-        with suppress(FileNotFoundError), self.folder.opened() as folder:
-            os.unlink(self.path.name, dir_fd=folder)
-
-
-class StreamFolder:
-    """The folder of a store's rings. They get the permissions of the file ``like``, the store itself."""
-
-    def __init__(self, path: Path, like: Path) -> None:
-        self.path = path
-        self.like = like
-
-    def place(self, key: int) -> FilePlace:
-        """Return the place of a session's ring. The name is made from the session's number in the store."""
-        return FilePlace(self, int(key))
-
-    def mode(self) -> int:
-        """Return the permissions of a ring."""
-        return stat.S_IMODE(os.stat(self.like).st_mode) & 0o666
-
-    @contextmanager
-    def opened(self, create: bool = False) -> Iterator[int]:
-        """Yield a descriptor of the folder. A link in its place is not followed."""
-        if create:
-            with suppress(FileExistsError):
-                mode = self.mode()
-                os.mkdir(self.path, 0o700)
-                os.chmod(self.path, mode | (mode & 0o444) >> 2)  # whoever may read the files may list them
-        descriptor = os.open(self.path, _FOLDER)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-    def keys(self) -> list[int]:
-        """Return the keys of the sessions that have a ring."""
-        with suppress(OSError), self.opened() as folder:
-            names = [name.removesuffix(".ring") for name in os.listdir(folder) if name.endswith(".ring")]
-            return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
-        return []
-
-    def tidy(self, keep: float = KEEP) -> None:
-        """Delete the rings that nothing was written to for ``keep`` seconds, and what killed processes left."""
-        before = time.time() - keep
-        with suppress(OSError), self.opened() as folder:
-            for name in os.listdir(folder):
-                if name.endswith((".ring", ".part")):
-                    with suppress(OSError):
-                        if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before:
-                            os.unlink(name, dir_fd=folder)
-
-
 class Origin(NamedTuple):
     """What the chunks of one source have in common, encoded once."""
 
@@ -308,7 +134,7 @@ class Writer:
         self.fence = fence
         self.overtaken = False
         self._medium: Medium | None = None
-        self._header = Header(0, CAPACITY)  # as it was written last
+        self._header = Header(place.owner, 0, CAPACITY)  # as it was written last
         self._head = 0
         self._last = 0
         self._lost = 0
@@ -369,7 +195,7 @@ class Writer:
         former, self._medium = self._medium, None
         found = self.place.find(None)
         try:
-            header = None if found is None else read_header(found)
+            header = None if found is None else read_header(found, self.place.owner)
             self.overtaken = header is not None and header.fence > self.fence
             if not self.overtaken:
                 self._copy(found, header)
@@ -384,7 +210,8 @@ class Writer:
         """Continue in a new file, with the content of the one that was found."""
         content = b""
         if found is None or header is None or header.capacity != CAPACITY:
-            header = Header(int.from_bytes(os.urandom(8), "little"), CAPACITY, last=self._last)
+            born = int.from_bytes(os.urandom(8), "little")
+            header = Header(self.place.owner, born, CAPACITY, last=self._last)
         else:
             content = found.read(CAPACITY, _HEADER.size)
             for entry in entries(MemoryMedium(bytes(_HEADER.size) + content), header, header.head):
@@ -455,7 +282,7 @@ class Reader:
         if found is not self._medium:
             self.close()
             self._medium = found
-        return None if found is None else read_header(found)
+        return None if found is None else read_header(found, self.place.owner)
 
     def _adopt(self, header: Header, skip: bool) -> None:
         """Begin to read a ring that this reader has not seen before."""
@@ -511,15 +338,24 @@ class Reader:
         return [Gap(header.last, lost)] if lost > 0 else []
 
 
-def read_header(medium: Medium) -> Header | None:
-    """Return the header of a ring; None if it is damaged. A read during a write is repeated."""
+def mark(session_id: str, created_at: int) -> int:
+    """Return a number that tells a session apart from those of other stores.
+
+    >>> mark("octopus", 1) == mark("octopus", 1), mark("octopus", 1) == mark("octopus", 2)
+    (True, False)
+    """
+    return int.from_bytes(sha256(f"{created_at} {session_id}".encode()).digest()[:8], "little")
+
+
+def read_header(medium: Medium, owner: int) -> Header | None:
+    """Return the header of a ring; None if it is damaged, or of another session. A read during a write is repeated."""
     for _ in range(4):
         with suppress(OSError):
             raw = medium.read(_HEADER.size, 0)
             if len(raw) == _HEADER.size:
                 magic, checksum, *rest = _HEADER.unpack(raw)
                 if magic == _MAGIC and crc32(raw[8:]) == checksum:
-                    return Header(*rest)
+                    return Header(*rest) if rest[0] == owner else None
     return None
 
 
@@ -529,13 +365,13 @@ def unsettled(place: Place) -> dict[str, Entry]:
     if medium is None:
         return {}
     try:
-        return _unsettled(medium)
+        return _unsettled(medium, place.owner)
     finally:
         medium.close()
 
 
-def _unsettled(medium: Medium) -> dict[str, Entry]:
-    header = read_header(medium)
+def _unsettled(medium: Medium, owner: int) -> dict[str, Entry]:
+    header = read_header(medium, owner)
     found: dict[str, Entry] = {}
     for entry in () if header is None else entries(medium, header, max(header.tail, header.settled)):
         if entry.type == RESTART:

@@ -18,7 +18,7 @@ from pausepoint.model.sessions import (
     Tombstone,
     has_expired,
 )
-from pausepoint.stores.streams import StreamFolder
+from pausepoint.stores.places import StreamFolder
 from tests.support.dictstore.data import over
 from tests.support.dictstore.sessions import Sessions
 

@@ -35,6 +35,7 @@ from pausepoint.model.sessions import (
     Whole,
 )
 from pausepoint.stores.base import Found, FoundQuestions
+from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.sqlite import (
     answers,
     blobs,
@@ -66,7 +67,6 @@ from pausepoint.stores.sqlite.removal import session_folder
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.trouble import Trouble
 from pausepoint.stores.sqlite.writer import Writer, parks
-from pausepoint.stores.streams import StreamFolder
 
 T = TypeVar("T")
 
