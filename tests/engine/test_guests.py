@@ -26,6 +26,9 @@ from pausepoint import (
     step,
 )
 from pausepoint.errors import CallRefused, StepError, WriteRefused, WrongOwner
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import SessionRow
+from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from tests.engine.guest import AGENT, Counter, Talk
 from tests.support.loop import on_loop
@@ -180,6 +183,78 @@ async def test_a_request_that_is_cancelled_while_it_enters_holds_nothing() -> No
             if row is None or row.status is not Status.COMPLETED:  # otherwise the block had ended
                 assert row is None or row.status in (Status.READY, Status.CREATED)
                 assert await counter.visit(engine) == 6
+
+
+class Slow(SqliteStore):
+    """A store whose reads can take a while, as those over a network do."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.reads: asyncio.Queue[asyncio.Event] | None = None
+
+    async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
+        if self.reads is not None:
+            go = asyncio.Event()
+            self.reads.put_nowait(go)
+            await go.wait()
+        return await super().records(key, since, until)
+
+
+@on_loop
+async def test_a_second_request_does_not_steal_a_session_that_the_first_is_about_to_enter() -> None:
+    counter, store = Counter(), Slow()
+    async with Engine(store) as engine:
+        visit = await counter.stop_at(2, engine)
+        visit.cancel()
+        await asyncio.wait([visit])
+        counter.stops_at, store.reads = None, asyncio.Queue()
+        first = asyncio.create_task(counter.visit(engine))
+        go, store.reads = await store.reads.get(), None
+        with pytest.raises(AlreadyRunning):
+            await counter.visit(engine)
+        go.set()
+        assert await first == 6
+        assert (await engine.info("t")).fence == 2
+
+
+class Late(SqliteStore):
+    """A store in which something happens after the next read of a session."""
+
+    meanwhile: Awaitable[object] | None = None
+
+    async def get(self, session_id: str) -> SessionRow | None:
+        row = await super().get(session_id)
+        if self.meanwhile is not None:
+            work, self.meanwhile = self.meanwhile, None
+            await work
+        return row
+
+
+@on_loop
+async def test_a_visit_that_another_process_is_just_ahead_of_says_that_the_session_is_visited(tmp_path: Path) -> None:
+    counter, store = Counter(), Late(tmp_path / "s.db")
+    async with Engine(tmp_path / "s.db") as first, Engine(store) as second:
+        visit = await counter.stop_at(2, first)
+        visit.cancel()
+        await asyncio.wait([visit])
+        store.meanwhile = counter.stop_at(3, first)
+        with pytest.raises(AlreadyRunning) as refused:
+            await counter.visit(second)
+        counter.go.set()
+        await first.driver.idle()
+        assert "is being visited in process" in str(refused.value)
+        assert (await first.info("t")).status is Status.COMPLETED
+
+
+@on_loop
+async def test_a_session_that_this_engine_holds_without_driving_it_can_be_visited() -> None:
+    async with Engine(":memory:") as engine:
+        visit = await (counter := Counter()).stop_at(2, engine)
+        visit.cancel()
+        await asyncio.wait([visit])
+        await engine.store.claim("t")  # as after a disk that was full when the session had to be released
+        counter.stops_at = None
+        assert await counter.visit(engine) == 6
 
 
 # nobody else drives it

@@ -114,8 +114,7 @@ class Visitor(Generic[S]):
                 " engine.start, or make it with Workflow.guest(name, state=…)."
             )
         control.register(self.workflow)
-        row, records = await self._claimed()
-        self.run = self._begin(row, records, block)
+        self.run = await self._claim(block)
         entering: set[asyncio.Future[Any]] = {block.entered, asyncio.ensure_future(self.run.ended.wait())}
         await asyncio.wait(entering, return_when=asyncio.FIRST_COMPLETED)
         (entering - {block.entered}).pop().cancel()
@@ -123,31 +122,36 @@ class Visitor(Generic[S]):
             raise self.run.broken or await parked(control, self.session_id)
         return block.entered.result()
 
-    async def _claimed(self) -> tuple[SessionRow, Sequence[Record]]:
-        """Claim the session, or create it."""
+    async def _claim(self, block: Block) -> Run:
+        """Claim the session, or create it, and begin its drive. Until then, no other visit here may claim it."""
         control = self.control
         while True:
             row = await control.store.get(self.session_id)
-            if row is None:
-                new = self._new()
-                with control.driver.claiming(self.session_id):
-                    row = await control.store.create(new)
-                if row is None:
-                    continue  # another visit created it first
-                Watch(row.session_id, row.workflow).started(row.step, paused=row.holder is None)
-                if row.holder is None:  # everything is paused
-                    raise await parked(control, self.session_id)
-                return row, new.records
-            await self._check(row)
+            if row is not None:
+                await self._check(row)
+            steal = row is not None and control.driver.is_stranded(row)
             try:
                 with control.driver.claiming(self.session_id):
-                    steal = control.driver.is_stranded(row)
-                    row = await control.store.claim(self.session_id, steal, None if steal else row.fence)
-            except HoldLost:
+                    if row is None:
+                        new = self._new()
+                        claimed, records = await self._created(new), new.records
+                    else:
+                        claimed = await control.store.claim(self.session_id, steal, None if steal else row.fence)
+                        records = tuple(await control.store.records(claimed.key, claimed.key_frame))
+                    return self._begin(claimed, records, block)
+            except (HoldLost, AlreadyRunning):
                 continue  # it has changed since it was read
             except VerbRefused as error:
                 raise await parked(control, self.session_id) from error
-            return row, await control.store.records(row.key, row.key_frame)
+
+    async def _created(self, new: NewSession) -> SessionRow:
+        row = await self.control.store.create(new)
+        if row is None:
+            raise HoldLost("another visit has created it", session_id=self.session_id)
+        Watch(row.session_id, row.workflow).started(row.step, paused=row.holder is None)
+        if row.holder is None:  # everything is paused
+            raise await parked(self.control, self.session_id)
+        return row
 
     def _new(self) -> NewSession:
         options = self.options
