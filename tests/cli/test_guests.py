@@ -111,3 +111,8 @@ def test_a_sleeping_guest_can_be_woken_and_the_command_is_shown(store: Path, tmp
     code, out, _ = run("resume", "nap", "--wake", cwd=tmp_path)
     assert (code, "nap is ready" in out, PROGRAM in said(out)) == (0, True, True)
     assert asyncio.run(nap(store)) == "done"
+
+
+def test_doctor_does_not_ask_for_the_code_of_a_guest(store: Path, tmp_path: Path) -> None:
+    code, out, _ = run("doctor", cwd=tmp_path)
+    assert (code, "all resumable sessions fit the code" in out, "not loaded" in out) == (0, True, False)

@@ -370,6 +370,8 @@ class Queries(Service):
         found = await self.store.find(Filter(unended=True))
         misfits = Listing[Misfit](damaged=found.damaged)
         for row in found:
+            if row.guest and row.workflow not in self.workflows:
+                continue  # a resume needs no code: the session's own program has it
             if not row.live and (wrong := await self._misfit(row)) is not None:
                 misfits.append(Misfit(self._info(row), wrong.reasons, wrong.ways))
         return misfits
