@@ -110,6 +110,16 @@ def test_a_ring_holds_its_capacity_and_readers_count_what_they_missed(place: Pla
         assert place.path.stat().st_size <= CAPACITY + 72
 
 
+def test_one_read_is_short_however_small_the_chunks_are(place: Place) -> None:
+    writer, reader = Writer(place, 1), Reader(place, 0)
+    for _ in range(1_000):
+        put(writer, chunk("x"))
+    pieces = [len(reader.read())]
+    while reader.more:
+        pieces.append(len(reader.read()))
+    assert (sum(pieces), max(pieces) <= 256) == (1_000, True)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_any_sequence_of_writes_reads_and_takeovers_keeps_the_law(place: Place, seed: int) -> None:
     chance = random.Random(seed)

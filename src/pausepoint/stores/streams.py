@@ -50,6 +50,9 @@ _HEADER = struct.Struct("<IIQQQQQQQQ")  # magic, checksum, then the fields of `H
 _RECORD = struct.Struct("<IIQQQIIHHHH")  # length of the body, checksum, then: offset, number, run, attempt, visit, …
 _REST = struct.Struct("<QQQIIHHHH")  # … type, and the lengths of the names of step, operation and kind
 _PIECE = 2 * LARGEST
+_AT_ONCE = 256
+"""How many records one read returns, so that it takes a few milliseconds at most on the loop that drives sessions."""
+
 _SOURCES = 1024
 """How many sources a reader remembers."""
 
@@ -264,12 +267,12 @@ class Reader:
             return []  # the usual case of a look without news
         raw = _span(self._medium, header, self._at, _PIECE)
         items: list[StreamItem] = []
-        done = 0
-        while (entry := _parsed(raw, done, self._at + done)) is not None:
-            done += entry.size
+        done = count = 0
+        while count < _AT_ONCE and (entry := _parsed(raw, done, self._at + done)) is not None:
+            done, count = done + entry.size, count + 1
             items += self._items(entry)
         self._at += done
-        self.more = bool(done) if len(raw) == _PIECE else self._at < header.head
+        self.more = count == _AT_ONCE or (bool(done) if len(raw) == _PIECE else self._at < header.head)
         return items if done or self._at >= header.head else self._skip_damage(header)
 
     def close(self) -> None:
