@@ -52,6 +52,8 @@ async def test_a_race_of_a_guest_parks_and_the_next_visit_gets_the_winner() -> N
         with pytest.raises(Parked) as parked:
             await listen(engine)
         assert parked.value.status == "waiting"
+        assert parked.value.reason.startswith("for a message, until 2")
+        assert str(parked.value).endswith(". Visit it again when the wait is over.")
         await engine.send("t", "hello", key="one")
         await engine.send("t", "hello", key="one")
         assert await listen(engine) == "reply: hello"

@@ -392,17 +392,19 @@ async def _explained(control: Control, row: SessionRow) -> tuple[str, str]:
             questions = await control.questions(id)
             if questions:
                 return questions[0].next_question, f"Answer the question with engine.answer, {again}."
-            kinds = " or ".join((row.waiting or "").split(","))
-            return f"for a {kinds}", f"Wait until it has arrived, {again}."
+            kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in (row.waiting or "").split(",")]
+            return f"for {' or '.join(kinds)}{_until(row, ', ')}", "Visit it again when the wait is over."
         case Status.SLEEPING if row.wakes_at:
-            until = to_datetime(row.wakes_at).isoformat(timespec="seconds")
-            return (
-                f"until {until}",
-                f"Visit it again after that time, or end its timers: engine.resume({id!r}, wake=True).",
-            )
+            wake = f"engine.resume({id!r}, wake=True)"
+            return _until(row), f"Visit it again after that time, or end its timers: {wake}."
         case Status.CANCELLED:
             return "", "It cannot continue. Visit another session_id."
         case Status.COMPLETED:
             return "", f"Read its result with engine.state({id!r})."
         case _:
             return control.driver.ending, "Visit it again to continue after its last operation."
+
+
+def _until(row: SessionRow, before: str = "") -> str:
+    """Return when the session wakes, as a phrase; empty if it has no time limit."""
+    return f"{before}until {to_datetime(row.wakes_at).isoformat(timespec='seconds')}" if row.wakes_at else ""
