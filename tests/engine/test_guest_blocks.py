@@ -156,6 +156,29 @@ async def test_a_block_that_ends_after_its_session_was_released_is_parked() -> N
         assert (await engine.info("t")).status is Status.READY
 
 
+@pytest.mark.parametrize("operates", [True, False])
+@on_loop
+async def test_a_block_that_outlives_its_engine_is_parked(tmp_path: Path, operates: bool) -> None:
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    async def handler() -> None:
+        async with engine.visit(AGENT, session_id="t") as ctx:
+            inside.set()
+            await go.wait()
+            if operates:
+                await ctx.do(abs, -2)
+
+    async with Engine(tmp_path / "s.db") as engine:
+        request = asyncio.create_task(handler())
+        await inside.wait()
+    go.set()
+    with pytest.raises(Parked, match="'t' was released, because its engine was closed") as parked:
+        await request
+    assert (parked.value.status, parked.value.session_id) == ("ready", "t")
+    async with Engine(tmp_path / "s.db") as engine:
+        assert (await engine.info("t")).status in (Status.READY, Status.CREATED)
+
+
 @on_loop
 async def test_a_guest_that_was_taken_over_hears_it_and_writes_nothing(tmp_path: Path) -> None:
     async def handler() -> None:

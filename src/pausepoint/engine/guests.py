@@ -27,6 +27,7 @@ from pausepoint.errors import (
     InputConflict,
     Parked,
     SessionEnded,
+    StoreClosed,
     UnknownSession,
     VerbRefused,
 )
@@ -229,9 +230,21 @@ class Visitor(Generic[S]):
         if cancelled:
             raise asyncio.CancelledError
         if block.left and not interrupted:
-            raise await parked(self.control, self.session_id) from own
+            raise await self._left() from own
         if error is None:
             await self._check_completed(block)
+
+    async def _left(self) -> Parked:
+        """Return why the block was left. The engine may have been closed meanwhile: it does not wait for the block."""
+        try:
+            return await parked(self.control, self.session_id)
+        except StoreClosed:
+            return Parked(
+                f"Session {self.session_id!r} was released, because its engine was closed. Open an engine and visit the"
+                " session again to continue after its last operation.",
+                session_id=self.session_id, status=Status.READY.value,
+                reason=self.control.driver.ending or "the engine was closed",
+            )  # fmt: skip
 
     async def _take_back_cancellation(self, block: Block) -> bool:
         """Take back the engine's own cancellation of the block's task. Return whether others are left.
