@@ -13,7 +13,7 @@ from pausepoint import Engine, Parked, Status, Workflow, current, durable
 from pausepoint.errors import CallRefused, ContextClosed, HoldLost, OutsideStep, StepExited
 from pausepoint.stores.sqlite import SqliteStore
 from tests.engine.guest import AGENT, Counter, Talk, caught
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 
 
 @on_loop
@@ -319,3 +319,26 @@ def test_a_blocking_handler_visits_parks_and_continues() -> None:
             raise ZeroDivisionError
         assert engine.info("u").status is Status.FAILED
     assert ran == [0, 1, 2]
+
+
+@pytest.mark.parametrize("operates", [True, False])
+def test_a_block_in_a_thread_that_outlives_its_engine_is_parked(tmp_path: Path, operates: bool) -> None:
+    inside, go, heard = threading.Event(), threading.Event(), list[BaseException]()
+
+    def handler() -> None:
+        try:
+            with engine.visit(AGENT, session_id="t") as ctx:
+                inside.set()
+                go.wait(PATIENCE)
+                if operates:
+                    ctx.do(abs, -2)
+        except BaseException as error:
+            heard.append(error)
+
+    with Engine(tmp_path / "s.db") as engine:
+        request = threading.Thread(target=handler)
+        request.start()
+        assert inside.wait(PATIENCE)
+    go.set()
+    request.join(PATIENCE)
+    assert [(type(error), "because its engine was closed" in str(error)) for error in heard] == [(Parked, True)]

@@ -27,6 +27,7 @@ from pausepoint.errors import (
     InputConflict,
     Parked,
     SessionEnded,
+    StepExited,
     StoreClosed,
     UnknownSession,
     VerbRefused,
@@ -239,12 +240,16 @@ class Visitor(Generic[S]):
         try:
             return await parked(self.control, self.session_id)
         except StoreClosed:
-            return Parked(
-                f"Session {self.session_id!r} was released, because its engine was closed. Open an engine and visit the"
-                " session again to continue after its last operation.",
-                session_id=self.session_id, status=Status.READY.value,
-                reason=self.control.driver.ending or "the engine was closed",
-            )  # fmt: skip
+            return self.released()
+
+    def released(self) -> Parked:
+        """Return that the engine was closed before the block ended."""
+        return Parked(
+            f"Session {self.session_id!r} was released, because its engine was closed. Open an engine and visit the"
+            " session again to continue after its last operation.",
+            session_id=self.session_id, status=Status.READY.value,
+            reason=self.control.driver.ending or "the engine was closed",
+        )  # fmt: skip
 
     async def _take_back_cancellation(self, block: Block) -> bool:
         """Take back the engine's own cancellation of the block's task. Return whether others are left.
@@ -287,7 +292,11 @@ class BlockingVisitor(Generic[S]):
     ) -> None:
         if self._inside is not None:
             self._inside.__exit__()
-        self._thread.call(self._visit.exit, error, None if self._ctx is None else self._ctx.output)
+        try:
+            self._thread.call(self._visit.exit, error, None if self._ctx is None else self._ctx.output)
+        except StoreClosed as closed:
+            if error is None or isinstance(error, Exception | StepExited):  # an interrupt stays one
+                raise self._visit.released() from closed
 
 
 def guest_visit(
