@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step
+from pausepoint.engine.streams import clear_streams
 from pausepoint.errors import StoreUnavailable, UnknownSession
 from pausepoint.model import StreamChunk, StreamText
+from pausepoint.stores.places import StreamFolder
 from tests.support.loop import PATIENCE, excused, on_loop
 
 
@@ -235,6 +238,53 @@ async def test_a_clean_up_deletes_the_streams_of_ended_and_of_unknown_sessions(t
         assert rings(path) == ["1.ring", "2.ring", "99.ring"]
         assert (await engine.gc(apply=True)).streams == 2
         assert rings(path) == ["1.ring"]
+
+
+@on_loop
+async def test_old_rings_are_deleted_without_holding_up_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tidied, go = asyncio.Event(), threading.Event()
+    loop, tidy = asyncio.get_running_loop(), StreamFolder.tidy
+
+    def slow(folder: StreamFolder) -> None:
+        on_the_loop.append(threading.current_thread() is threading.main_thread())
+        if not on_the_loop[0]:
+            go.wait(PATIENCE)
+        tidy(folder)
+        loop.call_soon_threadsafe(tidied.set)
+
+    on_the_loop: list[bool] = []
+    monkeypatch.setattr(StreamFolder, "tidy", slow)
+    old = tmp_path / "s.db-streams" / "99.ring"
+    old.parent.mkdir()
+    old.touch()
+    os.utime(old, (0, 0))
+    async with Engine(tmp_path / "s.db") as engine:
+        await one_turn(engine, "one")  # while the clean-up is still busy
+        assert (on_the_loop, old.exists()) == ([False], True)
+        go.set()
+        await tidied.wait()
+    assert not old.exists()
+
+
+@on_loop
+async def test_a_clean_up_of_many_streams_lets_other_tasks_run(tmp_path: Path) -> None:
+    path, turns = tmp_path / "s.db", 0
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with Engine(path) as engine:
+        await one_turn(engine, "one")
+        for key in range(1_000, 1_200):
+            (Path(f"{path}-streams") / f"{key}.ring").touch()
+        ticking = asyncio.create_task(tick())
+        assert (await clear_streams(engine, apply=True), turns >= 200) == (200, True)
+        ticking.cancel()
 
 
 @on_loop

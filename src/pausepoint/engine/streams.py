@@ -74,7 +74,8 @@ def forget_stream(engine: Queries, key: int, session_id: str, then: str = "then 
 async def clear_streams(engine: Queries, apply: bool) -> int:
     """Count the live streams of sessions that have ended or no longer exist; with ``apply``, delete them."""
     count = 0
-    for key in engine.streams.present():
+    for key in await asyncio.to_thread(engine.streams.present):
+        await asyncio.sleep(0)  # there may be thousands, and sessions keep running
         found = await engine.store.survey(key - 1, 1)
         row = found[0][2] if found and found[0][0] == key else None
         if isinstance(row, DamagedRecord) or (row is not None and row.ended is None):

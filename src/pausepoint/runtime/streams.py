@@ -15,6 +15,7 @@ from hashlib import sha256
 
 from pausepoint.log.replay import Line
 from pausepoint.model.sessions import SessionRow
+from pausepoint.name import NAME
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.stores.base import Store
 from pausepoint.stores.places import MemoryPlace, Place
@@ -118,12 +119,13 @@ class Streams:
         return list(self._memory) if self._folder is None else self._folder.keys()
 
     def tidy(self) -> None:
-        """Delete old rings, at most once per `TIDY_EVERY`."""
+        """Delete old rings in the background, at most once per `TIDY_EVERY`. There may be thousands of them."""
         now = time.monotonic()
-        if not self._tidied or now - self._tidied >= TIDY_EVERY:
-            self._tidied = now
-            if self._folder is not None:
-                self._folder.tidy()
+        if self._folder is None or (self._tidied and now - self._tidied < TIDY_EVERY):
+            return
+        self._tidied = now
+        with suppress(RuntimeError):  # the system has no more threads
+            threading.Thread(target=self._folder.tidy, name=f"{NAME} streams", daemon=True).start()
 
 
 class Sender:
