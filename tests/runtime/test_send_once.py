@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from pausepoint import Context, Engine, Session, Status, Workflow, step
 from pausepoint.errors import AnswerConflict, QuestionClosed, SessionEnded
 from pausepoint.model.questions import Answer, Answered
 from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.testing import ManualClock
 from tests.questions.kit import Asking, held, waits
 from tests.support.chat import Mail, history, listening
@@ -151,3 +153,41 @@ async def test_a_store_that_forgets_keys_delivers_twice() -> None:
         for _ in range(2):
             await session.send("hello", key="m1")
         assert await delivered(engine) == 2
+
+
+async def changed(path: Path, sql: str) -> list[str]:
+    """Send two messages with keys, change the database, and return what a verification reports."""
+    async with Engine(path) as engine:
+        session = await engine.start(twice, session_id="one", paused=True)
+        for key in ("m1", "m2"):
+            await session.send("hello", key=key)
+        assert (await engine.verify()).ok
+    connection = apsw.Connection(str(path))
+    connection.execute(sql)
+    connection.close()
+    async with Engine(path) as engine:
+        return [str(problem) for problem in (await engine.verify()).problems]
+
+
+@on_loop
+async def test_a_verification_finds_keys_and_messages_that_do_not_match(tmp_path: Path) -> None:
+    (found,) = await changed(tmp_path / "a.db", "DELETE FROM sent WHERE once = 'm1'")
+    assert "the list of messages with a key does not match signal 2" in found
+    both = await changed(tmp_path / "b.db", "UPDATE sent SET n = 9 WHERE once = 'm1'")
+    assert [each.partition("does not match ")[2][:8] for each in both] == ["signal 2", "signal 9"]
+
+
+@on_loop
+async def test_a_verification_reports_a_damaged_message_that_has_a_key(tmp_path: Path) -> None:
+    cut = """UPDATE signals SET payload = CAST('{"value":1,"once":"m' AS BLOB) WHERE n = 2"""
+    (found,) = await changed(tmp_path / "s.db", cut)
+    assert "signal 2 is missing or does not match its digest" in found
+
+
+@on_loop
+async def test_the_check_of_keys_looks_at_each_message_once(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with Engine(path) as engine:
+        await engine.start(twice, session_id="one", paused=True)
+    plan = apsw.Connection(str(path)).execute(f"EXPLAIN QUERY PLAN {QUERIES['stray_sent']}")
+    assert not [row[3] for row in plan if "CORRELATED" in str(row[3])]

@@ -767,13 +767,15 @@ SELECT * FROM (SELECT * FROM brought EXCEPT SELECT * FROM known)
 UNION SELECT * FROM (SELECT * FROM known EXCEPT SELECT * FROM brought)
 
 -- name: stray_sent
--- Rows of `sent` without a signal, and messages with a key without a row. A redacted message has lost its key.
+-- Rows of `sent` without a signal, and messages with a key without a row. A redacted message has lost its key, and a
+-- damaged one is reported with its session.
+WITH keyed (session, n) AS (
+    SELECT session, n FROM signals JOIN sessions ON sessions.key = session
+    WHERE signals.kind IN ('message', 'answer') AND instr(payload, CAST('"once":' AS BLOB)) AND removing = 0
+        AND iif(json_valid(CAST(payload AS TEXT)), json_extract(CAST(payload AS TEXT), '$.once'), NULL) IS NOT NULL
+)
 SELECT sent.session, sent.n FROM sent LEFT JOIN signals USING (session, n) WHERE signals.id IS NULL
-UNION
-SELECT session, n FROM signals JOIN sessions ON sessions.key = session
-WHERE signals.kind IN ('message', 'answer') AND instr(payload, CAST('"once":' AS BLOB)) AND removing = 0
-    AND json_extract(CAST(payload AS TEXT), '$.once') IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM sent WHERE sent.session = signals.session AND sent.n = signals.n)
+UNION SELECT * FROM (SELECT * FROM keyed EXCEPT SELECT session, n FROM sent)
 
 -- name: stray_tags
 -- Sessions whose tags differ from those in `tagged`, and rows of `tagged` without a session. The checksum of the facts
