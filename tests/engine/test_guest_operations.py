@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
-from pausepoint import Budget, Engine, OperationTimeout, Parked, Retry, Status, current
+from pausepoint import Budget, Engine, OperationTimeout, Parked, QuestionExpired, Retry, Status, current
 from pausepoint.model import StreamText
+from pausepoint.testing import ManualClock
 from tests.engine.guest import AGENT
 from tests.support.loop import on_loop
 
@@ -86,3 +88,22 @@ async def test_a_guest_has_budgets_of_every_kind() -> None:
         await engine.resume("t", budget=Budget(operations=9), here=False)
         assert await two() == 2
         assert (await engine.info("t")).budget_operations == 9
+
+
+@on_loop
+async def test_an_expired_question_pauses_a_guest_and_after_a_resume_it_is_asked_again() -> None:
+    async def handler() -> None:
+        async with engine.visit(AGENT, session_id="t") as ctx:
+            ctx.output = {"answer": await ctx.ask("Fine?", expires=timedelta(minutes=1))}
+
+    clock = ManualClock()
+    async with Engine(":memory:", clock=clock) as engine:
+        with pytest.raises(Parked, match="waiting"):
+            await handler()
+        clock.advance(timedelta(minutes=2))
+        with pytest.raises(QuestionExpired):
+            await handler()
+        assert (await engine.info("t")).status is Status.PAUSED
+        await engine.resume("t")
+        with pytest.raises(Parked, match=r"waiting: Fine\?"):
+            await handler()
