@@ -222,8 +222,8 @@ class Late(SqliteStore):
 
     meanwhile: Awaitable[object] | None = None
 
-    async def get(self, session_id: str) -> SessionRow | None:
-        row = await super().get(session_id)
+    async def get(self, session_id: str, *, sure: bool = False) -> SessionRow | None:
+        row = await super().get(session_id, sure=sure)
         if self.meanwhile is not None:
             work, self.meanwhile = self.meanwhile, None
             await work
