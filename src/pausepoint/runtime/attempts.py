@@ -198,15 +198,6 @@ async def begin(visit: Visit, run: Run, policy: Policy) -> None:
     if policy.pace is not None:
         await policy.pace.turn(visit, run.frame)
     run.frame.attempt = failed + 1
-    _count_again(visit, run.frame.scope)
-
-
-def _count_again(visit: Visit, scope: str) -> None:
-    """Count the operations inside an operation from 1 again, so that the next attempt finds what they remember."""
-    for known in (visit.seen, visit.follows):
-        for each in [each for each in known if each.startswith(f"{scope}/")]:
-            del known[each]
-    visit.follows.pop(scope, None)
 
 
 async def back_off(visit: Visit, frame: Frame, id: str, asking: int = 0) -> None:

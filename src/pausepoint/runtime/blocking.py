@@ -130,7 +130,7 @@ class BlockingContext:
                 f"Step {visit.step.name!r} is a def step and cannot run the async function {what.name!r}."
                 " Make the step async def."
             )
-        operation = self._wait(_later(visit.identify, context._frame.scope, what, args, kwargs, key))
+        operation = self._wait(_later(visit.identify, context._frame, what, args, kwargs, key))
         if policy is not None and policy.timeout is not None:
             # A thread cannot be stopped, so this one waits for another.
             return self._wait(context._once(operation, what, fn, args, kwargs, policy))

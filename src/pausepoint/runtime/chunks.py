@@ -52,7 +52,7 @@ class StepFiles:
         visit = self._ctx._visit
         given = Given.of(visit.host.session_id, source, filename, content_type, metadata)
         print_ = fingerprint(given.filename, given.content_type, given.metadata, given.mark).hex()[:24]
-        id = visit.nth(f"{self._ctx._frame.scope}/files.add~{print_}")
+        id = visit.nth(self._ctx._frame, f"{self._ctx._frame.scope}/files.add~{print_}")
         operation = Operation(id, "files.add", print_, False)
         arguments = (visit, self._files, given, id)
         file: File = await self._ctx._once(operation, callee(_added, File), _added, arguments, {})

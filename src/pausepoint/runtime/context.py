@@ -58,7 +58,7 @@ def _tracked_call(method: F) -> F:
 
     @functools.wraps(method)
     def call(self: Context, /, *args: Any, **kwargs: Any) -> Any:
-        return self._visit.track(method(self, *args, **kwargs))
+        return self._visit.calls.track(method(self, *args, **kwargs))
 
     return cast(F, call)
 
@@ -77,7 +77,7 @@ def _race_call(method: F) -> F:
     def call(self: Context, /, *args: Any, **kwargs: Any) -> Any:
         waits = [taken_apart(self._visit, each) for each in args]
         named = {name: taken_apart(self._visit, each) for name, each in kwargs.items()}
-        return self._visit.track(method(self, *waits, **named))
+        return self._visit.calls.track(method(self, *waits, **named))
 
     return cast(F, call)
 
@@ -166,7 +166,7 @@ class Context:
         still while the operation waits or is paused. `OperationTimeout` is raised when it expires.
         """
         what = callee(fn)
-        operation = self._visit.identify(self._frame.scope, what, args, kwargs, key)
+        operation = self._visit.identify(self._frame, what, args, kwargs, key)
         policy = None
         if retry is not None or timeout is not None:
             last = self._visit.policy  # an agent passes the same options in every turn
@@ -205,7 +205,7 @@ class Context:
         while (twin := visit.running.get(operation.id)) is not None:
             await twin.wait()  # another branch runs the same operation, which must run only once
         found = visit.remembered(operation)
-        visit.follows[self._frame.scope] = found is not None
+        self._frame.follows = found is not None
         await visit.admit(operation, self._frame, found)
         if found is not None:
             return _Remembered(await visit.recall(found, what.result))
@@ -463,7 +463,7 @@ class Context:
 
         The event is committed once, with the next operation or the step's checkpoint.
         """
-        self._visit.emit(self._frame.scope, event_type, summary, data)
+        self._visit.emit(self._frame, event_type, summary, data)
 
     def spend(
         self, *, usd: float | Decimal = 0, tokens: int | None = None, model: str | None = None, input_tokens: int = 0,

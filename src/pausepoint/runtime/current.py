@@ -172,7 +172,7 @@ async def _once(
     """Run an operation on the engine's loop. Unlike ``ctx.do``, any name of a parameter is possible."""
     visit, frame = here
     what = callee(fn)
-    operation = visit.identify(frame.scope, what, args, kwargs, key)
+    operation = visit.identify(frame, what, args, kwargs, key)
     return await Context(visit, frame)._once(operation, what, fn, args, kwargs, policy)
 
 
@@ -185,7 +185,7 @@ async def _on_another_loop(
     context, what = Context(visit, frame), callee(fn)
 
     async def start() -> Any:
-        return await context._start(visit.identify(frame.scope, what, args, kwargs, key), what)
+        return await context._start(visit.identify(frame, what, args, kwargs, key), what)
 
     run = await _on_loop(here, start())
     if not isinstance(run, Run):

@@ -538,7 +538,7 @@ def _failure(step: str, error: Exception, attempts: int) -> Failure:
 
 async def _finish(visit: Visit) -> None:
     """Check at the end of a step what it did with its context, and commit the messages that it has received."""
-    visit.check_awaited()
+    visit.calls.check_awaited()
     if visit.handover.open:
         await visit.settle_mail(None)
     if visit.misses:

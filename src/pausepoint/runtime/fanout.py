@@ -72,7 +72,8 @@ class FanOut:
         return self.what.name
 
     def _identify(self, item: Any, key: Callable[[Any], str | int] | None) -> Operation:
-        return self.visit.identify(self.scope, self.what, (item,), {}, None if key is None else key(item))
+        given = None if key is None else key(item)
+        return self.visit.identify(self.ctx._frame, self.what, (item,), {}, given, within=self.scope)
 
     def _refuse_doubles(self, key: object) -> None:
         seen: set[str] = set()
@@ -100,7 +101,9 @@ class FanOut:
         if not ids:
             return
         print_ = fingerprint(ids).hex()[:24]
-        header = self._header(Operation(self.visit.nth(f"{self.scope}={print_}"), self.what.name, print_, True))
+        header = self._header(
+            Operation(self.visit.nth(self.ctx._frame, f"{self.scope}={print_}"), self.what.name, print_, True)
+        )
         if self.visit.remembered(header) is not None:
             return
         await self.visit.admit(header, self.ctx._frame, None)

@@ -29,8 +29,8 @@ class Frame:
     """A piece of a visit in flight: an operation, or a map item that contains operations."""
 
     __slots__ = (
-        "attempt", "cancelling", "closed", "due", "ended", "expired", "halted", "left", "parent", "scope", "span",
-        "task",
+        "attempt", "cancelling", "closed", "due", "ended", "expired", "follows", "generation", "halted", "left",
+        "parent", "scope", "span", "task",
     )  # fmt: skip
 
     cancelling: int  # of `task`, when its time was over
@@ -38,6 +38,8 @@ class Frame:
     def __init__(self, scope: str, parent: Frame | None) -> None:
         self.scope = scope
         self.parent = parent
+        self.generation: int = 0 if parent is None else parent.generation  # see `Visit.nth`
+        self.follows = False  # whether the last operation that was called inside was remembered
         self.halted = 0  # how many branches inside are halted or wait
         self.attempt = 1
         self.due = inf  # when the time of the attempt is over, as the loop counts; see `pausepoint.runtime.timeouts`
@@ -54,9 +56,10 @@ class Frame:
             self.ended = asyncio.Event()
         await self.ended.wait()
 
-    def successor(self) -> Frame:
+    def successor(self, generation: int) -> Frame:
         """Return a frame for the next attempt at the same operation."""
         fresh = Frame(self.scope, self.parent)
+        fresh.generation = generation
         fresh.attempt, fresh.ended, fresh.span = self.attempt, self.ended, self.span
         return fresh
 

@@ -45,7 +45,7 @@ class Receiving(Pending[Any]):
     rank = 1  # a message that loses a race stays in the mailbox, while an answer would be lost
 
     def __init__(self, visit: Visit, frame: Frame, kind: Any, span: int | None, scope: str) -> None:
-        super().__init__(visit, frame, Operation(visit.nth(f"{scope}/receive"), "receive", "", True))
+        super().__init__(visit, frame, Operation(visit.nth(frame, f"{scope}/receive"), "receive", "", True))
         self.result = typed(kind)
         self.span = span
 

@@ -105,7 +105,7 @@ async def first(visit: Visit, frame: Frame, makes: Mapping[str | int, Callable[[
     """Wait until one of several waits is over. The others are withdrawn, and take nothing."""
     if not makes:
         raise StepError(f"Step {visit.step.name!r}: ctx.first needs at least one wait, such as ctx.receive().")
-    scope = visit.nth(f"{frame.scope}/first")
+    scope = visit.nth(frame, f"{frame.scope}/first")
     pending = {name: make()(scope) for name, make in makes.items()}
     for name, each in pending.items():
         if (found := visit.remembered(each.operation)) is not None:

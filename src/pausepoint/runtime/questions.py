@@ -125,10 +125,10 @@ def asking(visit: Visit, frame: Frame, spec: QuestionSpec) -> Make[Any]:
     return partial(_Asking, visit, frame, spec)
 
 
-def _identify(visit: Visit, scope: str, spec: QuestionSpec) -> Operation:
+def _identify(visit: Visit, frame: Frame, scope: str, spec: QuestionSpec) -> Operation:
     if spec.key is not None:
         return Operation(f"{scope}/{spec.kind}[{key_text(spec.key)}]", spec.kind, "", True)
-    return Operation(visit.nth(f"{scope}/{spec.kind}~{_print(spec)}"), spec.kind, "", False)
+    return Operation(visit.nth(frame, f"{scope}/{spec.kind}~{_print(spec)}"), spec.kind, "", False)
 
 
 def _print(spec: QuestionSpec) -> str:
@@ -144,7 +144,7 @@ class _Asking(Pending[Any]):
     """One question of one visit, until it is answered or given up."""
 
     def __init__(self, visit: Visit, frame: Frame, spec: QuestionSpec, scope: str) -> None:
-        super().__init__(visit, frame, _identify(visit, scope, spec))
+        super().__init__(visit, frame, _identify(visit, frame, scope, spec))
         self.spec = spec
 
     async def recall(self, found: OperationBody) -> Any:

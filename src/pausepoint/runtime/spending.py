@@ -30,13 +30,13 @@ def spend(
     if not is_count(total):
         raise ValueError(f"tokens must be a whole number, 0 or more, not {tokens!r}.")
     print_ = f"~{fingerprint(usage).hex()[:12]}" if usage else ""
-    first = visit.nth(f"{frame.scope}/spend:{micros}:{total}{print_}")
+    first = visit.nth(frame, f"{frame.scope}/spend:{micros}:{total}{print_}")
     tries, line, ledger = visit.host.line.tries, visit.host.line, visit.host.ledger
     marks = frame.attempts + (f"@{tries}" if tries else "")
     if marks:
         if visit.paid is None:
             visit.paid = {unmarked(id) for id in (*line.effects, *ledger.pending)}
-        if visit.follows.get(frame.scope) and first in visit.paid:
+        if frame.follows and first in visit.paid:
             return  # the cost of the remembered operation before it, as an earlier attempt recorded it
     if visit.paid is not None:
         visit.paid.add(first)

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from hashlib import sha256
-from types import CoroutineType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -39,6 +38,7 @@ from pausepoint.model.chunks import Part
 from pausepoint.model.events import COMMITTED, ENGINE_EVENTS
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind
+from pausepoint.runtime.calls import Calls
 from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.handover import Handover, Receipt
 from pausepoint.runtime.host import Host
@@ -50,9 +50,6 @@ LINGER = 5
 """The number of loop turns before a visit that only waits exits. Another branch may be about to start something."""
 
 _NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
-
-CALLS = 64
-"""How many calls of the context are remembered before those that were awaited are forgotten."""
 
 
 class Wait(NamedTuple):
@@ -94,7 +91,7 @@ class Visit:
         self.agent = "" if step.agent == step.name else step.agent
         self.root = Frame("", None)
         self.seen: dict[str, int] = {}
-        self.follows: dict[str, bool] = {}  # by scope: whether the last operation was remembered
+        self.generations = 0  # how many attempts at operations were replaced by another
         self.paid: set[str] | None = None  # what attempts have spent; None: no attempt has failed
         self.active = 0
         self.halted: set[asyncio.Future[None]] = set()
@@ -121,33 +118,7 @@ class Visit:
         self.thread = threading.get_ident()
         self.unclaimed = set(host.line.operations)
         self.pauses_inside = step.pause == "operation"
-        self.calls: list[CoroutineType[Any, Any, Any]] = []
-
-    def track(self, call: CoroutineType[Any, Any, T]) -> CoroutineType[Any, Any, T]:
-        """Remember a call of the context until it is awaited."""
-        if threading.get_ident() == self.thread:  # a blocking context awaits its calls itself
-            if len(self.calls) >= CALLS:
-                self.calls = self._unawaited()
-            self.calls.append(call)
-        return call
-
-    def _unawaited(self) -> list[CoroutineType[Any, Any, Any]]:
-        return [call for call in self.calls if call.cr_frame is not None and not (call.cr_suspended or call.cr_running)]
-
-    def check_awaited(self) -> None:
-        """At the end of the step, check that no call of the context was left without an ``await``."""
-        forgotten = self._unawaited()
-        if not forgotten:
-            return
-        owned = {task.get_coro() for task in asyncio.all_tasks()}
-        for call in forgotten:
-            if call not in owned:
-                call.close()  # otherwise Python warns about it, too
-        name = f"ctx.{forgotten[0].__name__}()"
-        raise StepError(
-            f"Step {self.step.name!r} called {name} and did not await it, so it did nothing. Write"
-            f" 'await {name}'{'' if len(forgotten) == 1 else f', and the same for {len(forgotten) - 1} more calls'}."
-        )
+        self.calls = Calls(step.name)
 
     def close(self) -> None:
         """End the visit: later calls of the context raise an error, and tasks still running are cancelled."""
@@ -161,9 +132,10 @@ class Visit:
     # identity
 
     def identify(
-        self, scope: str, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any], key: object
+        self, frame: Frame, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any], key: object, within: str = ""
     ) -> Operation:
-        """Return the identity of an operation, by which a replay finds it again."""
+        """Return the identity of an operation, by which a replay finds it again. ``within``: a part of the frame."""
+        scope = within or frame.scope
         if key is not None:
             return Operation(f"{scope}/{callee.name}[{key_text(key)}]", callee.name, _input(callee, args, kwargs), True)
         if callee.name == "<lambda>":
@@ -178,11 +150,16 @@ class Visit:
                 f"Step {self.step.name!r}: the arguments of {callee.name!r} cannot be encoded. Pass key= to name the"
                 f" operation. Reason: {error}"
             ) from error
-        return Operation(self.nth(f"{scope}/{callee.name}~{print_}"), callee.name, print_, False)
+        return Operation(self.nth(frame, f"{scope}/{callee.name}~{print_}"), callee.name, print_, False)
 
-    def nth(self, base: str) -> str:
-        """Return ``base`` with the number of times it has occurred in this attempt."""
-        count = self.seen[base] = self.seen.get(base, 0) + 1
+    def nth(self, frame: Frame, base: str) -> str:
+        """Return ``base`` with the number of times it has occurred in this attempt.
+
+        Each further attempt at an operation counts from 1 again, so that it finds what the operations inside remember.
+        A branch that an earlier attempt left running counts for itself.
+        """
+        counted = base if not frame.generation else f"{base}!{frame.generation}"
+        count = self.seen[counted] = self.seen.get(counted, 0) + 1
         return f"{base}#{count}"
 
     def idempotency_key(self, scope: str) -> str:
@@ -201,6 +178,7 @@ class Visit:
 
     async def admit(self, operation: Operation, frame: Frame, found: OperationBody | None) -> None:
         """Return if an operation may start or be reused; otherwise halt it or raise."""
+        self._check_attempt(frame)
         if found is not None:
             if operation.keyed and found.input and operation.input and found.input != operation.input:
                 await self.refuse(frame, "mismatch", mismatch(self.step.name, operation))
@@ -297,6 +275,7 @@ class Visit:
             self._count_halted(frame, -1)
             if self.waits and self.alarm is None and not self.exited:
                 self._set_alarm()
+        self._check_attempt(frame)
 
     def recheck_waits(self, child: str = "") -> None:
         """Wake all waiting branches, or those that wait for ``child``, to check whether their wait is over.
@@ -388,7 +367,7 @@ class Visit:
         """Add an event to the next record: a wait has ended, and no code takes its result, which came with signal n."""
         self.host.ledger.effect(f"unused:{id}", "wait.unused", summary, {"id": id, "n": n}, self.step.agent)
 
-    def emit(self, scope: str, type: str, summary: str, data: dict[str, Any]) -> None:
+    def emit(self, frame: Frame, type: str, summary: str, data: dict[str, Any]) -> None:
         """Add one of the workflow's own events to the next record."""
         self.check_open()
         if type in ENGINE_EVENTS:
@@ -408,7 +387,8 @@ class Visit:
             )
         # Identified by content, not by order, because branches may race.
         print_ = fingerprint(summary, data).hex()[:24]
-        self.host.ledger.effect(self.nth(f"{scope}/emit:{type}~{print_}"), type, summary, data, self.step.agent)
+        id = self.nth(frame, f"{frame.scope}/emit:{type}~{print_}")
+        self.host.ledger.effect(id, type, summary, data, self.step.agent)
 
     async def commit(self) -> None:
         """Store the pending effects now, and the receipts of messages; see `Context.commit`."""
@@ -426,6 +406,18 @@ class Visit:
             raise ContextClosed(
                 f"Step {self.step.name!r} has ended, but its context is still in use. Await every task that uses ctx"
                 " before returning from the step."
+            )
+
+    def _check_attempt(self, frame: Frame) -> None:
+        """Raise `ContextClosed` if the attempt at an operation that the frame belongs to has failed.
+
+        A branch of such an attempt may still run. It must not begin anything or take a message, because the next
+        attempt does the same.
+        """
+        if self.generations and frame.is_closed:
+            raise ContextClosed(
+                f"Step {self.step.name!r}: an attempt at an operation has failed, but its context is still in use."
+                " Await every task that uses ctx before the operation ends."
             )
 
     def enter(self, frame: Frame) -> None:
@@ -459,7 +451,8 @@ class Visit:
 
     def replace(self, frame: Frame) -> Frame:
         """Close the frame of an operation, and return the frame that is in flight instead."""
-        fresh = frame.successor()
+        self.generations += 1
+        fresh = frame.successor(self.generations)
         self.active += frame.halted > 0
         frame.closed = True
         self.running[frame.scope] = fresh
@@ -494,6 +487,7 @@ class Visit:
         finally:
             self.halted.discard(released)
             self._count_halted(frame, -1)
+        self._check_attempt(frame)
 
     def _count_halted(self, frame: Frame, change: int) -> None:
         """Update which frames are in flight: those with nothing halted inside. The step's own body never counts."""

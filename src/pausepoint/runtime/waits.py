@@ -58,7 +58,7 @@ class _Timer(Pending[None]):
     rank = 2
 
     def __init__(self, visit: Visit, frame: Frame, name: str, span: int | None, due: int | None, scope: str) -> None:
-        identity = visit.nth(f"{scope}/{name}~{due if span is None else span}")
+        identity = visit.nth(frame, f"{scope}/{name}~{due if span is None else span}")
         super().__init__(visit, frame, Operation(identity, name, "", True))
         self.span = span
         self.due = due
@@ -125,7 +125,7 @@ class _Calling(Pending[Any]):
         self, visit: Visit, frame: Frame, workflow: Workflow[Any, Any], given: BaseModel | Mapping[str, Any],
         key: str | int | None, policy: Policy | None, scope: str,
     ) -> None:  # fmt: skip
-        super().__init__(visit, frame, _identify(visit, scope, workflow, given, key))
+        super().__init__(visit, frame, _identify(visit, frame, scope, workflow, given, key))
         self.workflow = workflow
         self.given = given
         self.policy = policy
@@ -213,8 +213,9 @@ async def _child_of(visit: Visit, frame: Frame, operation: Operation, timeout: f
 
 
 def _identify(
-    visit: Visit, scope: str, workflow: Workflow[Any], given: BaseModel | Mapping[str, Any], key: str | int | None
-) -> Operation:
+    visit: Visit, frame: Frame, scope: str, workflow: Workflow[Any], given: BaseModel | Mapping[str, Any],
+    key: str | int | None,
+) -> Operation:  # fmt: skip
     if not isinstance(workflow, Workflow):
         raise StepError(f"Step {visit.step.name!r}: ctx.call takes a Workflow, not {type(workflow).__name__}.")
     if workflow.is_guest:
@@ -240,7 +241,7 @@ def _identify(
         print_ = ""
     if key is not None:
         return Operation(f"{scope}/{name}[{key_text(key)}]", name, print_, True)
-    return Operation(visit.nth(f"{scope}/{name}~{print_}"), name, print_, False)
+    return Operation(visit.nth(frame, f"{scope}/{name}~{print_}"), name, print_, False)
 
 
 def _child_id(visit: Visit, operation: Operation, after: str = "") -> SessionId:
