@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,26 @@ async def test_a_pause_takes_effect_although_a_thread_of_a_failed_attempt_is_stu
         assert await session.pause(wait=True, timeout=PATIENCE) is Status.PAUSED
         assert calls["outer"] == 1
         free.set()
+
+
+@pytest.mark.parametrize("in_a_task", [False, True])
+@on_loop
+async def test_the_time_out_of_an_operation_counts_more_than_the_same_one_of_an_operation_inside(
+    in_a_task: bool,
+) -> None:
+    async def inner() -> None:
+        calls["inner"] += 1
+        time.sleep(SOON * 2)  # blocks the loop, so that both time-outs are found at once
+        await asyncio.Event().wait()
+
+    async def outer(ctx: Context) -> None:
+        call = ctx.do(inner, timeout=SOON, retry=Retry(attempts=3, first=0))
+        await (asyncio.gather(call) if in_a_task else call)
+
+    async with Engine(":memory:") as engine:
+        outcome = await (await engine.start(work(outer, timeout=SOON))).outcome()
+        assert outcome.failure is not None
+        assert ("Operation 'outer' exceeded" in outcome.failure.message, calls["inner"]) == (True, 1)
 
 
 # the timer

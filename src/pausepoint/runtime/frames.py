@@ -69,6 +69,11 @@ class Frame:
         return self.closed or (self.parent is not None and self.parent.is_closed)
 
     @property
+    def is_inside_expired(self) -> bool:
+        """Whether the time of an operation around this frame is over, too."""
+        return self.parent is not None and (self.parent.expired or self.parent.is_inside_expired)
+
+    @property
     def attempts(self) -> str:
         """The numbers of the attempts that this frame is in, as a mark for what they spend; empty for first ones."""
         numbers, frame = [self.attempt], self.parent

@@ -47,8 +47,9 @@ class Timeouts:
         if not frame.expired or frame.task is None:
             return False
         frame.expired = False
-        # The task may have been cancelled from elsewhere too, which counts more.
-        return frame.task.uncancel() <= frame.cancelling and isinstance(raised, asyncio.CancelledError)
+        # The task may have been cancelled from elsewhere too, or for an operation around this one, which counts more.
+        alone = frame.task.uncancel() <= frame.cancelling and not frame.is_inside_expired
+        return alone and isinstance(raised, asyncio.CancelledError)
 
     def close(self) -> None:
         """Stop the timer."""
