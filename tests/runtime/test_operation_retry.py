@@ -284,6 +284,27 @@ async def test_an_engine_that_closes_leaves_the_back_off_to_the_next_one(tmp_pat
 
 
 @on_loop
+async def test_an_engine_that_closes_begins_no_further_attempt_even_without_a_back_off(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def down(ctx: Context) -> str:
+        calls["down"] += 1
+        begun.set()
+        while calls["down"] == 1 and not ctx._visit.host.stopping:
+            await asyncio.sleep(0.001)
+        return await flaky("a")
+
+    workflow = work(down, retry=Retry(attempts=3, first=0))
+    async with Engine(tmp_path / "s.db") as engine:
+        await engine.start(workflow, session_id="s")
+        await begun.wait()
+    assert calls["down"] == 1
+    async with Engine(tmp_path / "s.db", workflows=[workflow]) as engine:
+        session = await engine.session("s")
+        assert ((await session.outcome()).state.text, calls["down"]) == ("A", 3)
+
+
+@on_loop
 async def test_a_wake_ends_the_back_off_now() -> None:
     clock = ManualClock()
     async with Engine(":memory:", clock=clock) as engine:

@@ -214,8 +214,10 @@ async def rest(visit: Visit, frame: Frame, id: str, asking: int = 0) -> Wait | N
     host = visit.host
     await halt_for_pause(visit, frame)
     wait = host.line.waits.get(id)
-    if wait is not None and wait.error and wait.due and (left := wait.due - host.clock.now()) > 0:
-        return Wait("timer", wait.due, holds=left <= HOLD)
+    if wait is not None and wait.error and wait.due is not None:
+        left = wait.due - host.clock.now()
+        if left > 0 or host.stopping:  # an engine that shuts down begins no attempt
+            return Wait("timer", wait.due, holds=left <= HOLD)
     if host.budgeted is not False and (reason := await visit.uninterrupted(host.over_budget(asking))):
         await visit.refuse(frame, "budget", reason)
     return None
