@@ -93,6 +93,22 @@ async def test_a_message_that_loses_stays_in_the_mailbox() -> None:
 
 
 @on_loop
+async def test_a_message_goes_to_the_wait_whose_type_it_fits_and_is_refused_if_it_fits_none() -> None:
+    def race(ctx: Context) -> Coroutine[Any, Any, First[Any]]:
+        return ctx.first(count=ctx.receive(int), order=ctx.receive(dict[str, int]))
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(racing(race))
+        await settled(session)
+        await session.send("neither")
+        while "message.refused" not in await history(session):
+            await asyncio.sleep(0.001)
+        await session.send({"soup": 2})
+        assert await got(session) == ["order", {"soup": 2}]
+        assert (await history(session)).count("message.refused") == 1
+
+
+@on_loop
 async def test_a_question_that_loses_is_closed_with_the_winner() -> None:
     clock = ManualClock()
     async with Engine(":memory:", clock=clock) as engine:

@@ -60,7 +60,7 @@ class Receiving(Pending[Any]):
             await self.visit.halt(self.frame)
             return None
         if message is not None:
-            return await self._take(message)
+            return Wait("message", due) if self._is_for_a_rival(message) else await self._take(message)
         if over:
             return Done(
                 await conclude(
@@ -97,6 +97,18 @@ class Receiving(Pending[Any]):
             if len(mail) < limit:
                 return None
             limit *= FEW  # all of these are reports of children or were received by other branches
+
+    def _is_for_a_rival(self, message: SignalRecord) -> bool:
+        """Return whether a message does not fit, but fits another wait of the race, which takes it."""
+        others = [each for each in self.rivals if isinstance(each, Receiving)]
+        return bool(others) and not self._fits(message) and any(each._fits(message) for each in others)
+
+    def _fits(self, message: SignalRecord) -> bool:
+        try:
+            _read(message, self.result)
+        except StateRefused:
+            return False
+        return True
 
     async def _take(self, message: SignalRecord) -> Done | None:
         self.visit.taken.add(message.n)

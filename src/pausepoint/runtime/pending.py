@@ -34,7 +34,7 @@ class First(NamedTuple, Generic[T]):
 
 
 class Pending(Generic[T]):
-    """One wait of a visit. ``rivals`` are the operations that it races against."""
+    """One wait of a visit. ``rivals`` are the waits that it races against."""
 
     rank = 0
     """If several waits of a race are over, the lowest rank wins."""
@@ -44,7 +44,7 @@ class Pending(Generic[T]):
         self.host = visit.host
         self.frame = frame
         self.operation = operation
-        self.rivals: tuple[str, ...] = ()
+        self.rivals: tuple[Pending[Any], ...] = ()
 
     async def recall(self, found: OperationBody) -> T:
         """Return the result that an earlier run of the visit has remembered."""
@@ -79,8 +79,8 @@ async def finish(visit: Visit, frame: Frame, make: Callable[[], Make[T]]) -> T:
 
 
 async def conclude(
-    visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame, rivals: Sequence[str] = (),
-    **facts: Any,
+    visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame,
+    rivals: Sequence[Pending[Any]] = (), **facts: Any,
 ) -> Any:  # fmt: skip
     """Remember the result of a finished wait, together with ``facts``. A wait counts as taking no time."""
     while (twin := visit.running.get(operation.id)) is not None:
@@ -113,7 +113,7 @@ async def first(visit: Visit, frame: Frame, makes: Mapping[str | int, Callable[[
             return First(name, await each.recall(found))
     for each in pending.values():
         await visit.admit(each.operation, frame, None)
-        each.rivals = tuple(other.operation.id for other in pending.values() if other is not each)
+        each.rivals = tuple(other for other in pending.values() if other is not each)
     return await _race(visit, frame, sorted(pending.items(), key=lambda item: item[1].rank))
 
 
@@ -180,13 +180,14 @@ def is_call(coroutine: object) -> bool:
     return inspect.iscoroutine(coroutine) and (coroutine.cr_code in WAITS or coroutine.cr_code in RACES)
 
 
-async def withdrawn(visit: Visit, rivals: Sequence[str]) -> dict[str, Any]:
+async def withdrawn(visit: Visit, rivals: Sequence[Pending[Any]]) -> dict[str, Any]:
     """Return the facts that close the questions of waits that have lost a race.
 
     An answer that a person gave to such a question is not used. An event says so.
     """
     waits, changes, unread = visit.host.line.waits, [], []
-    for id, asked in [(id, waits[id].ask) for id in rivals if id in waits]:
+    lost = [each.operation.id for each in rivals]
+    for id, asked in [(id, waits[id].ask) for id in lost if id in waits]:
         row = None if asked is None else await visit.uninterrupted(visit.host.question(asked.id))
         if asked is None or row is None or row.facts.status not in (QuestionStatus.WAITING, QuestionStatus.RESUMED):
             continue
