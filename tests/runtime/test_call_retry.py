@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -147,6 +148,42 @@ async def test_the_time_in_which_the_session_is_paused_does_not_count(here: bool
         await engine.resume(session.id, here=here)
         if here:
             await settled(session)
+        clock.advance(29)
+        [child] = await engine.children(session.id)
+        await engine.send(child.session_id, "in time")
+        assert (await session.outcome()).state.out == "in time"
+
+
+@on_loop
+async def test_the_time_in_which_a_budget_pauses_the_session_does_not_count_either() -> None:
+    async def costly(ctx: Context) -> None:
+        ctx.spend(usd=1)
+
+    async def late() -> None:
+        ran["late"] += 1
+
+    @step(writes="out")
+    async def top(ctx: Context) -> str:
+        async def other() -> None:
+            await ctx.sleep(30)
+            await ctx.do(costly)
+            await ctx.do(late)
+
+        child, _ = await asyncio.gather(ctx.call(listening(), timeout=60), other())
+        return child.out
+
+    clock = ManualClock()
+    async with Engine(":memory:", clock=clock) as engine:
+        session = await engine.start(Workflow("top", state=Data, steps=[top]), budget=1)
+        await settled(session)
+        clock.advance(30)
+        await settled(session, Status.PAUSED)
+        assert [each.kind for each in await session.pauses()] == ["budget"]
+        clock.advance(1000)
+        await session.resume(budget=9)
+        while not ran["late"]:
+            await asyncio.sleep(0.001)
+        await settled(session)
         clock.advance(29)
         [child] = await engine.children(session.id)
         await engine.send(child.session_id, "in time")

@@ -258,11 +258,12 @@ class Holding:
         """Return how long the session was paused since its last record, if the time-out of a child depends on it."""
         if not any(map(limits_child, self.line.waits.values())):
             return 0
-        pauses = await self.store.pauses(self.row.key, open_only=False)
-        since = self.row.updated_at
-        closed = [each for each in pauses if each.kind == "operator" and (each.closed_at or 0) >= since]
-        ends = [each.closed_at for each in closed if each.closed_at is not None]
-        return max(max(ends) - min(each.created_at for each in closed), 0) if closed else 0
+        pauses, now = await self.store.pauses(self.row.key, open_only=False), self.clock.now()
+        # Other pauses, such as that of a budget, are closed by the record that this is for.
+        open_ = [(each.created_at, now) for each in pauses if each.closed_at is None]
+        lifted = [(each.created_at, each.closed_at or 0) for each in pauses if each.kind == "operator"]
+        ended = [*open_, *(span for span in lifted if span[1] >= self.row.updated_at)]
+        return max(max(end for _, end in ended) - min(start for start, _ in ended), 0) if ended else 0
 
     def _deferred_questions(self) -> tuple[QuestionChange, ...]:
         """Return changes that postpone the expiry of questions by the time that the timers were frozen."""
