@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pausepoint import Context, DefinitionError, Engine, Status, Workflow, durable, step
+from pausepoint import Context, DefinitionError, Engine, Status, Workflow, current, durable, step
 from pausepoint.errors import StepError
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.twice import State, Twice, run
 
 ran: list[Any] = []
@@ -136,6 +138,30 @@ async def test_on_another_loop_its_nested_operations_are_remembered_too() -> Non
 
     assert (await run(work)).state.text == "AA"
     assert ran == ["a", "a", "failed"]
+
+
+@on_loop
+async def test_a_call_on_another_loop_that_is_cancelled_when_it_was_admitted_does_not_count_as_running() -> None:
+    async def agent() -> None:
+        call = asyncio.create_task(refund("a"))
+        await asyncio.sleep(0)
+        visit = current(blocking=True)._context._visit
+        while not visit.running:
+            time.sleep(0.001)  # blocks this loop, so that it does not hear of the admission
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    @step(writes="text")
+    async def work(ctx: Context) -> str:
+        await asyncio.to_thread(asyncio.run, agent())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE / 6):
+                while ctx._visit.running:
+                    await asyncio.sleep(0.001)
+        return str(ctx._visit.in_flight)
+
+    assert ((await run(work)).state.text, ran) == ("[]", [])
 
 
 @on_loop

@@ -183,23 +183,32 @@ async def _on_another_loop(
     """Run an operation on the event loop of a thread that the step uses, such as that of ``agent.run_sync``."""
     visit, frame = here
     context, what = Context(visit, frame), callee(fn)
+    admitted: list[Run] = []
 
     async def start() -> Any:
-        return await context._start(visit.identify(frame, what, args, kwargs, key), what)
+        run = await context._start(visit.identify(frame, what, args, kwargs, key), what)
+        if isinstance(run, Run):
+            admitted.append(run)  # for a caller that is cancelled before it gets the run
+        return run
 
-    run = await _on_loop(here, start())
-    if not isinstance(run, Run):
-        return run.value
-
-    def call() -> Coroutine[Any, Any, Any]:
-        return within(visit, run.frame, fn(*args, **context._with_context(what, run.frame, kwargs)))
+    def leave() -> None:
+        for run in admitted:
+            visit.exit(run.frame)
 
     try:
-        value = await (call() if policy is None else _attempts(here, run, policy, call))
-        return await _on_loop(here, context._keep(run, value))
+        run = await _on_loop(here, start())
+        if not isinstance(run, Run):
+            return run.value
+
+        def call() -> Coroutine[Any, Any, Any]:
+            return within(visit, run.frame, fn(*args, **context._with_context(what, run.frame, kwargs)))
+
+        with visit.host.ledger.watch.operation(run.operation.name) as run.frame.span:
+            value = await (call() if policy is None else _attempts(here, run, policy, call))
+            return await _on_loop(here, context._keep(run, value))
     finally:
         with suppress(RuntimeError):  # the loop is closed, and the visit with it
-            visit.loop.call_soon_threadsafe(visit.exit, run.frame)
+            visit.loop.call_soon_threadsafe(leave)
 
 
 async def _attempts(here: Place, run: Run, policy: Policy, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
