@@ -12,13 +12,15 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step
-from pausepoint.errors import Declined, QuestionClosed, QuestionExpired
+from pausepoint.errors import Declined, QuestionClosed, QuestionExpired, StoreUnavailable
+from pausepoint.model.questions import Inquiry
 from pausepoint.model.records import SignalRecord
 from pausepoint.runtime import First
+from pausepoint.stores.base import FoundQuestions
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock, every_crash_point
 from tests.support.chat import Mail, history
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.otherstores import ProxyStore
 from tests.support.status import settled
 
@@ -140,6 +142,50 @@ class LateStore(ProxyStore):
             late, self.late = self.late, None
             await late()
         return found
+
+
+class SickStore(ProxyStore):
+    """A store that at some time cannot read questions any more."""
+
+    is_sick = False
+    reads = 0
+
+    async def questions(self, query: Inquiry) -> FoundQuestions:
+        self.reads += self.is_sick
+        if self.is_sick:
+            raise StoreUnavailable("The disk is gone.")
+        return await self._inner.questions(query)
+
+
+@pytest.mark.no_always_replay("the store fails at one moment of the first run")
+@on_loop
+async def test_a_store_that_fails_when_a_winner_is_recorded_ends_the_run_and_is_not_asked_forever() -> None:
+    store = SickStore(SqliteStore(":memory:"))
+
+    @step(writes="got")
+    async def listen(ctx: Context) -> list[Any]:
+        async def talk() -> None:
+            await ctx.first(ctx.ask("Well?"), ctx.receive())
+            store.is_sick = True
+            ctx._visit.settle()  # as a pause does
+            await asyncio.Event().wait()
+
+        await asyncio.gather(ctx.sleep(3600), talk())
+        return []
+
+    async with Engine(store) as engine:
+        session = await engine.start(Workflow("race", state=Mail, steps=[listen]))
+        await settled(session)
+        await engine.store.send(session.id, None, 1, b'{"value":"hello"}')
+        while not store.is_sick:
+            await asyncio.sleep(0.001)
+        try:
+            with pytest.raises(StoreUnavailable, match="The disk is gone"):
+                async with asyncio.timeout(PATIENCE / 6):
+                    await session.outcome()
+        finally:
+            store.is_sick = False
+        assert store.reads == 1
 
 
 @pytest.mark.no_always_replay("the answer arrives at one moment of the first run")

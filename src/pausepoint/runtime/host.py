@@ -82,6 +82,9 @@ class Host(Protocol):
     async def over_budget(self, asking: int = 0) -> str:
         """Return why no more may be spent; an empty string if it may. ``asking``: that many in flight ask for it."""
 
+    def give_up(self, error: Exception) -> None:
+        """End the drive because the store has failed, and make the step exit."""
+
     def exit_step(self, waits: bool = False) -> None:
         """Make the step exit, or keep it in memory; nothing is in flight.
 

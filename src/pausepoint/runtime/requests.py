@@ -140,6 +140,11 @@ class Requests(Keeping):
         else:
             self._interrupt("exit")
 
+    def give_up(self, error: Exception) -> None:
+        """End the drive because the store has failed, and make the step exit."""
+        self.ledger.breaks(error)
+        self._interrupt("abort")
+
     def exit_step(self, waits: bool = False) -> None:
         """Make the step exit or keep it; no operation is in flight. ``waits``: all branches wait, so it is known what
         wakes them.

@@ -11,7 +11,6 @@ import asyncio
 import re
 import threading
 from collections.abc import Awaitable, Iterator
-from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -529,8 +528,10 @@ class Visit:
 
     async def _settle_alone(self) -> None:
         if self.handover.open and not self.exited:
-            with suppress(Exception):  # the drive knows: a commit that fails aborts the step
+            try:
                 await self.settle_mail(None)
+            except Exception as error:  # no code of the step waits for this
+                self.host.give_up(error)
 
     def _linger(self, turns: int, moves: int) -> None:
         if turns and not self.exited:
