@@ -247,7 +247,7 @@ async def fail(visit: Visit, operation: Operation, policy: Policy, error: BaseEx
 
 
 async def fail_attempt(visit: Visit, run: Run, policy: Policy, error: BaseException) -> None:
-    """Record a failed attempt at an operation in flight. What it has sent live is void, and what it still sends too."""
+    """Record a failed attempt at an operation in flight. Its live output is void, including what it still sends."""
     await fail(visit, run.operation, policy, error)
     run.frame = visit.replace(run.frame)
     visit.host.void_live(run.frame.scope)

@@ -162,8 +162,8 @@ class Context:
         A blocking function runs in a thread. If ``fn`` has a parameter annotated `Context`, it gets its own context.
 
         ``retry`` is the number of attempts in total, or a `Retry`. The wait before the next attempt survives restarts,
-        and a pause takes effect during it. ``timeout`` limits one attempt, in seconds or as a timedelta; it stands
-        still while the operation waits or is paused. `OperationTimeout` is raised when it expires.
+        and a pause takes effect during it. ``timeout`` limits one attempt, in seconds or as a timedelta. The time
+        in which the operation waits or is paused does not count. `OperationTimeout` is raised when it expires.
         """
         what = callee(fn)
         operation = self._visit.identify(self._frame, what, args, kwargs, key)
@@ -489,8 +489,8 @@ class Context:
         """Store now what the step has received, emitted and spent, instead of with the next operation or checkpoint.
 
         A commit is progress: a session is not paused because its processes keep dying if it commits between the
-        crashes. So call it after work, the result of which is kept elsewhere, such as in another database. A step that
-        commits first and then kills its process would never be paused.
+        crashes. Call it after work whose result is kept elsewhere, such as in another database. Do not call it before:
+        a step that commits and then kills its process would never be paused.
         """
         await self._visit.commit()
 

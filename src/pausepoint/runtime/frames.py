@@ -43,7 +43,7 @@ class Frame:
         self.halted = 0  # how many branches inside are halted or wait
         self.attempt = 1
         self.due = inf  # when the time of the attempt is over, as the loop counts; see `pausepoint.runtime.timeouts`
-        self.left: float | None = None  # the rest of this time, while it stands still
+        self.left: float | None = None  # the rest of this time, while it is stopped
         self.expired = False
         self.task: asyncio.Task[Any] | Cancels | None = None
         self.closed = False  # its attempt has failed; what still runs inside no longer counts

@@ -1,6 +1,6 @@
 """The time-outs of a visit's operations: one timer for all of them, because almost none of them ever expires.
 
-The limit of an attempt is in its frame. It stands still while the operation waits or is paused.
+The limit of an attempt is in its frame. It is stopped while the operation waits or is paused.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Timeouts:
             self.rings_at, self.timer = due, self.loop.call_at(due, self._ring)
 
     def stop(self, frame: Frame) -> None:
-        """Let the limit of a frame stand still, if it has one."""
+        """Stop the limit of a frame, if it has one."""
         if frame.due < inf:
             frame.left, frame.due = frame.due - self.time(), inf
 
     def go(self, frame: Frame) -> None:
-        """Let the limit of a frame count again, if it has one."""
+        """Continue the limit of a frame, if it was stopped."""
         if frame.left is not None:
             frame.due, frame.left = self.time() + frame.left, None
             self.watch(frame.due)
