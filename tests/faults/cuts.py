@@ -27,8 +27,8 @@ from tests.support.loop import PATIENCE
 
 MOST_TICKS = 5_000
 OVER = (Status.COMPLETED, Status.CANCELLED)
-MAY_LEAVE_NOTHING = ("start", "start paused", "remove")
-"""The verbs after which there may be no session: a start that was cut at once, and a removal."""
+MAY_LEAVE_NOTHING = ("start", "start paused", "import", "remove")
+"""The verbs after which there may be no session: a start or an import that was cut at once, and a removal."""
 
 
 class Leaf(BaseModel):
