@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -269,9 +270,14 @@ async def test_an_older_folder_is_migrated_a_newer_one_refused_and_one_that_cann
         detect(desk.folder, rated)
 
 
-def test_the_folder_of_another_workflow_is_refused(desk: Desk) -> None:
+def test_the_folder_of_another_workflow_is_refused_with_a_short_message(desk: Desk) -> None:
     with pytest.raises(FolderRefused, match="belongs to workflow 'rated', not 'memo'"):
         detect(desk.folder, memo)
+    note = desk.folder / ".pausepoint" / "session.json"
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"workflow": "x" * 5_000}))
+    with pytest.raises(FolderRefused, match=r"belongs to workflow 'xxx.*x…, not 'memo'") as refused:
+        detect(desk.folder, memo)
+    assert len(str(refused.value)) < 500
 
 
 # numbered folders

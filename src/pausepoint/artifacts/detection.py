@@ -19,6 +19,7 @@ from pausepoint.definition.artifacts import OWN, BoundArtifact, Unfit, entry_of,
 from pausepoint.definition.workflow import BoundStep, Check, Workflow
 from pausepoint.errors import FolderMisfit, FolderRefused
 from pausepoint.log.trail import Trail
+from pausepoint.model.ids import shortened
 
 _Note = TypeVar("_Note", DoneNote, EditNote)
 
@@ -110,7 +111,8 @@ def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
     note = session_note(notes["session.json"], str(folder))
     if note.workflow != workflow.name:
         raise FolderRefused(
-            f"Folder {folder} belongs to workflow {note.workflow!r}, not {workflow.name!r}. Choose another folder.",
+            f"Folder {folder} belongs to workflow {shortened(note.workflow)}, not {workflow.name!r}. Choose another"
+            " folder.",
             path=str(folder),
         )
     if note.version > workflow.version:

@@ -109,7 +109,7 @@ def check_free(found: bytes | None, folder: Path, session_id: str, before: str =
     note = session_note(found, str(folder)) if found else None
     if note is not None and note.session_id not in (session_id, before):
         raise FolderRefused(
-            f"Folder {folder} belongs to session {note.session_id!r}. Choose another folder for this session.",
+            f"Folder {folder} belongs to session {shortened(note.session_id)}. Choose another folder for this session.",
             session_id=session_id, path=str(folder),
         )  # fmt: skip
     return note
