@@ -103,12 +103,17 @@ async def test_a_wait_of_a_failed_attempt_takes_no_message_from_the_next_attempt
         assert (outcome.status, outcome.state.text) == (Status.COMPLETED, "hello")
 
 
+@pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("options", [{"rate": Rate(10**6)}, {"retry": AT_ONCE}])
 @on_loop
-async def test_the_cost_of_an_attempt_does_not_grow_with_the_attempts_before(options: dict[str, Any]) -> None:
+async def test_the_cost_of_an_attempt_does_not_grow_with_the_attempts_before(
+    options: dict[str, Any], streams: bool
+) -> None:
     failed: set[int] = set()
 
-    async def item(n: int) -> int:
+    async def item(n: int, ctx: Context) -> int:
+        if streams:
+            ctx.stream("token")
         if "retry" in options and n not in failed:
             failed.add(n)
             raise ConnectionError
@@ -135,7 +140,7 @@ async def test_the_cost_of_an_attempt_does_not_grow_with_the_attempts_before(opt
             assert outcome.state.text == str(sum(range(items)))
         return count
 
-    assert await calls_for(200) < 5 * await calls_for(50)
+    assert await calls_for(400) < 5 * await calls_for(100)
 
 
 @on_loop

@@ -72,6 +72,26 @@ async def test_a_retried_operation_begins_its_text_again_even_if_it_sends_nothin
 
 
 @on_loop
+async def test_a_text_can_be_void_with_its_own_attempt_and_then_with_one_around_it() -> None:
+    tries: list[int] = []
+
+    async def inner(ctx: Context) -> None:
+        tries.append(1)
+        ctx.stream(f"try {len(tries)}")
+        if len(tries) < 4:
+            raise ConnectionError("down")
+
+    async def outer(ctx: Context) -> None:
+        await ctx.do(inner, retry=RETRY)
+
+    @step()
+    async def act(ctx: Context) -> None:
+        await ctx.do(outer, retry=Retry(attempts=3, first=0))
+
+    assert await streamed(act) == (["try 4"], 3)
+
+
+@on_loop
 async def test_operations_inside_keep_their_text_if_they_have_ended() -> None:
     calls: list[str] = []
 

@@ -138,6 +138,7 @@ class Sender:
         self._lock = threading.Lock()
         self._writer: Writer | None = None
         self._open: dict[str, tuple[Entry, Frame]] = {}  # by source: what it sent, and in which frame
+        self._within: dict[str, dict[str, None]] = {}  # by operation: the sources in it, in order
         self._looked = False
         self._closed = False
         self._frame: Frame | None = None  # what sent last, how, and from where
@@ -168,16 +169,25 @@ class Sender:
         names = visit.step.name[:_NAME], _shortened(frame.scope), kind
         entry = Entry(type_, 0, 0, visit.attempt, visit.number, *names, b"")
         known = self._open.get(entry.source)
-        if known is not None and known[1] is not frame:  # the same operation runs again
+        if known is None:
+            self._note_source(entry.source, frame)
+        elif known[1] is not frame:  # the same operation runs again
             self._restart(self._opened(), [entry.source])
         self._open[entry.source] = entry, frame
         self._frame, self._kind, self._origin = frame, kind, origin_of(entry)
+
+    def _note_source(self, source: str, frame: Frame) -> None:
+        """Note which operations a source is in, so that `void` need not search all sources."""
+        around: Frame | None = frame
+        while around is not None:
+            self._within.setdefault(around.scope, {})[source] = None
+            around = around.parent
 
     def begin(self, line: Line) -> None:
         """Declare void what was sent by operations that were not remembered: the step begins at its top."""
         with self._lock:
             sent = {source: entry for source, (entry, _) in self._open.items()}
-            self._open, self._frame = {}, None
+            self._open, self._within, self._frame = {}, {}, None
             if not self._looked:
                 self._looked = True
                 sent |= self._streams.unsettled(self._row)
@@ -195,8 +205,8 @@ class Sender:
     def void(self, scope: str, line: Line) -> None:
         """Declare void what an operation has sent, and those inside it that are not remembered: its attempt failed."""
         with self._lock:
-            sent = {source: frame.scope for source, (_, frame) in self._open.items()}
-            void = [source for source, id in sent.items() if _is_within(id, scope) and id not in line.operations]
+            sent = [source for source in self._within.pop(scope, ()) if source in self._open]
+            void = [source for source in sent if self._open[source][1].scope not in line.operations]
             for source in void:
                 del self._open[source]
             self._frame = None
@@ -239,10 +249,6 @@ def _is_final(line: Line, entry: Entry, remembered: set[str]) -> bool:
         return True
     here = (entry.step, entry.visit) == (line.step, line.visit)
     return here and entry.operation in remembered
-
-
-def _is_within(id: str, scope: str) -> bool:
-    return id == scope or id.startswith(f"{scope}/")
 
 
 def _as_bytes(chunk: object) -> bytes:
