@@ -96,6 +96,17 @@ async def test_a_retry_of_the_step_gives_the_operation_all_its_attempts_again() 
 
 
 @on_loop
+async def test_a_retry_of_an_operation_gives_those_inside_all_their_attempts_again() -> None:
+    async def whole(ctx: Context) -> str:
+        calls["whole"] += 1
+        return await ctx.do(flaky, "a", times=4, retry=Retry(attempts=3, first=0))
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(work(whole, retry=Retry(attempts=2, first=0)))
+        assert ((await session.outcome()).state.text, calls["a"], calls["whole"]) == ("A", 5, 2)
+
+
+@on_loop
 async def test_errors_that_a_retry_cannot_help_are_raised_at_once() -> None:
     class Wrong(Exception):
         retryable = False

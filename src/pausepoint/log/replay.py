@@ -105,9 +105,9 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     The operation with the same id ends the wait. ``at`` is the time at which it started. ``input`` is the same as in an
     operation. A wait for a message has a record only if it has a time-out: messages are stored until they are received.
-
     ``attempt`` is how many attempts at the operation have failed so far. With an ``error``, that of the last one, the
-    operation waits until ``due`` for its next attempt. ``after`` is a child that took too long; ``child`` replaces it.
+    operation waits until ``due`` for its next attempt; the operations that it ``resets``, which are inside it, count
+    their attempts from 1 again. ``after`` is a child that took too long; ``child`` replaces it.
     """
 
     id: str
@@ -122,6 +122,7 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
     error: str = ""
     after: str = ""
+    resets: tuple[str, ...] = ()
 
 
 class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -324,6 +325,7 @@ class Line:
             self._fold_effects(body.effects)
             if body.error:
                 self.noticed.discard(body.child)  # the next attempt resumes the failed child
+                self._forget_attempts(body.resets)
         elif isinstance(body, EditBody):
             self.edit(body, applied)
             if self.trail is not None:
@@ -342,7 +344,7 @@ class Line:
             self.attempts = body.attempts
             self.tries += 1
             self.noticed.clear()
-            self._forget_attempts()
+            self._forget_attempts(tuple(self.waits))
         if body.noticed:
             self.noticed.add(body.noticed)
         if body.part is not None:
@@ -360,12 +362,12 @@ class Line:
             elif (due := deferred(wait, record.at, body.shift, body.wake)) is not None:
                 self.waits[id] = msgspec.structs.replace(wait, due=due)
 
-    def _forget_attempts(self) -> None:
-        """Let the operations count their attempts from 1 again, because the step starts again after a failure.
+    def _forget_attempts(self, ids: tuple[str, ...]) -> None:
+        """Let operations count their attempts from 1 again, because the code around them starts again after a failure.
 
         Changes the dict in place, because a visit holds it. A called child stays the same, with a new time-out.
         """
-        for id, wait in list(self.waits.items()):
+        for id, wait in [(id, self.waits[id]) for id in ids if id in self.waits]:
             if wait.child:
                 self.waits[id] = msgspec.structs.replace(wait, due=None, attempt=0, error="")
             elif wait.attempt:
@@ -468,8 +470,7 @@ class Line:
             self.waits.clear()
         if self.effects:
             self.effects.clear()
-        if self.noticed:
-            self.noticed.clear()
+        self.noticed.clear()
         self.attempts, self.touched, self.tries = 0, False, 0
         self.opened = self.base = seq
         self.spent = self.usd
@@ -530,8 +531,8 @@ def retry_line(wait: WaitBody) -> str:
 def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:
     """Return the new end of a wait after timers were frozen, or are woken now; None if this does not affect the wait.
 
-    A wait that started while the session was pausing was frozen only since its start. If the clock was set back since
-    then, the start is unknown and the full ``shift`` counts.
+    A wait that started while the session was pausing was frozen only since its start. If the clock was set back since,
+    the start is unknown and the full ``shift`` counts.
     """
     if wait.due is None or limits_child(wait) or (not shift and not wake):
         return None

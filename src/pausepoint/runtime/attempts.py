@@ -229,8 +229,14 @@ async def halt_for_pause(visit: Visit, frame: Frame) -> None:
         await visit.halt(frame)
 
 
-async def fail(visit: Visit, operation: Operation, policy: Policy, error: BaseException, child: str = "") -> None:
-    """Record a failed attempt, with the time of the next one. Raises the error if no further attempt is allowed."""
+async def fail(
+    visit: Visit, operation: Operation, policy: Policy, error: BaseException, child: str = "",
+    frame: Frame | None = None,
+) -> None:  # fmt: skip
+    """Record a failed attempt, with the time of the next one. Raises the error if no further attempt is allowed.
+
+    ``frame`` is that of the attempt, if the operation can contain others.
+    """
     host = visit.host
     before = host.line.waits.get(operation.id)
     failed = 1 if before is None else before.attempt + 1
@@ -241,14 +247,21 @@ async def fail(visit: Visit, operation: Operation, policy: Policy, error: BaseEx
     text = f"{type(error).__name__}: {error_text(error)}"[:LONGEST_ERROR]
     due = min(now + int(delay * 1e6), LATEST)
     body = WaitBody(
-        operation.id, operation.name, due, child, visit.agent, at=now, input=operation.input, attempt=failed, error=text
-    )
+        operation.id, operation.name, due, child, visit.agent, at=now, input=operation.input, attempt=failed,
+        error=text, resets=_tried_inside(visit, frame) if frame is not None and frame.used else (),
+    )  # fmt: skip
     await visit.open_wait(body)
+
+
+def _tried_inside(visit: Visit, frame: Frame) -> tuple[str, ...]:
+    """Return the operations inside an attempt that have failed attempts of their own. They are forgotten."""
+    waits, inside = visit.host.line.waits, f"{frame.scope}/"
+    return tuple(id for id, wait in waits.items() if (wait.attempt or wait.child) and id.startswith(inside))
 
 
 async def fail_attempt(visit: Visit, run: Run, policy: Policy, error: BaseException) -> None:
     """Record a failed attempt at an operation in flight. Its live output is void, including what it still sends."""
-    await fail(visit, run.operation, policy, error)
+    await fail(visit, run.operation, policy, error, frame=run.frame)
     run.frame = visit.replace(run.frame)
     visit.host.void_live(run.frame.scope)
 

@@ -30,7 +30,7 @@ class Frame:
 
     __slots__ = (
         "attempt", "cancelling", "closed", "due", "ended", "expired", "follows", "generation", "halted", "left",
-        "parent", "scope", "span", "task",
+        "parent", "scope", "span", "task", "used",
     )  # fmt: skip
 
     cancelling: int  # of `task`, when its time was over
@@ -39,6 +39,7 @@ class Frame:
         self.scope = scope
         self.parent = parent
         self.generation: int = 0 if parent is None else parent.generation  # see `Visit.nth`
+        self.used = False  # whether an operation was called inside, in this attempt or an earlier one
         self.follows = False  # whether the last operation that was called inside was remembered
         self.halted = 0  # how many branches inside are halted or wait
         self.attempt = 1
@@ -60,7 +61,7 @@ class Frame:
         """Return a frame for the next attempt at the same operation."""
         fresh = Frame(self.scope, self.parent)
         fresh.generation = generation
-        fresh.attempt, fresh.ended, fresh.span = self.attempt, self.ended, self.span
+        fresh.attempt, fresh.ended, fresh.span, fresh.used = self.attempt, self.ended, self.span, self.used
         return fresh
 
     @property

@@ -178,6 +178,7 @@ class Visit:
     async def admit(self, operation: Operation, frame: Frame, found: OperationBody | None) -> None:
         """Return if an operation may start or be reused; otherwise halt it or raise."""
         self._check_attempt(frame)
+        frame.used = True
         if found is not None:
             if operation.keyed and found.input and operation.input and found.input != operation.input:
                 await self.refuse(frame, "mismatch", mismatch(self.step.name, operation))
