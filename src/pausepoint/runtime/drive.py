@@ -12,6 +12,7 @@ import logging
 import random
 import traceback
 from collections.abc import Callable, Mapping
+from threading import get_ident
 from typing import Any
 
 from pausepoint.artifacts.publisher import Publisher, disk_trouble
@@ -44,7 +45,7 @@ from pausepoint.runtime.blocking import BlockingContext
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.hold import OnStep, end_parked
 from pausepoint.runtime.host import Family
-from pausepoint.runtime.inside import StepPlace, entered, go_outside
+from pausepoint.runtime.inside import StepPlace, go_inside
 from pausepoint.runtime.requests import Interrupt, Requests
 from pausepoint.runtime.streams import Sender
 from pausepoint.runtime.visit import Frame, Visit
@@ -59,7 +60,7 @@ class Exited(Exception):
 class Drive(Requests):
     """One session while this engine holds it. It is also the `Host` of its visits."""
 
-    __slots__ = ("events", "family", "in_code", "publisher", "sender")
+    __slots__ = ("events", "family", "in_code", "publisher", "sender", "thread")
 
     visits = Visit  # the testing package replaces this class
 
@@ -86,7 +87,8 @@ class Drive(Requests):
     async def run(self) -> None:
         """Drive the session until it parks. ``broken`` is set if the drive itself fails."""
         self.task = asyncio.current_task()
-        go_outside()  # a step may have started this session
+        self.thread = get_ident()
+        go_inside(None)  # a step may have started this session
         with self.ledger.watch.session(self.workflow.version, self.resumed):
             await self._drive()
 
@@ -242,13 +244,14 @@ class Drive(Requests):
 
     async def _call_inside(self, step: BoundStep, attempt: int, values: dict[str, Any]) -> Any:
         """Run the step's code. Its visit opens for its context parameter, or when the code asks for its context."""
-        place = StepPlace(lambda: self._open_visit(step, attempt))
+        assert self.task is not None
+        place = StepPlace(lambda: self._open_visit(step, attempt), self.task, self.thread)
         if step.context is not None:
             visit, root = place.opened()
             values[step.context] = Context(visit, root) if step.is_async else BlockingContext(visit, root)
         try:
-            with entered(place):
-                value = await self._call(step, values)
+            go_inside(place)
+            value = await self._call(step, values)
             if self.visit is not None:
                 await _finish(self.visit)
             return value
