@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Engine, Status, Workflow, step
+from pausepoint.model import BulkReport
 from tests.cli.kit import run
 from tests.support.loop import on_loop
 
@@ -50,7 +51,8 @@ async def test_a_pause_of_many_leaves_failed_sessions_alone(tmp_path: Path, whic
         before = await failures(engine)
         assert before == (2, 2, {"f1", "f2"})
         paused = await engine.pause(**which, by="ann")
-        assert {info.session_id: info.status for info in paused} == {"r1": Status.PAUSED, "r2": Status.PAUSED}
+        done = paused.done if isinstance(paused, BulkReport) else paused
+        assert {info.session_id: info.status for info in done} == {"r1": Status.PAUSED, "r2": Status.PAUSED}
         assert await failures(engine) == before
         assert await engine.pauses("f1") == []
         if "everything" in which:

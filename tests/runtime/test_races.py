@@ -365,7 +365,7 @@ async def test_trouble_of_our_own_store_before_a_second_attempt_is_not_the_steps
 ) -> None:
     async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
 
-        async def refuses(session_id: str) -> None:
+        async def refuses(session_id: str, *, sure: bool = False) -> None:
             monkeypatch.undo()  # only the engine's own read is refused, not the test's
             raise StoreUnavailable("the disk is gone")
 

@@ -18,7 +18,7 @@ from pausepoint.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskS
 from pausepoint.orchestrator.workflow import TaskAgent, TaskStatus
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.SLEEPING)
-_LEFT_ALONE = (Status.PAUSING, Status.PAUSED)
+_LEFT_ALONE = (Status.PAUSING, Status.PAUSED, Status.FAILED)
 _OPEN = tuple(status for status in Status if status not in (Status.COMPLETED, Status.FAILED, Status.CANCELLED))
 _RESUMABLE = (*_OPEN, Status.FAILED)
 

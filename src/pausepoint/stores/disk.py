@@ -34,6 +34,8 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _SEPARATORS = {"/", "\\", "\0"}
+_synced: set[tuple[int, int]] = set()
+"""The folders, by device and number, whose names this process has synced. A sync is not free, even of nothing."""
 
 
 def check_name(name: str, hidden: bool = False) -> str:
@@ -357,8 +359,14 @@ def _inside(folder: int, name: str, create: bool, mode: int) -> int:
     if create:
         with suppress(FileExistsError):
             os.mkdir(name, mode, dir_fd=folder)
-        os.fsync(folder)  # also if it exists: a process that was killed may have created it just before its own sync
-    return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.fsync(folder)
+    found = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    if create:
+        facts = os.fstat(found)
+        if (facts.st_dev, facts.st_ino) not in _synced:
+            os.fsync(folder)  # a process that was killed may have created it just before its own sync
+            _synced.add((facts.st_dev, facts.st_ino))
+    return found
 
 
 def _stray(folder: int, name: str) -> Stray | None:
