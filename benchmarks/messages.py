@@ -7,28 +7,36 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel
 
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
-from pausepoint import Context, Engine, Workflow, step
+from pausepoint import Context, Engine, Workflow, route, step
 
 SESSION = "echo"
 
 
 class Talk(BaseModel):
     turns: int
+    n: int = 0
 
 
-@step
-async def answer(turns: int, ctx: Context) -> None:
-    for _ in range(turns):
-        ctx.emit("answered", await ctx.receive())
-        await ctx.commit()
+@step(writes="n")
+async def answer(n: int, ctx: Context) -> int:
+    """Answer one message. A loop in one step would replay all earlier turns whenever a message wakes it."""
+    ctx.emit("answered", await ctx.receive())
+    return n + 1
 
 
-echo = Workflow("echo", state=Talk, steps=[answer], events=["answered"])
+@route(after="answer")
+def talk_on(n: int, turns: int) -> Literal["answer", None]:
+    """Wait for the next message."""
+    return "answer" if n < turns else None
+
+
+echo = Workflow("echo", state=Talk, steps=[answer], routes=[talk_on], events=["answered"])
 
 
 def messages(folder: Path, scale: Scale) -> list[Figure]:

@@ -227,17 +227,19 @@ def everything_paused(folder: Path) -> None:
     stored(project(folder, named=False), act)
 
 
-def interrupted(folder: Path) -> None:
-    """Sessions whose process was killed, and one that has not begun."""
+def interrupted(folder: Path, *failed: str, named: bool = False) -> None:
+    """A session whose process was killed, and others that had failed before."""
 
     async def act(engine: Engine, job: Any, _: Any) -> None:
+        for topic in failed:
+            await begun(engine, job, topic)
         await engine.start(job, session_id="hold1", topic="hold")
         while (await engine.info("hold1")).seq < 1:
             await asyncio.sleep(0.01)
         copy_as_killed(folder / "alive.db", folder / STORE)
         (folder / "go").touch()
 
-    project(folder, named=False)
+    project(folder, named)
     (folder / STORE).parent.mkdir()
     stored(folder, act, "alive.db")
 
@@ -399,6 +401,15 @@ SCENES = {
     "everything is paused": Scene(
         everything_paused,
         ("ls", "status", "doctor --target job.py", "show s1", "pause --all", "resume --all"),
+        healed,
+    ),
+    "a batch whose process was killed": Scene(
+        lambda folder: interrupted(folder, "fail", named=True),
+        (
+            "resume --status failed --workflow job",
+            "resume --status failed --workflow job --hand-over",
+            "pause --workflow job",
+        ),
         healed,
     ),
     "the process was killed": Scene(interrupted, ("doctor", "show hold1")),

@@ -134,7 +134,7 @@ def test_ctrl_c_leaves_the_rest_as_it_was_and_says_how_to_continue(night: Night)
     assert found is not None, said
     left = 12 - night.statuses().get("completed", 0)
     assert int(found[2]) == left >= 10
-    [command] = re.findall(r"Continue:  pausepoint (.*)", said)
+    [command] = re.findall(r"Continue:\s+pausepoint (.*)", said)
     rest = run(*shlex.split(command.strip()), cwd=night.folder)
     assert rest.stdout == f"{left} sessions resumed: {left} completed.\n"
     assert night.statuses() == {"completed": 12}

@@ -29,6 +29,9 @@ LISTED = 20
 EXAMPLES = 3
 """The number of sessions to name for each reason to skip some."""
 
+LEFT = ("ready", "created")
+"""The statuses of sessions whose process was interrupted: after their first record, and before it."""
+
 DONE_WORDS = {"resume": "resumed", "pause": "paused", "cancel": "cancelled"}
 
 
@@ -159,7 +162,7 @@ class BulkCommand:
         filters = self.filters
         async with self.cli.engine() as engine:
             if self.last.running and await self._interrupted_before(engine):
-                filters = filters._replace(statuses=(*filters.statuses, "ready"))
+                filters = filters._replace(statuses=(*filters.statuses, *LEFT))
             rest = len((await self._call(engine, filters, dry_run=True)).done)
         again = self._command(filters)
         past = DONE_WORDS[self.verb]
@@ -268,14 +271,14 @@ class BulkCommand:
             )
         if count := await self._interrupted_before(engine):
             which = counted(count, "other session was interrupted", "other sessions were interrupted")
-            again = self._command(self.filters._replace(statuses=("ready",)))
+            again = self._command(self.filters._replace(statuses=LEFT))
             self.out.note(f"{which} before. Resume {'it' if count == 1 else 'them'}:  {again}")
 
     async def _interrupted_before(self, engine: Engine) -> int:
         """Return how many sessions do not match only because a process was interrupted that drove them."""
-        if not self.drives or not self.filters.statuses or "ready" in self.filters.statuses:
+        if not self.drives or not self.filters.statuses or set(LEFT) & {*self.filters.statuses}:
             return 0
-        return sum((await engine.tally(**self.filters._replace(statuses=("ready",)).options)).values())
+        return sum((await engine.tally(**self.filters._replace(statuses=LEFT).options)).values())
 
     def _exit_code(self, report: BulkReport) -> int:
         if report.failed:
