@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -29,7 +30,7 @@ class Ledger:
 
     __slots__ = (
         "broken", "clock", "digest", "frame_weight", "key_frame", "line", "on_commit", "parked", "parking",
-        "pending", "progress", "row", "seq", "store", "thaws", "updated_at", "version", "watch",
+        "pending", "progress", "row", "seq", "store", "thaws", "undecided", "updated_at", "version", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +56,7 @@ class Ledger:
         self.parking = False  # a commit is parking the session; the store may know it first
         self.thaws = False  # timers kept running, so their frozen time must not be added
         self.broken: BaseException | None = None
+        self.undecided: asyncio.Event | None = None  # a commit with a condition is on its way
 
     def load(self, records: Sequence[Record]) -> None:
         """Fold the log, starting at its last key frame."""
@@ -132,6 +134,8 @@ class Ledger:
         Return False, with nothing written, if ``only_if_paused`` is set and the pause was withdrawn, or if
         ``only_if_waiting`` is set and the question was answered.
         """
+        while self.undecided is not None:  # its record may be taken back, and this one must not follow it then
+            await self.undecided.wait()
         if self.broken is not None:
             raise self.broken
         base, digest = self.seq, self.digest
@@ -164,6 +168,9 @@ class Ledger:
             **facts,
         )  # fmt: skip
         self.parking = commit.release
+        decided = None
+        if commit.only_if_paused or commit.only_if_waiting:
+            decided = self.undecided = asyncio.Event()
         try:
             written = self.store.commit(commit)
             flags = await (written if self.watch.meters is None else self.watch.timed(written, kind))
@@ -171,6 +178,10 @@ class Ledger:
             # After any error, it is unknown whether this end of the log matches the store.
             self.breaks(error)
             raise
+        finally:
+            if decided is not None:
+                self.undecided = None
+                decided.set()
         if flags is None:
             self.parking, self.seq, self.digest = False, base, digest
             self.thaws = self.thaws or thaws
