@@ -163,8 +163,7 @@ class Ledger:
             self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
             self.line.step, self.line.visit, self.line.held_by_guard,
             keep_crashes=still, spend_usd=usd, spend_tokens=tokens, progress=self.progress,
-            blobs=tuple(blobs) if blobs else (), plain=not (facts or blobs),
-            spend_operations=0 if kind == "checkpoint" else operations_in(body),
+            blobs=tuple(blobs) if blobs else (), plain=not (facts or blobs), spend_operations=operations_in(body),
             **facts,
         )  # fmt: skip
         self.parking = commit.release

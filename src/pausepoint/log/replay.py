@@ -470,8 +470,7 @@ class Line:
             self.waits.clear()
         if self.effects:
             self.effects.clear()
-        if self.noticed:
-            self.noticed.clear()
+        self.noticed.clear()
         self.attempts, self.touched, self.tries = 0, False, 0
         self.opened = self.base = seq
         self.spent = self.usd

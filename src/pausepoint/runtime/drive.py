@@ -12,7 +12,6 @@ import logging
 import random
 import traceback
 from collections.abc import Callable, Mapping
-from threading import get_ident
 from typing import Any
 
 from pausepoint.artifacts.publisher import Publisher, disk_trouble
@@ -45,7 +44,7 @@ from pausepoint.runtime.blocking import BlockingContext
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.hold import OnStep, end_parked
 from pausepoint.runtime.host import Family
-from pausepoint.runtime.inside import StepPlace, go_inside
+from pausepoint.runtime.inside import StepPlace, entered, go_outside
 from pausepoint.runtime.requests import Interrupt, Requests
 from pausepoint.runtime.streams import Sender
 from pausepoint.runtime.visit import Frame, Visit
@@ -60,7 +59,7 @@ class Exited(Exception):
 class Drive(Requests):
     """One session while this engine holds it. It is also the `Host` of its visits."""
 
-    __slots__ = ("events", "family", "in_code", "publisher", "sender", "thread")
+    __slots__ = ("events", "family", "in_code", "publisher", "sender")
 
     visits = Visit  # the testing package replaces this class
 
@@ -87,8 +86,7 @@ class Drive(Requests):
     async def run(self) -> None:
         """Drive the session until it parks. ``broken`` is set if the drive itself fails."""
         self.task = asyncio.current_task()
-        self.thread = get_ident()
-        go_inside(None)  # a step may have started this session
+        go_outside()  # a step may have started this session
         with self.ledger.watch.session(self.workflow.version, self.resumed):
             await self._drive()
 
@@ -244,14 +242,13 @@ class Drive(Requests):
 
     async def _call_inside(self, step: BoundStep, attempt: int, values: dict[str, Any]) -> Any:
         """Run the step's code. Its visit opens for its context parameter, or when the code asks for its context."""
-        assert self.task is not None
-        place = StepPlace(lambda: self._open_visit(step, attempt), self.task, self.thread)
+        place = StepPlace(lambda: self._open_visit(step, attempt))
         if step.context is not None:
             visit, root = place.opened()
             values[step.context] = Context(visit, root) if step.is_async else BlockingContext(visit, root)
         try:
-            go_inside(place)
-            value = await self._call(step, values)
+            with entered(place):
+                value = await self._call(step, values)
             if self.visit is not None:
                 await _finish(self.visit)
             return value

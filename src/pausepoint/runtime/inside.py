@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextvars import ContextVar, Token
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from pausepoint.errors import ContextClosed, StepExited
 from pausepoint.name import NAME
@@ -38,24 +38,16 @@ class Inside(Protocol):
 
 
 class StepPlace:
-    """The body of a step, which ``task`` of thread ``thread`` runs.
+    """The body of a step. Its visit is opened when the step first needs it: many steps use no context."""
 
-    Its visit is opened when the step first needs it: many steps use no context.
-    """
+    __slots__ = ("_loop", "_open", "_place", "_thread", "over")
 
-    __slots__ = ("_open", "_place", "_task", "_thread", "over")
-
-    def __init__(self, open_visit: Callable[[], Visit], task: asyncio.Task[Any], thread: int) -> None:
+    def __init__(self, open_visit: Callable[[], Visit]) -> None:
         self._open = open_visit
         self._place: Place | None = None
-        self._task = task
-        self._thread = thread
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self.over = False
-
-    @property
-    def is_left(self) -> bool:
-        """Whether the step is over and the calling task, which ran it, is now between steps."""
-        return self.over and threading.get_ident() == self._thread and asyncio.current_task() is self._task
 
     def opened(self) -> Place:
         """Open the visit if it is not open yet. It is opened on the event loop, also if a thread asks for it."""
@@ -64,7 +56,7 @@ class StepPlace:
         if threading.get_ident() == self._thread:
             return self._opened_here()
         found: Future[Place] = Future()
-        self._task.get_loop().call_soon_threadsafe(self._open_for, found)
+        self._loop.call_soon_threadsafe(self._open_for, found)
         try:
             return found.result()
         except (ContextClosed, FutureCancelled):
@@ -91,18 +83,14 @@ class StepPlace:
 _inside: ContextVar[Inside | None] = ContextVar(f"{NAME}_inside", default=None)
 
 
-go_inside = _inside.set
-"""Mark the calling task as part of a step; with None, as outside of all steps, although a step may have started it.
-
-A drive does not take the mark back after a step, because that would cost more than all the rest: the place says itself
-that it is over.
-"""
-
-
 def place() -> Inside | None:
     """Return the place of the calling code; None outside of all steps."""
-    found = _inside.get()
-    return None if isinstance(found, StepPlace) and found.is_left else found
+    return _inside.get()
+
+
+def go_outside() -> None:
+    """Mark the calling task as outside of all steps, although a step may have started it."""
+    _inside.set(None)
 
 
 class entered:
