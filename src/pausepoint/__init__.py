@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pausepoint.model.schemas import File
     from pausepoint.model.sessions import Status
     from pausepoint.model.views import Outcome
-    from pausepoint.runtime.blocking import BlockingContext
+    from pausepoint.runtime.blocking_context import BlockingContext
     from pausepoint.runtime.collect import Tool, collect
     from pausepoint.runtime.context import Context
     from pausepoint.runtime.current import current, durable
@@ -54,7 +54,7 @@ _HOMES = {
     "AnswerRefused": "errors",
     "Append": "definition.fields",
     "Artifact": "definition.artifacts",
-    "BlockingContext": "runtime.blocking",
+    "BlockingContext": "runtime.blocking_context",
     "Budget": "model.budgets",
     "ChildFailed": "errors",
     "Context": "runtime.context",

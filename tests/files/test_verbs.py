@@ -203,7 +203,7 @@ async def test_of_two_imports_at_once_the_second_is_refused_and_withdraws_nothin
 
     class Late(SqliteStore):
         async def import_(self, sessions: Sequence[Whole]) -> bool:
-            with pytest.raises(InputConflict, match="'s1' is being imported into this store by somebody else"):
+            with pytest.raises(InputConflict, match="is being imported into this store by another"):
                 await second.import_session(target)
             return await super().import_(sessions) if stored else False
 

@@ -61,7 +61,7 @@ def clash_of(what: Callee, fn: Callable[..., Any]) -> str:
 
 
 def plain(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function without ``@durable``: whoever calls it runs it as an operation already."""
+    """Return the function without ``@durable``, because the caller already runs it as an operation."""
     return getattr(fn, "__pausepoint_plain__", fn)
 
 

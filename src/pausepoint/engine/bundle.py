@@ -260,8 +260,8 @@ def _reserve(reserved: list[int], session_id: str, folder: Folder) -> None:
     found = folder.reserve()
     if found is None:
         raise InputConflict(
-            f"Session {session_id!r} is being imported into this store by somebody else. Wait until that import has"
-            " ended, or import it under another id with session_id=.",
+            f"Session {session_id!r} is being imported into this store by another process or task. Wait until that"
+            " import has ended, or import it under another id with session_id=.",
             session_id=session_id,
         )
     reserved.append(found)

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from pausepoint.codec.values import as_plain, decode, typed
 from pausepoint.errors import Declined, RoundsExhausted, did_you_mean
 from pausepoint.model.questions import EXPIRY, Asked
-from pausepoint.runtime.blocking import BlockingContext
+from pausepoint.runtime.blocking_context import BlockingContext
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.questions import AskAgain, Options, QuestionSpec, ask
 

@@ -223,7 +223,7 @@ class Context:
             return kwargs
         if what.is_async:
             return {**kwargs, what.context: Context(self._visit, frame)}
-        from pausepoint.runtime.blocking import BlockingContext  # it needs this module
+        from pausepoint.runtime.blocking_context import BlockingContext  # it needs this module
 
         return {**kwargs, what.context: BlockingContext(self._visit, frame)}
 
@@ -450,7 +450,7 @@ class Context:
         self._visit.host.show_progress(done, total)
 
     def stream(self, chunk: str | bytes, kind: str = "text") -> None:
-        """Send live output, such as the tokens of a model, to whoever follows the session with ``session.stream()``.
+        """Send live output, such as the tokens of a model, to the followers of ``session.stream()``.
 
         The chunk is never stored: return the result itself, from an operation or the step. Sending takes microseconds
         and never fails the step; on a full disk the chunk is dropped. ``kind`` tells followers what it is.

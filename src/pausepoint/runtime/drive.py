@@ -40,7 +40,7 @@ from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import RecordKind, SignalRecord
 from pausepoint.model.sessions import Ended, Failure, SessionRow
-from pausepoint.runtime.blocking import BlockingContext
+from pausepoint.runtime.blocking_context import BlockingContext
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.hold import OnStep, end_parked
 from pausepoint.runtime.host import Family
@@ -509,7 +509,7 @@ class Drive(Requests):
         return (await self.store.blobs([key]))[key]
 
     def send_live(self, visit: Visit, frame: Frame, chunk: str | bytes, kind: str) -> None:
-        """Send a chunk of live output to whoever follows the session. May be called in any thread."""
+        """Send a chunk of live output to all followers of the session. May be called in any thread."""
         if self.sender is not None:
             self.sender.send(visit, frame, chunk, kind)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import StepExited
-from pausepoint.runtime.blocking import BlockingContext
+from pausepoint.runtime.blocking_context import BlockingContext
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.host import Host

@@ -115,7 +115,7 @@ class Host(Protocol):
         """Return the bytes of a remembered value."""
 
     def send_live(self, visit: Visit, frame: Frame, chunk: str | bytes, kind: str) -> None:
-        """Send a chunk of live output to whoever follows the session. May be called in any thread."""
+        """Send a chunk of live output to all followers of the session. May be called in any thread."""
 
     def void_live(self, scope: str) -> None:
         """Declare void what an attempt at the operation ``scope`` has sent, because the attempt has failed."""

@@ -96,7 +96,7 @@ class Folder:
             os.close(descriptor)
 
     def reserve(self) -> int | None:
-        """Create the folder and reserve it until the returned descriptor is closed; None if somebody has reserved it.
+        """Create the folder and reserve it until the returned descriptor is closed. Return None if it is reserved.
 
         This keeps out other calls of `reserve` only. It ends with its process.
         """

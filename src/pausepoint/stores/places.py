@@ -173,7 +173,7 @@ class StreamFolder:
             with suppress(FileExistsError):
                 mode = self.mode()
                 os.mkdir(self.path, 0o700)
-                os.chmod(self.path, mode | (mode & 0o444) >> 2)  # whoever may read the files may list them
+                os.chmod(self.path, mode | (mode & 0o444) >> 2)  # users who may read the files may list them
         descriptor = os.open(self.path, _FOLDER)
         try:
             yield descriptor
