@@ -163,7 +163,7 @@ def ignore_fence(store: type[Any]) -> type[Any]:
 
     # The row's checksum covers the fence, so the fence is set to the value in the commit.
     assert "moved_sum = ? WHERE key = ?" in commits._MOVE
-    commits._MOVE = commits._MOVE.replace("moved_sum = ? WHERE key = ?", "moved_sum = ?18, fence = ?20 WHERE key = ?19")
+    commits._MOVE = commits._MOVE.replace("moved_sum = ? WHERE key = ?", "moved_sum = ?15, fence = ?17 WHERE key = ?16")
     commits._moving = lambda commit, tail, head: (*moving(commit, tail, head), commit.fence)
     commits._fits = fooled
     return store

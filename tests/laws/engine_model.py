@@ -116,6 +116,7 @@ class EngineModel(RuleBasedStateMachine):
         self.records: dict[str, list[Record]] = {}
         self.rows: dict[str, SessionRow] = {}
         self.closed: dict[str, Pause] = {}
+        self.stood: set[str] = set()  # ready sessions that only a resume continues, also below a pause
         self.deaths = 0
         self.run(self.open(0))
 
@@ -200,8 +201,10 @@ class EngineModel(RuleBasedStateMachine):
             except StoreError:
                 assert any(self.store(engine).dead for engine in self.engines.values())
             await self.quiet()
+            after = await self.statuses()
             if self.deaths == deaths:
-                self.judge(verb, who, before, await self.statuses())
+                self.judge(verb, who, before, after)
+            self.note_standing(after, before if self.deaths > deaths else who if verb in ("edit", "rewind") else ())
             return self.deaths == deaths
 
         return self.run(doing())
@@ -209,7 +212,17 @@ class EngineModel(RuleBasedStateMachine):
     def judge(self, verb: str, who: Iterable[str] | None, before: Statuses, after: Statuses) -> None:
         for one, status in before.items():
             legal = LEGAL[verb].get(status, {status}) if who is None or one in who else {status}
+            if verb == "lift" and one in self.stood:
+                legal = legal | {S.CREATED, S.READY}
             assert after[one] in legal, (verb, one, status, after[one])
+
+    def note_standing(self, after: Statuses, reopened: Iterable[str] | None) -> None:
+        """Note the sessions that are ready until a resume. A pause of everything and its lift leave them so."""
+        for one, status in after.items():
+            if status in (S.CREATED, S.READY) or (status is S.PAUSED and one in (reopened or ())):
+                self.stood.add(one)
+            elif status is not S.PAUSED:
+                self.stood.discard(one)
 
     # the state at every quiet moment
 

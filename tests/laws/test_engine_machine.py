@@ -259,6 +259,11 @@ def test_a_timer_stays_frozen_though_the_clock_was_set_back() -> None:
     play(InMemory(), [start("sleep"), ("jump", {"seconds": -3600}), on("freeze_for_a_while", seconds=10)])
 
 
+def test_what_was_ready_before_a_pause_of_everything_is_ready_after_its_lift() -> None:
+    everything = {"mode": "finish", "everything": True, "freeze": False}
+    play(InMemory(), [start("sleep"), on("rewind", "act#1", reuse=False), on("pause", **everything), LIFT])
+
+
 class Ear(BaseModel):
     heard: str = ""
 
@@ -296,6 +301,11 @@ def leave_children_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(endings, "cancel_below", lambda *_: Found())
 
 
+def never_due(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(QUERIES, "release", QUERIES["release"].replace(", 0, NULL)", ", NULL, NULL)"))
+    patch.setitem(QUERIES, "due_later", never("due_later"))
+
+
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "remembered operations run again": lambda patch: patch.setattr(Visit, "remembered", lambda *_: None),
     "a replay doubles what was spent": lambda patch: patch.setattr(Line, "_fold_effects", count_only),
@@ -312,6 +322,7 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a pause does not reach the children": lambda patch: patch.setitem(
         sessions._TREES, "session_id", "session_id = :session_id"
     ),
+    "a lift continues nothing": never_due,
     "a fork stands elsewhere": lambda patch: patch.setattr(TimeTravel, "_forked", at_the_end),
 }
 
@@ -373,6 +384,7 @@ def on(rule: str, *drawn: Any, **given: Any) -> Act:
 
 ABORT = {"mode": "abort", "everything": False, "freeze": False}
 RESUME = {"steal": False, "budget": None, "wake": False}
+LIFT: Act = ("lift", {"number": 0})
 FORK = {"reuse": False, "paused": True, "edited": False}
 
 
@@ -392,6 +404,7 @@ def histories() -> dict[str, list[Act]]:
         "a checkpoint is looked for one record too late": [start("ok", "ok"), on("look_back", 2)],
         "a message stays when it was received": [start("receive"), on("send", count=1)],
         "time goes on while it is frozen": [start("sleep"), on("freeze_for_a_while", seconds=10)],
+        "a lift continues nothing": [start("wait"), on("pause", **(ABORT | {"everything": True})), LIFT],
         "a fork stands elsewhere": [start("wait"), on("fork", None, **FORK), ("prove", {"apply": False, "number": 0})],
         "a pause does not reach the children": [start("call and wait"), on("pause", **ABORT)],
     }

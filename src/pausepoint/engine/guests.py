@@ -207,7 +207,7 @@ class Visitor(Generic[S]):
         drive.resumed_by = self.options["by"]
         drive.questions_expire = control.questions_expire
         drive.on_step = control.on_step
-        drive.sender = control.streams.sender(row)
+        drive.streams = control.streams
         drive.hold = workflow.hold or 0.0
         drive.load(records)
         return control.driver.begin(drive)

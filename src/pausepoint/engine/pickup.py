@@ -148,7 +148,7 @@ class Pickup(Pauses):
         drive.accept_code, drive.until = accept_code, self.driver.untils.get(row.session_id)
         drive.questions_expire = self.questions_expire
         drive.on_step = self.on_step
-        drive.sender = self.streams.sender(row)
+        drive.streams = self.streams
         drive.hold = self.hold if workflow.hold is None else workflow.hold
         drive.load(records)
         return self.driver.begin(drive)

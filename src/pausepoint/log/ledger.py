@@ -138,11 +138,11 @@ class Ledger:
             await self.undecided.wait()
         if self.broken is not None:
             raise self.broken
-        base, digest = self.seq, self.digest
+        base, digest, line, row = self.seq, self.digest, self.line, self.row
         record = self._seal(kind, step, visit, body)
         records = [record]
-        self.line.fold(record, body, applied)
-        if self.line.records_since_key >= KEY_FRAME_EVERY and kind == "checkpoint" and self._key_frame_due():
+        line.fold(record, body, applied)
+        if line.records_since_key >= KEY_FRAME_EVERY and kind == "checkpoint" and self._key_frame_due():
             blobs = [*(blobs or ()), *self._add_key_frame(records)]
         if record.at > self.updated_at:
             self.updated_at = record.at
@@ -152,23 +152,22 @@ class Ledger:
             isinstance(body, DefinitionBody)
             or (isinstance(body, EventBody) and not body.moved and body.type != COMMITTED)
         )
-        if self.line.version != self.version:
-            self.version = facts["version"] = self.line.version
-        thaws, self.thaws = self.thaws, False
-        if thaws:
-            facts["thaw"] = True
-        if self.row.parent is not None:
-            facts |= {"parent": self.row.parent, "report": report_of(self.row.session_id, facts)}
+        if line.version != self.version:
+            self.version = facts["version"] = line.version
+        if thaws := self.thaws:
+            facts["thaw"], self.thaws = True, False
+        if row.parent is not None:
+            facts |= {"parent": row.parent, "report": report_of(row.session_id, facts)}
         commit = Commit(
-            self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
-            self.line.step, self.line.visit, self.line.held_by_guard,
+            row.key, row.fence, base, tuple(records), self.updated_at, self.key_frame,
+            line.step, line.visit, line.held_by_guard,
             keep_crashes=still, spend_usd=usd, spend_tokens=tokens, progress=self.progress,
-            blobs=tuple(blobs) if blobs else (), plain=not (facts or blobs), spend_operations=operations_in(body),
-            **facts,
+            blobs=tuple(blobs) if blobs else (), plain=not (facts or blobs),
+            spend_operations=0 if kind == "checkpoint" else operations_in(body), **facts,
         )  # fmt: skip
         self.parking = commit.release
         decided = None
-        if commit.only_if_paused or commit.only_if_waiting:
+        if facts and (commit.only_if_paused or commit.only_if_waiting):
             decided = self.undecided = asyncio.Event()
         try:
             written = self.store.commit(commit)

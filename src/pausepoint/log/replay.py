@@ -470,7 +470,8 @@ class Line:
             self.waits.clear()
         if self.effects:
             self.effects.clear()
-        self.noticed.clear()
+        if self.noticed:
+            self.noticed.clear()
         self.attempts, self.touched, self.tries = 0, False, 0
         self.opened = self.base = seq
         self.spent = self.usd

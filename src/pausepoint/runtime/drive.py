@@ -44,9 +44,9 @@ from pausepoint.runtime.blocking_context import BlockingContext
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.hold import OnStep, end_parked
 from pausepoint.runtime.host import Family
-from pausepoint.runtime.inside import StepPlace, entered, go_outside
+from pausepoint.runtime.inside import StepPlace, enter, place
 from pausepoint.runtime.requests import Interrupt, Requests
-from pausepoint.runtime.streams import Sender
+from pausepoint.runtime.streams import Sender, Streams
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
@@ -59,7 +59,7 @@ class Exited(Exception):
 class Drive(Requests):
     """One session while this engine holds it. It is also the `Host` of its visits."""
 
-    __slots__ = ("events", "family", "in_code", "publisher", "sender")
+    __slots__ = ("events", "family", "in_code", "publisher", "sender", "streams")
 
     visits = Visit  # the testing package replaces this class
 
@@ -77,7 +77,8 @@ class Drive(Requests):
         self.changed = changed
         self.family = family
         self.events = workflow.events
-        self.sender: Sender | None = None  # of live output; a rehearsal sends none
+        self.streams: Streams | None = None  # of live output; a rehearsal sends none
+        self.sender: Sender | None = None
         self.publisher: Publisher | None = None  # only if the workflow publishes artifacts
         self.in_code = False  # whether an exception raised now comes from the step's own code
 
@@ -86,7 +87,7 @@ class Drive(Requests):
     async def run(self) -> None:
         """Drive the session until it parks. ``broken`` is set if the drive itself fails."""
         self.task = asyncio.current_task()
-        go_outside()  # a step may have started this session
+        enter(None)  # a step may have started this session
         with self.ledger.watch.session(self.workflow.version, self.resumed):
             await self._drive()
 
@@ -111,6 +112,8 @@ class Drive(Requests):
                     task.cancel()
             if self.sender is not None:
                 self.sender.close()
+            if self.streams is not None:
+                self.streams.notify(self.row.key)  # followers look at the session's status then
             self.changed(self.session_id)
 
     async def _run(self) -> None:
@@ -163,8 +166,9 @@ class Drive(Requests):
                 if self.on_step is not None:
                     await self._announce(self.on_step, step)
                 running = self._attempt(step, attempt, blobs)
-                known = len(self.line.operations)
-                changes = await (running if watch.tracer is None else watch.visit(running, known, (Exited, Paused)))
+                if watch.tracer is not None:
+                    running = watch.visit(running, len(self.line.operations), (Exited, Paused))
+                changes = await running
                 refused = await self._stage(step, changes, blobs) if self.publisher is not None else None
             except Exited:
                 return
@@ -222,7 +226,18 @@ class Drive(Requests):
         values = lent.values
         if step.session_id is not None:
             values[step.session_id] = SessionId(self.session_id)
-        value = await self._call_inside(step, attempt, values)
+        assert self.task is not None
+        inside = StepPlace(self._open_visit, step, attempt, self.task)
+        if step.context is not None:
+            visit, root = inside.opened()
+            values[step.context] = Context(visit, root) if step.is_async else BlockingContext(visit, root)
+        try:
+            value = await self._call(step, values, inside)
+        finally:
+            inside.over = True
+            if self.visit is not None:
+                self.visit.close()
+                self.visit = None
         if lent.mutable or lent.whole is not None:
             self.access.check_unchanged(step, lent)
         try:
@@ -240,38 +255,22 @@ class Drive(Requests):
             await self.access.prefetch(when)
         return bool(self.access.evaluate(when))
 
-    async def _call_inside(self, step: BoundStep, attempt: int, values: dict[str, Any]) -> Any:
-        """Run the step's code. Its visit opens for its context parameter, or when the code asks for its context."""
-        place = StepPlace(lambda: self._open_visit(step, attempt))
-        if step.context is not None:
-            visit, root = place.opened()
-            values[step.context] = Context(visit, root) if step.is_async else BlockingContext(visit, root)
-        try:
-            with entered(place):
-                value = await self._call(step, values)
-            if self.visit is not None:
-                await _finish(self.visit)
-            return value
-        finally:
-            place.over = True
-            if self.visit is not None:
-                self.visit.close()
-                self.visit = None
-
     def _open_visit(self, step: BoundStep, attempt: int) -> Visit:
+        """Open a visit for the step's context parameter, or when the step's code asks for its context."""
         self.visit = self.visits(self, step, self.line.visit, attempt)
-        if self.sender is not None:
+        if self.streams is not None:
+            self.sender = self.sender or self.streams.sender(self.row)
             self.sender.begin(self.line)
         return self.visit
 
-    async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
-        """Run the step's code. Raises the exception from `_exit_of` if the step was interrupted before it ended."""
-        self.timer = None
-        if self.task is not None and self.task.cancelling():
+    async def _call(self, step: BoundStep, values: dict[str, Any], inside: StepPlace) -> Any:
+        """Run the step's code at the place ``inside``. Raises the exception from `_exit_of` if it was interrupted."""
+        if inside.task.cancelling():
             self._forget_stale_cancels()
         if step.timeout is not None:
             self.timer = asyncio.get_running_loop().call_later(step.timeout, self._time_out)
         self.in_step = self.in_code = True
+        enter(inside)
         try:
             value = await (step.fn(**values) if step.is_async else in_thread(step.fn, **values))
         except (Exception, asyncio.CancelledError) as error:
@@ -290,9 +289,12 @@ class Drive(Requests):
                 ) from error
             raise
         finally:
+            if place() is inside:  # not so if this coroutine is closed in another task
+                enter(None)
             self.in_step = False
             if self.timer is not None:
                 self.timer.cancel()
+                self.timer = None
         self.in_code = False
         if self.keeping is not None and not await self.step_may_end():
             raise Exited
@@ -300,6 +302,8 @@ class Drive(Requests):
             why, unseen = await self._take_back_interrupt()
             if why is not None and not unseen:
                 raise self._exit_of(step, why)
+        if self.visit is not None:
+            await _finish(self.visit)
         return value
 
     def _forget_stale_cancels(self) -> None:
@@ -382,26 +386,27 @@ class Drive(Requests):
 
         ``refused``: the disk refused the step's files. The session then pauses, and ends only after they are published.
         """
-        number = self.line.visit
+        line, ledger = self.line, self.ledger
+        number = line.visit
         if blobs:
-            self.line.state.provide(dict(blobs))
+            line.state.provide(dict(blobs))
         for change in changes:
-            self.line.state.apply(change)
+            line.state.apply(change)
         settled, failure = self._straight(step.name) or await self._settle(step.name, attempts)
         stopped = bool(settled.refused or failure)
         ends_later = settled.next is None and refused is not None and not stopped
         body = CheckpointBody(
             settled.next, changes, stopped or ends_later, skipped, settled.refused, failure, took, attempts,
             "" if step.agent == step.name else step.agent,
-            self.ledger.take_effects() if self.ledger.pending else (), self.workflow.version,
+            ledger.take_effects() if ledger.pending else (), self.workflow.version,
         )  # fmt: skip
-        self.ledger.progress = None
+        ledger.progress = None
         facts = self._end_facts(settled, failure) if settled.next is None and not ends_later else {}
-        if (self.line.waits or self.line.operations) and self.line.asks:
+        if (line.waits or line.operations) and line.asks:
             facts["settles"] = True
-        await self.ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
-        if self.line.state.loaded:
-            self.line.state.forget()
+        await ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
+        if line.state.loaded:
+            line.state.forget()
         if self.publisher is not None:
             await self._publish(self.publisher, step.name, refused)
         if step.name == self.until and self._may_continue():

@@ -6,13 +6,15 @@ The place is a context variable. Tasks inherit it; so do threads that copy the c
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextvars import ContextVar, Token
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
+from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import ContextClosed, StepExited
 from pausepoint.name import NAME
 from pausepoint.runtime.visit import Frame, Visit
@@ -37,26 +39,28 @@ class Inside(Protocol):
     def opened(self) -> Place: ...
 
 
-class StepPlace:
-    """The body of a step. Its visit is opened when the step first needs it: many steps use no context."""
+class StepPlace(msgspec.Struct):
+    """The body of a step. Its visit is opened when the step first needs it: many steps use no context.
 
-    __slots__ = ("_loop", "_open", "_place", "_thread", "over")
+    A struct, because one is made for every attempt, and ``__init__`` would cost more than the rest.
+    """
 
-    def __init__(self, open_visit: Callable[[], Visit]) -> None:
-        self._open = open_visit
-        self._place: Place | None = None
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self.over = False
+    open_visit: Callable[[BoundStep, int], Visit]
+    step: BoundStep
+    attempt: int
+    task: asyncio.Task[Any]
+    place: Place | None = None
+    over: bool = False
 
     def opened(self) -> Place:
         """Open the visit if it is not open yet. It is opened on the event loop, also if a thread asks for it."""
-        if self._place is not None:
-            return self._place
-        if threading.get_ident() == self._thread:
+        if self.place is not None:
+            return self.place
+        loop = self.task.get_loop()
+        if _runs_here(loop):
             return self._opened_here()
         found: Future[Place] = Future()
-        self._loop.call_soon_threadsafe(self._open_for, found)
+        loop.call_soon_threadsafe(self._open_for, found)
         try:
             return found.result()
         except (ContextClosed, FutureCancelled):
@@ -69,28 +73,33 @@ class StepPlace:
             found.set_exception(error)
 
     def _opened_here(self) -> Place:
-        if self._place is None:
+        if self.place is None:
             if self.over:
                 raise ContextClosed(
                     "The step that this code belongs to has ended. Await every task that uses its context before"
                     " returning from the step."
                 )
-            visit = self._open()
-            self._place = Place(visit, visit.root)
-        return self._place
+            visit = self.open_visit(self.step, self.attempt)
+            self.place = Place(visit, visit.root)
+        return self.place
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 _inside: ContextVar[Inside | None] = ContextVar(f"{NAME}_inside", default=None)
 
 
-def place() -> Inside | None:
-    """Return the place of the calling code; None outside of all steps."""
-    return _inside.get()
+# Two names for methods of the variable, because a function around them would cost more than they do.
+place = _inside.get
+"""Return the place of the calling code; None outside of all steps."""
 
-
-def go_outside() -> None:
-    """Mark the calling task as outside of all steps, although a step may have started it."""
-    _inside.set(None)
+enter = _inside.set
+"""Mark the calling task as part of a step; with None, as outside of all steps, although a step may have started it."""
 
 
 class entered:

@@ -216,12 +216,11 @@ class Sender:
             self._streams.notify(self._key)
 
     def close(self) -> None:
-        """End the run. Followers look at the session's status then."""
+        """End the run. Nothing is sent after it."""
         with self._lock:
             self._closed = True
             if self._writer is not None:
                 self._writer.close()
-        self._streams.notify(self._key)
 
     def _opened(self) -> Writer:
         if self._writer is None:

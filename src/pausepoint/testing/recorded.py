@@ -28,6 +28,7 @@ from pausepoint.model.pauses import Paused
 from pausepoint.model.records import Record
 from pausepoint.runtime.drive import Drive, Exited
 from pausepoint.runtime.host import Family
+from pausepoint.runtime.inside import StepPlace
 from pausepoint.runtime.spending import unmarked
 from pausepoint.runtime.visit import Frame, Operation
 from pausepoint.stores.base import Store
@@ -200,9 +201,9 @@ class _RehearsedDrive(Drive):
         differs = [*self._strange(), *_changed(body.changes, changes)]
         return differs or await self._elsewhere(step, body, changes, blobs)
 
-    async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
+    async def _call(self, step: BoundStep, values: dict[str, Any], inside: StepPlace) -> Any:
         self.last = self.visit if isinstance(self.visit, _RehearsedVisit) else None
-        return await super()._call(step, values)
+        return await super()._call(step, values, inside)
 
     def _strange(self) -> list[str]:
         """Return the operations and events that are new, and those that the step no longer asks for."""

@@ -18,6 +18,7 @@ from pausepoint.log.access import StateAccess
 from pausepoint.log.state import Blobs, Change
 from pausepoint.runtime.drive import Drive, Exited
 from pausepoint.runtime.host import Host
+from pausepoint.runtime.inside import StepPlace
 from pausepoint.runtime.visit import Frame, Operation, Visit
 
 C = TypeVar("C", bound=Control)
@@ -108,8 +109,8 @@ class ReplayingDrive(Drive):
             blobs.clear()
             await self._read_again()
 
-    async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
-        value = await super()._call(step, values)
+    async def _call(self, step: BoundStep, values: dict[str, Any], inside: StepPlace) -> Any:
+        value = await super()._call(step, values, inside)
         if isinstance(self.visit, ReplayingVisit) and (missing := self.missing(self.visit)):
             raise _not_replayable(step, self.line.visit, missing, self.visit)
         return value

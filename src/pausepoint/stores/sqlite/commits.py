@@ -19,7 +19,7 @@ from pausepoint.stores.sqlite import redaction as redacting
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.sql import QUERIES
 
-_PLACE, _MOVE, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["append"]
+_PLACE, _MOVE, _ENDED, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["end"], QUERIES["append"]
 _ENDS = f"({QUERIES['log_end']}), ({QUERIES['everything']})"
 _END = f"SELECT {_ENDS}"
 _PLACE_AND_END = _PLACE.replace(" FROM sessions", f", {_ENDS} FROM sessions")
@@ -31,12 +31,14 @@ Outcome = Flags | HoldLost | None
 def move(cursor: apsw.Cursor, engine: OwnEngine, commit: Commit) -> Outcome:
     """Apply one commit. Does the same as `move_all`, but faster, for an engine that drives one session."""
     place: Any = cursor.execute(_PLACE_AND_END, (commit.key,)).fetchone()
-    if place is not None and place[10] is not None:
-        place = _under_everything(cursor.connection, place, place[10])
+    if place is not None and place[11] is not None:
+        place = _under_everything(cursor.connection, place, place[11])
     if not _fits(engine, commit, place) or _too_late(cursor.connection, commit):
         return _refusal(cursor.connection, engine, commit, place)
-    tail, head = place[4], place[9] + len(commit.records)
+    tail, head = place[4], place[10] + len(commit.records)
     cursor.execute(_MOVE, _moving(commit, tail, head))
+    if commit.ended is not None or place[9] is not None:
+        cursor.execute(_ENDED, _ending(commit))
     if len(commit.records) == 1:
         cursor.execute(_APPEND, (head, tail, commit.key, *astuple(commit.records[0])))
     else:
@@ -53,9 +55,11 @@ def move_all(connection: apsw.Connection, engine: OwnEngine, commits: Sequence[C
     if everything is not None:
         places = [_under_everything(connection, place, everything) for place in places]
     known = {place[0]: place for place in places}
+    several = len(known) < len(commits)  # a session has more than one commit here
     outcomes: list[Outcome] = []
     attaching: list[tuple[Commit, int]] = []
     moves: list[tuple[object, ...]] = []
+    endings: list[tuple[object, ...]] = []
     lines: list[tuple[object, ...]] = []
     for commit in commits:
         place = known.get(commit.key)
@@ -63,13 +67,18 @@ def move_all(connection: apsw.Connection, engine: OwnEngine, commits: Sequence[C
             outcomes.append(_refusal(connection, engine, commit, place))
             continue
         tail, end = place[4], end + len(commit.records)
-        known[commit.key] = (commit.key, commit.records[-1].seq, *place[2:4], end, *place[5:])
+        if several:
+            known[commit.key] = (commit.key, commit.records[-1].seq, *place[2:4], end, *place[5:9], commit.ended)
         outcomes.append(sessions.flags_of(*place[5:9]))
         moves.append(_moving(commit, tail, end))
         lines += _lines(commit, tail, end)
+        if commit.ended is not None or place[9] is not None:
+            endings.append(_ending(commit))
         if not commit.plain:
             attaching.append((commit, end))
     connection.executemany(_MOVE, moves)
+    if endings:
+        connection.executemany(_ENDED, endings)
     connection.executemany(_APPEND, lines)
     for commit, head in attaching:
         _attach(connection, engine, commit, head)
@@ -147,6 +156,7 @@ def _attach(connection: apsw.Connection, engine: OwnEngine, commit: Commit, head
         if commit.ended is None:  # what has ended is never ready, as what was held
             connection.execute(QUERIES["reckon"], (commit.key,))
     if commit.version is not None:
+        connection.execute(QUERIES["set_version"], (commit.version, commit.key))
         sessions.seal_given(connection, commit.key)
     if commit.redact or commit.redact_signals or commit.unname:
         redacting.blank(connection, commit)
@@ -184,17 +194,20 @@ def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
         commit.step,
         commit.visit,
         commit.held_by_guard,
-        commit.ended,
-        failure,
         commit.keep_crashes,
         commit.spend_usd,
         commit.spend_tokens,
         commit.spend_operations,
         progress,
-        commit.version,
         moved,
         commit.key,
     )
+
+
+def _ending(commit: Commit) -> tuple[object, ...]:
+    """Return the bindings of the query `end`."""
+    failure = None if commit.failure is None else _json(commit.failure).decode()
+    return commit.ended, failure, commit.key
 
 
 def _lines(commit: Commit, tail: int, head: int) -> list[tuple[object, ...]]:

@@ -20,7 +20,8 @@ def create(connection: apsw.Connection, engine: OwnEngine, new: NewSession) -> S
     _check_names(connection, new)
     above = None if new.parent is None else sessions.get_by_key(connection, new.parent, engine.present)
     pause = new.pause or pauses.above(connection, new.parent)
-    if new.parent is None and standing.read(connection) is not None:
+    everything = standing.read(connection) if new.parent is None else None
+    if everything is not None:
         new = replace(new, claim=False)  # it is paused, so no engine needs to drive it
     last = new.records[-1]
     key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
@@ -45,11 +46,15 @@ def create(connection: apsw.Connection, engine: OwnEngine, new: NewSession) -> S
     first = head - len(new.records) + 1
     lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(new.records, first)]
     connection.executemany(QUERIES["append"], lines)
+    if new.tags:
+        connection.execute(QUERIES["tag"], (key,))
     if new.blobs or new.names:
         blobs.keep(connection, key, new.blobs, new.names)
     for file in new.files:
         n = signals.append(connection, key, file.kind, file.by, file.at, file.payload)
         files.note(connection, key, n, file_facts(file.payload))
+    if new.claim and above is None and pause is None and not new.files:
+        return _claimed(new, key, engine.number, key_frame)
     row = sessions.get_by_key(connection, key, engine.present)
     if pause is not None:
         row = pauses.request(connection, engine, row, pause)
@@ -59,6 +64,18 @@ def create(connection: apsw.Connection, engine: OwnEngine, new: NewSession) -> S
     if above is not None and above.cancel_requested:
         row = endings.request(connection, engine, row, None, "its parent was cancelled", new.created_at)
     return row
+
+
+def _claimed(new: NewSession, key: int, holder: int, key_frame: int) -> SessionRow:
+    """Return the facts of a session that its creator drives, without reading them again: most sessions begin so."""
+    last = new.records[-1]
+    return SessionRow(
+        key, new.session_id, new.workflow, new.version, new.owner, new.tags, new.input_digest, new.created_at,
+        new.created_at, last.seq, key_frame, last.digest, new.step, new.visit, new.held_by_guard,
+        None, None, False, "finish", False, holder, 1, True, None, None, 0, 0, 0, new.budget_usd, 0, None,
+        keep_for=new.keep_for, budget_tokens=new.budget_tokens, budget_operations=new.budget_operations,
+        guest=new.guest,
+    )  # fmt: skip
 
 
 def _check_names(connection: apsw.Connection, new: NewSession) -> None:

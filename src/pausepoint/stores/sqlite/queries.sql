@@ -69,21 +69,29 @@ SELECT
 FROM sessions
 
 -- name: place
--- A session's position, holder and requests. This runs before `move`, because a RETURNING there would cost a temporary
--- table for each commit.
+-- A session's position, holder and requests, and whether it has an end that a move takes back. This runs before `move`,
+-- because a RETURNING there would cost a temporary table for each commit.
 SELECT
-    key, seq, fence, holder, head, pause_requested, pause_mode, cancel_requested, mail
+    key, seq, fence, holder, head, pause_requested, pause_mode, cancel_requested, mail,
+    coalesce(ended, failure)
 FROM sessions WHERE key = ?
 
 -- name: move
 -- Move a session forward. `head` is the log id of its last record, `tail` that of the last record before this commit.
--- Sets no indexed column; a release is a separate statement.
+-- Sets no column that an index mentions; a release, an end and a new version are separate statements.
 UPDATE sessions SET
     seq = ?, tail = ?, head = ?, key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
-    step = ?, visit = ?, held_by_guard = ?, ended = ?, failure = ?, crashes = crashes * ?,
+    step = ?, visit = ?, held_by_guard = ?, crashes = crashes * ?,
     spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, spent_operations = spent_operations + ?, progress = ?,
-    version = coalesce(?, version), moved_sum = ?
+    moved_sum = ?
 WHERE key = ?
+
+-- name: end
+-- Set how a session ended; NULL if a failed one goes on.
+UPDATE sessions SET ended = ?, failure = ? WHERE key = ?
+
+-- name: set_version
+UPDATE sessions SET version = ? WHERE key = ?
 
 -- name: session_id
 SELECT session_id FROM sessions WHERE key = ?
@@ -273,6 +281,11 @@ VALUES (
     max({last_lifted}, ifnull((SELECT above.exempt FROM sessions AS above WHERE above.key = ?20), 0))
 )
 ON CONFLICT (session_id) DO NOTHING
+
+-- name: tag
+-- No trigger does this, because a trigger would cost every new session a journal of its own.
+INSERT OR IGNORE INTO tagged (tag, session)
+SELECT value, sessions.key FROM sessions, json_each(tags) WHERE sessions.key = ?
 
 -- name: claim
 -- A claim reopens a failed session. The failure stays until the next commit.

@@ -75,6 +75,7 @@ def _import(connection: apsw.Connection, session: Whole, parent: int | None) -> 
     first = connection.execute(QUERIES["log_end"]).get + 1
     row = one(connection, QUERIES["import_session"], *_facts(session, parent, first + len(session.records) - 1))
     key: int = row[0]
+    connection.execute(QUERIES["tag"], (key,))
     lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(session.records, first)]
     connection.executemany(QUERIES["append"], lines)
     connection.executemany(QUERIES["append_signal"], [(key, *astuple(signal)) for signal in session.signals])

@@ -31,7 +31,8 @@ class SessionTests(Suite):
     @on_loop
     async def test_a_created_session_reads_back_as_it_was_given(self, place: Place) -> None:
         async with place.store() as store:
-            new = new_session(owner="ann", tags=("a", "b"), budget_usd=5_000_000, visit=3, version=2)
+            limits: Any = {"budget_usd": 5_000_000, "budget_tokens": 7, "budget_operations": 9, "keep_for": 60}
+            new = new_session(owner="ann", tags=("a", "b"), visit=3, version=2, held_by_guard=True, **limits)
             row = await store.create(new)
             assert row == await store.get("s1")
             assert row is not None

@@ -54,7 +54,7 @@ CREATE TABLE sessions (
     moved_sum INTEGER NOT NULL
 ) STRICT;
 
--- No index includes a column that a commit sets, because every checkpoint would rewrite it.
+-- No index includes a column that an ordinary commit sets, because every checkpoint would rewrite it.
 CREATE INDEX sessions_created ON sessions (created_at);
 CREATE INDEX sessions_workflow ON sessions (workflow, created_at);
 CREATE INDEX sessions_owner ON sessions (owner, created_at) WHERE owner IS NOT NULL;
@@ -66,11 +66,9 @@ CREATE INDEX sessions_exempt ON sessions (exempt) WHERE exempt > 0;
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
 CREATE INDEX sessions_cancelled ON sessions (key) WHERE cancel_requested = 1;
-
--- An exception: a commit sets `ended`, but only one that fails a session, or moves a failed one, writes to this index.
 CREATE INDEX sessions_failed ON sessions (created_at) WHERE ended = 'failed';
 
--- The sessions by tag. `sessions.tags` has the tags of a session, which never change; the triggers copy them.
+-- The sessions by tag: a copy of the tags in `sessions.tags`, which never change.
 CREATE TABLE tagged (
     tag TEXT NOT NULL,
     session INTEGER NOT NULL REFERENCES sessions (key),
@@ -78,11 +76,6 @@ CREATE TABLE tagged (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX tagged_session ON tagged (session);
-
-CREATE TRIGGER session_tagged AFTER INSERT ON sessions WHEN NEW.tags <> '[]'
-BEGIN
-    INSERT OR IGNORE INTO tagged (tag, session) SELECT value, NEW.key FROM json_each(NEW.tags);
-END;
 
 CREATE TRIGGER session_untagged AFTER DELETE ON sessions
 BEGIN
