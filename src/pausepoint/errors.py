@@ -50,13 +50,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("topci", ["topic", "draft"])
     ". Did you mean 'topic'?"
+    >>> did_you_mean("--id", ["--field", "--session-id"])
+    ". Did you mean '--session-id'?"
     >>> did_you_mean("zzz", ["topic", "draft"])
     '. Known: draft, topic.'
     """
     from difflib import get_close_matches  # imported here because only a wrong name needs it
 
     names = sorted(set(known))
-    near = get_close_matches(name, names, n=1, cutoff=0.6)
+    word = name.strip("-_")
+    near = [each for each in names if word and word in each.replace("_", "-").split("-")]
+    near = near or get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
         return f". Did you mean {near[0]!r}?"
     return f". Known: {', '.join(names)}." if names else "."

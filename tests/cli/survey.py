@@ -36,7 +36,7 @@ async def ask(how: str, ctx: Context) -> object:
             chosen = await ctx.ask("Which tone for 鯨?", choices=["formal", "playful"], key="tone", expires=HALF_HOUR)
             return [chosen, await ctx.ask("How many words?", int, default=500, expires=None)]
         case "refund":
-            return await ctx.confirm("Refund 20 €?")
+            return await ctx.confirm("Refund 20 €?", payload={"order": {"id": 7}})
         case "address":
             return (await ctx.ask("Where to?", Address)).model_dump()
         case "collect":

@@ -243,6 +243,7 @@ def test_answer_asks_at_a_terminal_and_drives_on_if_asked_to(folder: Path) -> No
     assert said(folder, "collect") == "to Quay 7"
     done = talk(folder, "answer", "refund", says={"[y/n]": "perhaps\n", "Type y or n": "n\n", "Reason": "no receipt\n"})
     assert (done.code, "refund is ready" in done.stdout) == (0, True)
+    assert '{\n  "order": {\n    "id": 7\n  }\n}' in done.stdout.replace("\r", "")
     assert talk(folder, "answer", "--run", says={"a, b": "red, blue\n"}).code == 0
     assert said(folder, "tags") == ["red", "blue"]
 

@@ -17,7 +17,7 @@ import click
 
 from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.fields import Field, OneOf, resolved
-from pausepoint.cli.text import one_line, time_left
+from pausepoint.cli.text import one_line, printable, time_left
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def show_question(out: Output, question: Question) -> None:
     out.say(out.paint("; ".join(filter(None, (asker, rounds, time_left(question)))), dim=True))
     if question.payload is not None:
         for line in json.dumps(question.payload, indent=2, ensure_ascii=False).splitlines():
-            out.say(out.paint(one_line(line), dim=True))
+            out.line(out.paint(printable(line), dim=True))
     if question.collected_params_json not in (None, "{}"):
         out.say(out.paint(one_line(f"So far: {question.collected_params_json}"), dim=True))
 
