@@ -21,36 +21,35 @@ if find_spec("basedpyright") is None:
     )
 
 
-def errors(folder: Path, text: str) -> list[str]:
-    """Return what pyright finds wrong in a program: the text of each line, and the rule."""
-    (folder / "program.py").write_text(text)
-    rules = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "include": ["program.py"]}
+def errors(folder: Path, programs: dict[str, str]) -> dict[str, list[str]]:
+    """Return what pyright finds wrong in each program: the text of each line, and the rule."""
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+    rules = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "include": [*programs]}
     (folder / "pyrightconfig.json").write_text(json.dumps(rules | {"extraPaths": [str(ROOT / "src")]}))
     command = [sys.executable, "-m", "basedpyright", "--project", str(folder), "--pythonpath", sys.executable]
     done = subprocess.run([*command, "--outputjson"], capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    found = json.loads(done.stdout)
-    assert found["summary"]["filesAnalyzed"] == 1
-    lines = text.splitlines()
-    return [f"{lines[each['range']['start']['line']].strip()}: {each['rule']}" for each in found["generalDiagnostics"]]
+    report = json.loads(done.stdout)
+    assert report["summary"]["filesAnalyzed"] == len(programs)
+    found: dict[str, list[str]] = {name: [] for name in programs}
+    for each in report["generalDiagnostics"]:
+        name = Path(each["file"]).name
+        line = programs[name].splitlines()[each["range"]["start"]["line"]]
+        found[name].append(f"{line.strip()}: {each['rule']}")
+    return found
 
 
 def test_pyright_infers_the_types_that_the_program_states(tmp_path: Path) -> None:
-    assert errors(tmp_path, PROGRAM) == []
-
-
-def test_wrong_arguments_and_a_wrong_type_of_the_result_are_errors(tmp_path: Path) -> None:
-    lines = [line.partition("  # type: ignore")[0] for line in PROGRAM.splitlines()]
-    assert errors(tmp_path, "\n".join(lines)) == [
-        "await brief(3, ctx): reportArgumentType",
-        'count("octopus", blocking, 3): reportCallIssue',
-        "await refund(order=1): reportArgumentType",
-        'return run(count, topic="octopus").result: reportReturnType',
-    ]
-
-
-def test_a_regressed_type_would_be_noticed(tmp_path: Path) -> None:
-    broken = PROGRAM.replace('topic="octopus").result, list[int])', 'topic="octopus").result, list[str])')
-    assert errors(tmp_path, broken) == [
-        'assert_type(run(brief, topic="octopus").result, list[str]): reportAssertTypeFailure'
-    ]
+    strict = "\n".join(line.partition("  # type: ignore")[0] for line in PROGRAM.splitlines())
+    regressed = PROGRAM.replace('topic="octopus").result, list[int])', 'topic="octopus").result, list[str])')
+    assert errors(tmp_path, {"program.py": PROGRAM, "strict.py": strict, "regressed.py": regressed}) == {
+        "program.py": [],
+        "strict.py": [
+            "await brief(3, ctx): reportArgumentType",
+            'count("octopus", blocking, 3): reportCallIssue',
+            "await refund(order=1): reportArgumentType",
+            'return run(count, topic="octopus").result: reportReturnType',
+        ],
+        "regressed.py": ['assert_type(run(brief, topic="octopus").result, list[str]): reportAssertTypeFailure'],
+    }
