@@ -114,6 +114,7 @@ DAMAGE: dict[str, tuple[list[str], str, int | None, str]] = {
     "a signal": (["UPDATE signals SET \"by\" = 'eve' WHERE session = 1 AND n = 1"], "signal", None, "signal 1"),
     "a missing signal": (["DELETE FROM signals WHERE session = 1 AND n = 2"], "signal", None, "signal 2"),
     "a value": (["UPDATE blobs SET data = x'00'"], "value", None, "does not match its hash"),
+    "no key frame": (["UPDATE log SET kind = 'event' WHERE session = 1 AND kind = 'key'"], "record", 6, "There is no key frame"),
     "a missing value": (["DELETE FROM blobs"], "value", None, "is missing"),
     "a missing name": (["DELETE FROM names WHERE session = 1"], "record", 3, "which gc would delete"),
     "an owner": ([SET.format("owner = 'eve'")], "facts", None, "(settings)"),
@@ -147,6 +148,8 @@ async def test_verify_names_what_is_damaged_and_nothing_else(path: Path, damage:
     assert told, report.problems
     assert (told[0].what, told[0].seq) == (what, seq)
     assert [problem for problem in report.problems if problem.session_id == "d2"] == [] or what == "value"
+    for problem in report.problems:
+        assert problem.session_id is None or problem.text.count(f"Session {problem.session_id!r}") == 1, problem
     if what not in ("tombstone", "store"):
         alone = await verified(path, "d1")
         assert not alone.ok

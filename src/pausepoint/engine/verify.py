@@ -78,6 +78,12 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def _about(session_id: str, text: str) -> str:
+    """Return the text with the name of the session in front. The store's own errors may have it already."""
+    name = f"Session {session_id!r}"
+    return text if text.startswith(name) else f"{name}: {text}"
+
+
 class Inspector:
     """One check of a store. ``notify`` is called with the report whenever it has grown."""
 
@@ -92,7 +98,7 @@ class Inspector:
         while found := await self.store.survey(after, SESSIONS):
             for after, session_id, facts in found:  # noqa: B007 (where the next batch begins)
                 if isinstance(facts, DamagedRecord):
-                    self._problem("facts", str(facts), session_id)
+                    self._problem("facts", _about(session_id, str(facts)), session_id)
                     self.report.sessions += 1
                 else:
                     await self._session(facts)
@@ -112,7 +118,7 @@ class Inspector:
         try:
             row = await self.store.get(session_id, sure=True)
         except DamagedRecord as exc:
-            self._problem("facts", str(exc), session_id)
+            self._problem("facts", _about(session_id, str(exc)), session_id)
             return self.report
         await self._tombstones(session_id)
         if row is not None:
@@ -126,8 +132,8 @@ class Inspector:
         self.notify(self.report)
         return self.report
 
-    def _problem(self, what: str, text: str, session_id: str | None = None, seq: int | None = None) -> None:
-        self.report.problems.append(Problem(what, text, session_id, seq))
+    def _problem(self, what: str, text: str, session_id: str | None = None) -> None:
+        self.report.problems.append(Problem(what, text, session_id))
 
     async def _session(self, row: SessionRow) -> None:
         """Check a session, and again if it changed meanwhile, because its parts may then not match."""
@@ -367,6 +373,10 @@ class Inspector:
             self._problem("tombstone", str(exc))
 
 
+def _about_record(record: Record, what: str) -> str:
+    return f"record {record.seq} {what}. {_BACKUP}"
+
+
 class _Walk:
     """The check of one session, from the end of its log to the beginning."""
 
@@ -384,7 +394,7 @@ class _Walk:
         self._others: list[Problem] = []
 
     def problem(self, what: str, text: str) -> None:
-        self._others.append(Problem(what, f"Session {self.row.session_id!r}: {text}", self.row.session_id))
+        self._others.append(Problem(what, _about(self.row.session_id, text), self.row.session_id))
 
     def bad_record(self, seq: int, text: str) -> None:
         self.blind = True
@@ -392,7 +402,7 @@ class _Walk:
 
     def _bad(self, seq: int, text: str) -> None:
         if self._first_bad is None or seq < self._first_bad[0]:
-            self._first_bad = seq, text
+            self._first_bad = seq, _about(self.row.session_id, text)
 
     def problems(self) -> list[Problem]:
         """Return the first bad record, then all other problems."""
@@ -409,7 +419,7 @@ class _Walk:
             try:
                 self._entry(record)
             except DamagedRecord as exc:
-                self._bad(record.seq, f"Session {self.row.session_id!r}: {exc}")
+                self._bad(record.seq, str(exc))
         if records[-1].seq == self.row.seq and self._first_bad is None and not any(each.redacted for each in records):
             self._compare(fold(records), records[0].seq)
 
@@ -418,10 +428,10 @@ class _Walk:
         if record.redacted:
             self.redacted += 1
             if not named and not self.blind:
-                self._bad(record.seq, self._about_record(record, "is empty, but no redaction lists it"))
+                self._bad(record.seq, _about_record(record, "is empty, but no redaction lists it"))
             return
         if named:
-            self._bad(record.seq, self._about_record(record, "was redacted, but still has its content"))
+            self._bad(record.seq, _about_record(record, "was redacted, but still has its content"))
         body = body_of(record)
         if (taken := taken_by(body)) is not None:
             self.taken.append(taken)
@@ -437,10 +447,7 @@ class _Walk:
         for hash_ in named_by(body):
             if hash_ not in self.names:
                 what = f"needs large value {hash_.hex()}, which gc would delete"
-                self._bad(record.seq, self._about_record(record, what))
-
-    def _about_record(self, record: Record, what: str) -> str:
-        return f"Session {self.row.session_id!r}: record {record.seq} {what}. Restore the database from a backup."
+                self._bad(record.seq, _about_record(record, what))
 
     def _compare(self, line: Line, key_frame: int) -> None:
         """Check that the facts in the session's row match its log."""

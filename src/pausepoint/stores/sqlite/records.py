@@ -38,7 +38,7 @@ def key_frame(connection: apsw.Connection, key: int, seq: int) -> int:
     found = one(connection, QUERIES["key_frame_before"], key, seq)
     if found is None:
         raise DamagedRecord(
-            f"Session key {key}: there is no key frame at or before record {seq}, so the state cannot be rebuilt."
+            f"There is no key frame at or before record {seq} (session key {key}), so the state cannot be rebuilt."
             " Restore the database from a backup."
         )
     number: int = found[0]
