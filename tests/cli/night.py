@@ -11,32 +11,26 @@ from pausepoint import Context, Workflow, step
 
 
 class Item(BaseModel):
-    number: int
-    text: str = ""
     kept: bool = False
 
 
-async def fetch(number: int) -> str:
+async def fetch(ctx: Context) -> str:
     with Path("calls.txt").open("a") as out:
-        out.write(f"{number}\n")
-    return f"text {number}"
-
-
-@step(writes="text")
-async def load(number: int, ctx: Context) -> str:
-    return await ctx.do(fetch, number)
+        out.write(f"{ctx.session_id}\n")
+    return "a text"
 
 
 @step(writes="kept")
-async def keep(number: int) -> bool:
+async def keep(ctx: Context) -> bool:
+    await ctx.do(fetch)
     broken = Path("broken")
-    if broken.exists() and broken.read_text() in ("", str(number)):
-        raise ConnectionError(f"item {number} cannot be kept")
+    if broken.exists() and broken.read_text() in ("", ctx.session_id):
+        raise ConnectionError(f"{ctx.session_id} cannot be kept")
     while Path("hold").exists():
         with Path("held.txt").open("a") as out:
-            out.write(f"{number}\n")
+            out.write(f"{ctx.session_id}\n")
         await asyncio.sleep(0.01)
     return True
 
 
-night = Workflow("night", state=Item, steps=[load, keep])
+night = Workflow("night", state=Item, steps=[keep])
