@@ -79,6 +79,7 @@ def test_a_failed_or_ready_guest_is_not_offered_for_a_resume(store: Path, tmp_pa
         asyncio.run(visit(store, "broken", fails=True))
     code, out, _ = run("show", "broken", cwd=tmp_path)
     assert (code, PROGRAM in said(out), "ConnectionError" in out) == (0, True, True)
+    assert run("answer", "t", "yes", cwd=tmp_path).code == 0  # it is ready
     code, _, err = run("resume", cwd=tmp_path)
     assert (code, "There is nothing to resume" in err) == (4, True)
     code, out, _ = run("ls", cwd=tmp_path)

@@ -168,7 +168,7 @@ async def test_a_cancelled_request_leaves_the_session_ready() -> None:
 
 @on_loop
 async def test_a_request_that_is_cancelled_while_it_enters_holds_nothing() -> None:
-    counter = Counter()
+    counter, seen = Counter(), set()
     for turns in range(12):
         async with Engine(":memory:") as engine:
             visit = asyncio.create_task(counter.visit(engine))
@@ -180,9 +180,11 @@ async def test_a_request_that_is_cancelled_while_it_enters_holds_nothing() -> No
             while engine.driver.background or engine.driver.runs:
                 await asyncio.sleep(0)
             row = await engine.store.get("t")
+            seen.add(None if row is None else row.status)
             if row is None or row.status is not Status.COMPLETED:  # otherwise the block had ended
                 assert row is None or row.status in (Status.READY, Status.CREATED)
                 assert await counter.visit(engine) == 6
+    assert seen >= {None, Status.READY}  # it was cancelled before and after the session was stored
 
 
 class Slow(SqliteStore):

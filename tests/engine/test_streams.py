@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step
 from pausepoint.engine.streams import clear_streams
-from pausepoint.errors import StoreUnavailable, UnknownSession
+from pausepoint.errors import StoreClosed, StoreUnavailable, UnknownSession
 from pausepoint.model import StreamChunk, StreamText
 from pausepoint.stores.places import StreamFolder
 from tests.support.loop import PATIENCE, excused, on_loop
@@ -122,7 +122,7 @@ async def test_closing_the_engine_ends_a_stream(tmp_path: Path) -> None:
         following = asyncio.create_task(said(session, until="ended"))
         await session.send("one")
         await session.outcome()
-    with pytest.raises(Exception, match="The engine is not open"):
+    with pytest.raises(StoreClosed, match="The engine is not open"):
         await following
 
 

@@ -32,7 +32,7 @@ class Flood(BaseModel):
 
 
 async def pour(number: int, ctx: Context) -> int:
-    """Send chunks that name their operation, the run that sent them, and their number."""
+    """Send chunks that name their operation and their own number."""
     for index in range(CHUNKS):
         ctx.stream(f"{number} {index} " + "x" * (index % 90))
         if index % 3 == 0:

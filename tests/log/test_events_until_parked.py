@@ -83,12 +83,15 @@ async def test_it_follows_a_timer_but_not_the_time_limit_of_a_message() -> None:
 
     async with Engine(":memory:", clock=clock) as engine:
         session = await engine.start(Workflow("nap", state=Mail, steps=[nap]))
-        follower = asyncio.create_task(followed(session))
+        events = session.events(follow=True, until="parked")
+        seen = [await anext(events)]
+        while seen[-1].event_type != "session.waiting":  # until the timer ends
+            seen.append(await anext(events))
+        follower = asyncio.ensure_future(anext(events))
         await settled(session, Status.SLEEPING)
-        await asyncio.sleep(0.01)
-        assert not follower.done()
         clock.advance(60)
-        assert (await follower)[-1] == "session.waiting"
+        assert (await follower).event_type == "operation.completed"  # the timer; the follower has not stopped at it
+        assert [event.event_type async for event in events][-1] == "session.waiting"
         last = await cursor(session)
         await session.send("hello")
         assert (await followed(session, last))[-1] == "session.waiting"  # the race, with a timer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -56,7 +57,8 @@ async def test_a_payload_is_shown_wherever_the_question_is(given: Any, shown: An
         assert to_ag_ui(question)["metadata"]["pausepoint"]["payload"] == shown
         [action] = to_langchain(question)["action_requests"]
         assert action["args"] == (shown if isinstance(shown, dict) else {"payload": shown})
-        assert to_mcp(question)["message"].startswith("Well?\n\n")
+        text, _, about = to_mcp(question)["message"].partition("\n\n")
+        assert (text, json.loads(about)) == ("Well?", shown)
         await session.answer("yes")
         assert await ended(session) == "yes"
 

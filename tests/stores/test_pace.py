@@ -40,7 +40,9 @@ async def test_a_store_counts_its_own_commits_and_not_those_of_others(tmp_path: 
         await store.create(new_session("one"))
         after = store._writer.commits
         assert after > before
+        noticed.clear()
         await asyncio.to_thread(outside, path, "UPDATE sessions SET pause_requested = 1")
+        await noticed.wait()
         assert store._writer.commits == after
     finally:
         await store.close()
