@@ -114,7 +114,9 @@ DAMAGE: dict[str, tuple[list[str], str, int | None, str]] = {
     "a signal": (["UPDATE signals SET \"by\" = 'eve' WHERE session = 1 AND n = 1"], "signal", None, "signal 1"),
     "a missing signal": (["DELETE FROM signals WHERE session = 1 AND n = 2"], "signal", None, "signal 2"),
     "a value": (["UPDATE blobs SET data = x'00'"], "value", None, "does not match its hash"),
-    "no key frame": (["UPDATE log SET kind = 'event' WHERE session = 1 AND kind = 'key'"], "record", 6, "There is no key frame"),
+    "no key frame": (
+        ["UPDATE log SET kind = 'event' WHERE session = 1 AND kind = 'key'"], "record", 6, "There is no key frame",
+    ),
     "a missing value": (["DELETE FROM blobs"], "value", None, "is missing"),
     "a missing name": (["DELETE FROM names WHERE session = 1"], "record", 3, "which gc would delete"),
     "an owner": ([SET.format("owner = 'eve'")], "facts", None, "(settings)"),
