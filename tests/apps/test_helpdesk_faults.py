@@ -98,9 +98,11 @@ def test_a_kill_at_any_point_changes_neither_the_transcript_nor_the_shop(
     assert effects(chat.folder / "shop.db") == ONCE
     again = chat.calls - Counter([*CALLS, *SAID])
     # The tool that was running, or had ended without a record, ran once more; its effect was had before, or is now.
-    tool = point.split()[-1] if point in CALLS else ""
-    assert set(again) <= {f"before {tool}", f"after {tool}"}
-    assert point not in CALLS or again[f"before {tool}"] == 1
+    # After a line was said, its tool may have begun before the kill.
+    tools = {each.split()[-1] for each in again}
+    assert tools == {point.split()[-1]} if point in CALLS else len(tools) <= 1
+    assert max(again.values(), default=0) <= 1
+    assert point not in CALLS or again[f"before {tools.pop()}"] == 1
 
 
 @pytest.mark.parametrize("tool", TOOLS)
