@@ -231,6 +231,8 @@ class Drive(Requests):
         if step.context is not None:
             visit, root = inside.opened()
             values[step.context] = Context(visit, root) if step.is_async else BlockingContext(visit, root)
+        elif attempt > 1 or (self.picked_up and self.sender is None):
+            self._begin_live()  # the step may not ask for its context this time
         try:
             value = await self._call(step, values, inside)
         finally:
@@ -258,10 +260,14 @@ class Drive(Requests):
     def _open_visit(self, step: BoundStep, attempt: int) -> Visit:
         """Open a visit for the step's context parameter, or when the step's code asks for its context."""
         self.visit = self.visits(self, step, self.line.visit, attempt)
+        self._begin_live()
+        return self.visit
+
+    def _begin_live(self) -> None:
+        """Declare void the live output of earlier attempts and runs whose results are not remembered."""
         if self.streams is not None:
             self.sender = self.sender or self.streams.sender(self.row)
             self.sender.begin(self.line)
-        return self.visit
 
     async def _call(self, step: BoundStep, values: dict[str, Any], inside: StepPlace) -> Any:
         """Run the step's code at the place ``inside``. Raises the exception from `_exit_of` if it was interrupted."""

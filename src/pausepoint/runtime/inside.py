@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -63,7 +62,7 @@ class StepPlace(msgspec.Struct):
         loop.call_soon_threadsafe(self._open_for, found)
         try:
             return found.result()
-        except (ContextClosed, FutureCancelled):
+        except ContextClosed:
             raise StepExited("the step was exited; its result is discarded") from None
 
     def _open_for(self, found: Future[Place]) -> None:

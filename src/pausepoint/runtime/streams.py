@@ -164,7 +164,7 @@ class Sender:
 
     def _turn_to(self, visit: Visit, frame: Frame, type_: int, kind: str) -> None:
         """Prepare to send from another frame, or another kind of chunk."""
-        if not 0 < len(kind) <= _KIND:
+        if not isinstance(kind, str) or not 0 < len(kind) <= _KIND:
             raise ValueError(f"kind must be a string of 1 to {_KIND} characters, such as 'text', not {kind!r:.60}.")
         names = visit.step.name[:_NAME], _shortened(frame.scope), kind
         entry = Entry(type_, 0, 0, visit.attempt, visit.number, *names, b"")
