@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
 from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
 from pausepoint.testing import ManualClock
-from tests.support.loop import on_loop
+from tests.support.chat import history
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.mortal import MortalStore, crash
 from tests.support.twice import State
 
 
 @on_loop
-async def test_events_and_spending_are_stored_before_the_step_goes_on() -> None:
+async def test_events_and_spending_are_stored_before_the_step_continues() -> None:
     seen: list[tuple[list[str], float, int]] = []
 
     @step(writes="text")
@@ -37,36 +39,44 @@ async def test_events_and_spending_are_stored_before_the_step_goes_on() -> None:
 
 @on_loop
 async def test_a_blocking_step_commits_too_and_a_retry_does_not_repeat_it() -> None:
+    committed, go = threading.Event(), threading.Event()
+
     @step(writes="text", retry=2)
     def work(ctx: BlockingContext) -> str:
         ctx.emit("note", "one")
         ctx.commit()
+        committed.set()
+        go.wait(PATIENCE)
         if ctx.attempt == 1:
             raise ConnectionError
         return "done"
 
     async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
         session = await engine.start(Workflow("work", state=State, steps=[work], events=["note"]))
+        assert await asyncio.to_thread(committed.wait, PATIENCE)
+        assert (await history(session)).count("note") == 1  # while the step still runs
+        go.set()
         assert (await session.outcome()).status is Status.COMPLETED
-        types = [event.event_type async for event in session.events()]
-    assert types.count("note") == 1
+        assert (await history(session)).count("note") == 1
 
 
 @on_loop
-async def test_a_commit_reaches_the_budget() -> None:
+async def test_spending_that_is_committed_counts_for_the_next_operation() -> None:
+    ran: list[int] = []
+
     @step(writes="text")
     async def work(ctx: Context) -> str:
         for n in range(5):
             ctx.spend(usd=0.01)
             await ctx.commit()
-            await ctx.do(str, n)
+            await ctx.do(ran.append, n)
         return "done"
 
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("work", state=State, steps=[work]), budget=0.02)
         outcome = await session.outcome()
         assert (outcome.status, outcome.pauses[0].kind) == (Status.PAUSED, "budget")
-        assert (await session.info()).spent_usd == 0.02
+        assert ((await session.info()).spent_usd, ran) == (0.02, [0])
 
 
 @pytest.mark.parametrize("commits", [True, False])
