@@ -395,5 +395,8 @@ def test_a_crash_at_any_write_of_a_race_delivers_every_message_once() -> None:
         for text in ("1", "2"):
             await session.send(text, key=text)
 
+    def compare(state: Mail) -> None:
+        assert state.got == ["reply", "1", "2"]
+
     race = racing(lambda ctx: ctx.first(reply=ctx.receive(), late=ctx.sleep(3600)), rest=1)
-    assert len(every_crash_point(race, play=play)) > 4
+    assert len(every_crash_point(race, play=play, compare=compare)) > 4
