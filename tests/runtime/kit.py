@@ -7,6 +7,7 @@ import asyncio
 from pydantic import BaseModel
 
 from pausepoint import Context, Workflow, step
+from pausepoint.runtime.visit import Visit
 
 HOUR = 3600.0
 
@@ -24,6 +25,14 @@ def listening() -> Workflow[Data]:
         return await ctx.receive()
 
     return Workflow("part", state=Data, steps=[listen])
+
+
+def pass_time(visit: Visit, seconds: float) -> None:
+    """Let time pass for the time-outs of a visit's operations, and let those expire that are over."""
+    timeouts = visit.timeouts
+    now = timeouts.time() + seconds
+    timeouts.time = lambda: now
+    timeouts._ring()
 
 
 class Gate:

@@ -1,11 +1,11 @@
-"""Time-outs of operations: they stand still while the operation waits, and what runs on no longer counts."""
+"""Time-outs of operations: the time stops while an operation waits, and an attempt that timed out no longer counts."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import Counter
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from pausepoint import BlockingContext, Context, Engine, OperationTimeout, Retry
 from pausepoint.errors import StepExited
 from pausepoint.runtime.frames import Frame
 from pausepoint.runtime.timeouts import Timeouts
-from tests.runtime.kit import Gate
+from pausepoint.runtime.visit import Visit
+from pausepoint.testing import ManualClock
+from tests.runtime.kit import Gate, pass_time
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.status import settled
 
@@ -85,10 +87,14 @@ async def test_items_of_a_map_time_out_one_by_one() -> None:
         assert ((await session.outcome()).state.text, calls) == ("abc", Counter(a=2, b=2, c=2))
 
 
+@pytest.mark.no_always_replay("the question waits in memory")
 @on_loop
-async def test_the_time_stands_still_while_the_operation_asks_a_person() -> None:
+async def test_the_time_stops_while_the_operation_asks_a_person() -> None:
+    visits: list[Visit] = []
+
     async def approved(ctx: Context) -> str:
         calls["approved"] += 1
+        visits.append(ctx._visit)
         return await ctx.ask("Go?", expires=None)
 
     async with Engine(":memory:") as engine:
@@ -97,22 +103,27 @@ async def test_the_time_stands_still_while_the_operation_asks_a_person() -> None
         @step(writes="text")
         async def act(ctx: Context) -> str:
             # The second operation keeps the step running, so the question waits in memory beyond the time-out.
-            answer, _ = await asyncio.gather(ctx.do(approved, timeout=SOON), ctx.do(gate.pass_through))
+            answer, _ = await asyncio.gather(ctx.do(approved, timeout=PATIENCE), ctx.do(gate.pass_through))
             return answer
 
         session = await engine.start(Workflow("work", state=State, steps=[act]))
-        await gate.begun.wait()
-        await asyncio.sleep(SOON * 3)
+        while not (visits and visits[0].waits):
+            await asyncio.sleep(0.001)
+        pass_time(visits[0], 2 * PATIENCE)
         [question] = await engine.questions()
         await session.answer("yes", question=question.id)
         gate.open.set()
         assert ((await session.outcome()).state.text, calls["approved"]) == ("yes", 1)
 
 
+@pytest.mark.no_always_replay("the step is kept in memory")
 @on_loop
-async def test_the_time_stands_still_while_the_step_is_held_by_a_pause() -> None:
+async def test_the_time_stops_while_a_pause_keeps_the_step_in_memory() -> None:
+    visits: list[Visit] = []
+
     async def two(ctx: Context) -> str:
         calls["two"] += 1
+        visits.append(ctx._visit)
         await ctx.do(first)
         return await ctx.do(second)
 
@@ -123,9 +134,9 @@ async def test_the_time_stands_still_while_the_step_is_held_by_a_pause() -> None
         return "done"
 
     async with Engine(":memory:", hold=60) as engine:
-        session: Session[State] = await engine.start(work(two, timeout=SOON * 2))
+        session: Session[State] = await engine.start(work(two, timeout=PATIENCE))
         assert (await session.outcome()).status is Status.PAUSED
-        await asyncio.sleep(SOON * 4)
+        pass_time(visits[0], 2 * PATIENCE)
         await session.resume()
         assert ((await session.outcome()).state.text, calls["two"]) == ("done", 1)
 
@@ -133,17 +144,18 @@ async def test_the_time_stands_still_while_the_step_is_held_by_a_pause() -> None
 @on_loop
 async def test_an_attempt_that_waited_across_processes_has_all_its_time_again(tmp_path: Path) -> None:
     async def patient(ctx: Context) -> str:
+        calls["patient"] += 1
+        pass_time(ctx._visit, 0.7 * PATIENCE)
         return await ctx.receive()
 
-    workflow = work(patient, timeout=SOON)
+    workflow = work(patient, timeout=PATIENCE)
     async with Engine(tmp_path / "s.db") as engine:
         session = await engine.start(workflow, session_id="s")
         await settled(session)
-    await asyncio.sleep(SOON * 2)
     async with Engine(tmp_path / "s.db", workflows=[workflow]) as engine:
         session = await engine.session("s")
         await session.send("hello")
-        assert (await session.outcome()).state.text == "hello"
+        assert ((await session.outcome()).state.text, calls["patient"]) == ("hello", 2)
 
 
 @on_loop
@@ -190,20 +202,24 @@ async def test_an_operation_that_ends_although_it_was_cancelled_counts() -> None
 
 
 @pytest.mark.parametrize("blocking_step", [False, True])
+@pytest.mark.no_always_replay("counts the runs of the step")
 @on_loop
-async def test_a_thread_that_runs_on_can_do_nothing_more_and_holds_up_nothing(blocking_step: bool) -> None:
-    free, over = threading.Event(), threading.Event()
+async def test_a_thread_whose_attempt_timed_out_can_do_nothing_more_and_holds_up_nothing(blocking_step: bool) -> None:
+    stuck, free, over = threading.Event(), threading.Event(), threading.Event()
     seen: list[str] = []
+    visits: list[Visit] = []
 
     def inner() -> str:
         calls["inner"] += 1
         if calls["inner"] == 1:
+            stuck.set()
             free.wait(PATIENCE)
         return "done"
 
     def outer(ctx: BlockingContext) -> str:
         calls["outer"] += 1
         mine = calls["outer"]
+        visits.append(ctx._context._visit)
         try:
             return ctx.do(inner)
         except StepExited:
@@ -216,8 +232,7 @@ async def test_a_thread_that_runs_on_can_do_nothing_more_and_holds_up_nothing(bl
                 seen.append("refused")
                 over.set()
 
-    # On a busy machine, the threads of the second attempt need their time too.
-    options: dict[str, Any] = {"timeout": 10 * SOON, "retry": Retry(attempts=2, first=0)}
+    options: dict[str, Any] = {"timeout": PATIENCE, "retry": Retry(attempts=2, first=0)}
     if blocking_step:
 
         @step(writes="text")
@@ -229,29 +244,36 @@ async def test_a_thread_that_runs_on_can_do_nothing_more_and_holds_up_nothing(bl
         workflow = work(outer, **options)
     async with Engine(":memory:") as engine:
         session = await engine.start(workflow)
+        assert await asyncio.to_thread(stuck.wait, PATIENCE)
+        pass_time(visits[0], 2 * PATIENCE)
         outcome = await session.outcome()  # the second attempt ends, although the first thread is stuck
         assert (outcome.status, outcome.state.text, outcome.spent_usd) == (Status.COMPLETED, "done", 1)
         free.set()
-        await asyncio.to_thread(over.wait, PATIENCE)
+        assert await asyncio.to_thread(over.wait, PATIENCE)
         assert (calls["outer"], calls["inner"], seen) == (2, 2, ["exited", "refused"])
         assert (await session.info()).spent_usd == 1
 
 
 @on_loop
 async def test_a_pause_takes_effect_although_a_thread_of_a_failed_attempt_is_stuck() -> None:
-    free = threading.Event()
+    stuck, free = threading.Event(), threading.Event()
+    visits: list[Visit] = []
 
     def inner() -> None:
+        stuck.set()
         free.wait(PATIENCE)
 
     def outer(ctx: BlockingContext) -> None:
         calls["outer"] += 1
+        visits.append(ctx._context._visit)
         ctx.do(inner)
 
-    async with Engine(":memory:", hold=0) as engine:
-        session = await engine.start(work(outer, timeout=SOON, retry=Retry(attempts=2, first=30, jitter=0)))
+    async with Engine(":memory:", clock=ManualClock(), hold=0) as engine:
+        session = await engine.start(work(outer, timeout=PATIENCE, retry=Retry(attempts=2, first=30, jitter=0)))
+        assert await asyncio.to_thread(stuck.wait, PATIENCE)
+        pass_time(visits[0], 2 * PATIENCE)
         while not await engine.retries(session.id):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.001)
         assert await session.pause(wait=True, timeout=PATIENCE) is Status.PAUSED
         assert calls["outer"] == 1
         free.set()
@@ -259,20 +281,18 @@ async def test_a_pause_takes_effect_although_a_thread_of_a_failed_attempt_is_stu
 
 @pytest.mark.parametrize("in_a_task", [False, True])
 @on_loop
-async def test_the_time_out_of_an_operation_counts_more_than_the_same_one_of_an_operation_inside(
-    in_a_task: bool,
-) -> None:
-    async def inner() -> None:
+async def test_if_an_operation_and_one_inside_it_expire_at_once_the_outer_time_out_counts(in_a_task: bool) -> None:
+    async def inner(ctx: Context) -> None:
         calls["inner"] += 1
-        time.sleep(SOON * 2)  # blocks the loop, so that both time-outs are found at once
+        ctx._visit.loop.call_soon(pass_time, ctx._visit, 2 * PATIENCE)
         await asyncio.Event().wait()
 
     async def outer(ctx: Context) -> None:
-        call = ctx.do(inner, timeout=SOON, retry=Retry(attempts=3, first=0))
+        call = ctx.do(inner, timeout=PATIENCE, retry=Retry(attempts=3, first=0))
         await (asyncio.gather(call) if in_a_task else call)
 
     async with Engine(":memory:") as engine:
-        outcome = await (await engine.start(work(outer, timeout=SOON))).outcome()
+        outcome = await (await engine.start(work(outer, timeout=PATIENCE))).outcome()
         assert outcome.failure is not None
         assert ("Operation 'outer' exceeded" in outcome.failure.message, calls["inner"]) == (True, 1)
 
@@ -294,17 +314,17 @@ async def test_one_timer_serves_all_time_outs_of_a_visit() -> None:
 
 
 @on_loop
-async def test_a_limit_that_stands_still_keeps_the_rest_of_its_time() -> None:
+async def test_a_limit_that_is_stopped_keeps_the_rest_of_its_time() -> None:
     frame, loop = Frame("one", None), asyncio.get_running_loop()
-    timeouts = Timeouts(loop, {"one": frame})
+    timeouts, now = Timeouts(loop, {"one": frame}), int(loop.time())
     timeouts.stop(frame)
-    assert frame.due == float("inf")  # it has no limit
-    frame.due = loop.time() + PATIENCE
-    timeouts.stop(frame)
-    left = frame.left
-    assert left is not None
-    assert (PATIENCE - 1 < left <= PATIENCE, frame.due) == (True, float("inf"))
-    await asyncio.sleep(SOON)
     timeouts.go(frame)
-    assert frame.due - loop.time() == pytest.approx(left, abs=0.01)
+    assert (frame.due, frame.left) == (inf, None)  # it has no limit
+    frame.due = now + PATIENCE
+    timeouts.time = lambda: now + 10
+    timeouts.stop(frame)
+    assert (frame.due, frame.left) == (inf, PATIENCE - 10)
+    timeouts.time = lambda: now + 1000
+    timeouts.go(frame)
+    assert (frame.due, frame.left, timeouts.rings_at) == (now + 990 + PATIENCE, None, now + 990 + PATIENCE)
     timeouts.close()

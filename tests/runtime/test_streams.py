@@ -101,6 +101,7 @@ async def test_operations_nested_operations_and_items_are_told_apart(url: str) -
     assert {source.removeprefix("talk#1") for source in text.parts} == {"", *events}
 
 
+@pytest.mark.no_always_replay("expects the order of one run")
 @on_loop
 async def test_a_blocking_step_sends_without_the_loop(url: str) -> None:
     begun, held, sent = threading.Event(), threading.Event(), threading.Event()
@@ -285,6 +286,7 @@ async def test_the_text_of_a_killed_run_is_void_even_if_the_next_one_does_not_as
         assert str(await shown(await again.resume("s"))) == ""
 
 
+@pytest.mark.no_always_replay("expects the order of one run")
 @on_loop
 async def test_a_step_that_a_resume_runs_again_begins_its_own_text_again(url: str) -> None:
     @step(writes="out")
