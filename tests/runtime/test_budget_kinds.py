@@ -46,6 +46,7 @@ SPENT = [
     (Budget(tokens=300), 3, "300 of the 300 tokens of the budget are spent; resume with a higher budget"),
     (Budget(operations=4), 4, "4 of the 4 operations of the budget are used; resume with a higher budget"),
     (Budget(usd=1, tokens=900, operations=9), 2, "$1.0000 of the $1.0000 budget is spent; resume with a higher budget"),
+    (Budget(operations=0), 0, "0 of the 0 operations of the budget are used; resume with a higher budget"),
     (1, 2, "$1.0000 of the $1.0000 budget is spent; resume with a higher budget"),
 ]
 

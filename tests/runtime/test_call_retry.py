@@ -191,7 +191,7 @@ async def test_the_time_in_which_a_budget_pauses_the_session_does_not_count_eith
 
 
 @on_loop
-async def test_a_field_of_that_name_is_refused_and_a_state_says_which_is_meant() -> None:
+async def test_an_option_that_is_also_a_field_of_the_child_is_refused_unless_a_state_is_passed() -> None:
     class Fetch(BaseModel):
         timeout: float = 5
         out: str = ""

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, OutsideStep, Status, Workflow, current, guard, step
-from pausepoint.errors import ContextClosed, StepError
-from tests.support.loop import on_loop
+from pausepoint.errors import ContextClosed, StepError, StepExited
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.twice import State, Twice, run
 
 
@@ -241,6 +241,31 @@ async def test_a_task_that_outlives_its_step_is_told_that_the_step_has_ended() -
     over.set()
     await asyncio.gather(*tasks)
     assert [type(error) for error in errors] == [ContextClosed]
+
+
+@on_loop
+async def test_a_thread_that_outlives_its_step_is_ended() -> None:
+    ended: list[BaseException] = []
+    over = threading.Event()
+
+    def straggle() -> None:
+        over.wait(PATIENCE)
+        try:
+            current()  # the step has never asked for its context, so it cannot be opened any more
+        except BaseException as error:
+            ended.append(error)
+
+    tasks: list[asyncio.Task[None]] = []
+
+    @step
+    async def leaves_early() -> None:
+        tasks.append(asyncio.create_task(asyncio.to_thread(straggle)))
+        await asyncio.sleep(0)  # the thread gets a copy of the context variables
+
+    await run(leaves_early)
+    over.set()
+    await asyncio.gather(*tasks)
+    assert [type(error) for error in ended] == [StepExited]
 
 
 @on_loop

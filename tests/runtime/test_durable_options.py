@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pausepoint import Context, DefinitionError, OperationTimeout, Retry, durable, step
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.twice import Twice, run
 
 ran: list[Any] = []
 
 
+free = threading.Event()
+"""Ends the threads that are stuck."""
+
+
 @pytest.fixture(autouse=True)
-def fresh() -> None:
+def fresh() -> Iterator[None]:
     ran.clear()
+    free.clear()
+    yield
+    free.set()
 
 
 def note(what: Any, broken: int) -> None:
@@ -51,7 +59,7 @@ async def slow(text: str) -> str:
 def sluggish(text: str) -> str:
     ran.append(text)
     if ran.count(text) == 1:
-        time.sleep(1)
+        free.wait(PATIENCE)
     return text
 
 
@@ -115,15 +123,12 @@ async def test_outside_of_a_step_the_options_have_no_effect() -> None:
 
 @on_loop
 async def test_do_and_map_use_their_own_options() -> None:
-    async def body(ctx: Context) -> str:
+    @step(writes="text")
+    async def work(ctx: Context) -> str:
         with pytest.raises(ConnectionError):
             await ctx.do(search, "a")
         batch = await ctx.map(search, ["b"], on_error="collect")
         return f"{len(batch.failed)} failed"
-
-    @step(writes="text")
-    async def work(ctx: Context) -> str:
-        return await body(ctx)
 
     assert (await run(work)).state.text == "1 failed"
     assert ran == ["a", "b"]
