@@ -164,8 +164,7 @@ class Sender:
 
     def _turn_to(self, visit: Visit, frame: Frame, type_: int, kind: str) -> None:
         """Prepare to send from another frame, or another kind of chunk."""
-        if not isinstance(kind, str) or not 0 < len(kind) <= _KIND:
-            raise ValueError(f"kind must be a string of 1 to {_KIND} characters, such as 'text', not {kind!r:.60}.")
+        _check_kind(kind)
         names = visit.step.name[:_NAME], _shortened(frame.scope), kind
         entry = Entry(type_, 0, 0, visit.attempt, visit.number, *names, b"")
         known = self._open.get(entry.source)
@@ -248,6 +247,11 @@ def _is_final(line: Line, entry: Entry, remembered: set[str]) -> bool:
         return True
     here = (entry.step, entry.visit) == (line.step, line.visit)
     return here and entry.operation in remembered
+
+
+def _check_kind(kind: object) -> None:
+    if not isinstance(kind, str) or not 0 < len(kind) <= _KIND:
+        raise ValueError(f"kind must be a string of 1 to {_KIND} characters, such as 'text', not {kind!r:.60}.")
 
 
 def _as_bytes(chunk: object) -> bytes:
