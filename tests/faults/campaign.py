@@ -38,7 +38,7 @@ INSTRUMENTS = {
     "write-ahead log": Instrument("tests.faults.wal_campaign", 2),
     "power loss": Instrument("tests.faults.libc.campaign", 4),
     "programs": Instrument("tests.faults.random_programs", 4),
-    "concurrency": Instrument("tests.faults.concurrency", 10),
+    "concurrency": Instrument("tests.faults.concurrency", 20),
     "standstill": Instrument("tests.faults.standstill", 2),
     "cut verbs": Instrument("tests.faults.cuts", 2),
     "hostile names": Instrument("tests.faults.hostile", 2),

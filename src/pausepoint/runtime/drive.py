@@ -377,8 +377,10 @@ class Drive(Requests):
             while not self.must_stop and not sleep.done():
                 self.nudge.clear()
                 nudged = asyncio.ensure_future(self.nudge.wait())
-                await asyncio.wait([sleep, nudged], return_when=asyncio.FIRST_COMPLETED)
-                nudged.cancel()
+                try:
+                    await asyncio.wait([sleep, nudged], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    nudged.cancel()
         finally:
             sleep.cancel()
 
