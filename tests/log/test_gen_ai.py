@@ -41,6 +41,7 @@ CHAT = {
 }
 
 
+@pytest.mark.no_always_replay("counts spans, and each replay has one")
 def test_the_span_of_the_operation_that_spends_says_which_model_and_how_much(seen: Telemetry) -> None:
     async def outer(ctx: Context) -> str:
         return await ctx.do(model)
@@ -103,6 +104,7 @@ def flaky() -> Workflow[State]:
     return Workflow("talk", state=State, steps=[act])
 
 
+@pytest.mark.no_always_replay("counts spans, and each replay has one")
 def test_attempts_that_are_retried_are_counted_and_share_one_span(seen: Telemetry) -> None:
     run(flaky())
     assert (seen.one("operation model").attributes or {})["pausepoint.status"] == "completed"

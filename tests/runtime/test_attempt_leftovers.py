@@ -44,6 +44,7 @@ async def fails_once() -> None:
         raise ConnectionError("down")
 
 
+@pytest.mark.no_always_replay("expects the order of one run")
 @on_loop
 async def test_a_branch_that_outlives_its_attempt_repeats_no_work() -> None:
     gate = Gate()
@@ -103,6 +104,7 @@ async def test_a_wait_of_a_failed_attempt_takes_no_message_from_the_next_attempt
         assert (outcome.status, outcome.state.text) == (Status.COMPLETED, "hello")
 
 
+@pytest.mark.no_always_replay("measures what is done, and a replay does more")
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("options", [{"rate": Rate(10**6)}, {"retry": AT_ONCE}])
 @on_loop
@@ -143,6 +145,7 @@ async def test_the_cost_of_an_attempt_does_not_grow_with_the_attempts_before(
     assert await calls_for(400) < 5 * await calls_for(100)
 
 
+@pytest.mark.no_always_replay("measures what is done, and a replay does more")
 @on_loop
 async def test_the_cost_of_a_call_does_not_grow_with_the_calls_that_are_not_awaited_yet() -> None:
     async def nothing(n: int) -> int:

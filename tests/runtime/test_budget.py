@@ -115,6 +115,7 @@ async def test_a_used_up_budget_stops_a_map_and_loses_no_item() -> None:
         assert (await session.outcome()).spent_usd == 3
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_every_attempt_spends_and_what_one_has_recorded_counts_once_over_pauses() -> None:
     tries: list[int] = []

@@ -71,6 +71,7 @@ async def test_the_session_pauses_when_one_of_the_limits_is_reached(budget: Any,
         assert (await session.verify()).ok
 
 
+@pytest.mark.no_always_replay("an operation that waits for its replay counts as in flight")
 @on_loop
 async def test_operations_in_flight_count_so_a_map_does_not_start_more_than_are_left() -> None:
     async with Engine(":memory:") as engine:
@@ -80,6 +81,7 @@ async def test_operations_in_flight_count_so_a_map_does_not_start_more_than_are_
         assert ((await session.outcome()).state.done, len(ran)) == (list(range(6)), 6)
 
 
+@pytest.mark.no_always_replay("the replay begins the step again when the budget is spent")
 @on_loop
 async def test_a_limit_that_a_new_budget_does_not_name_stays() -> None:
     async with Engine(":memory:") as engine:

@@ -54,6 +54,7 @@ def work(fn: Any, *args: Any, **options: Any) -> Workflow[State]:
     return Workflow(f"work{next(numbers)}", state=State, steps=[act])
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_an_operation_is_retried_after_waits_that_double_and_the_step_does_not_start_again() -> None:
     clock = ManualClock(auto=True)
@@ -96,6 +97,7 @@ async def test_a_retry_of_the_step_gives_the_operation_all_its_attempts_again() 
         assert ((await session.outcome()).state.text, calls["a"]) == ("A", 5)
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_retry_of_an_operation_gives_those_inside_all_their_attempts_again() -> None:
     async def whole(ctx: Context) -> str:
@@ -145,6 +147,7 @@ async def test_collect_keeps_flaky_items_and_names_the_bad_one() -> None:
         assert failed == ["fetch, item 1: ValueError: no such row"]
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_operations_inside_are_remembered_over_the_attempts_and_count_from_one_again() -> None:
     async def part(n: int) -> int:
@@ -230,6 +233,7 @@ async def test_wrong_options_are_refused_with_the_right_ones(options: dict[str, 
 # pauses
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @pytest.mark.parametrize("hold", [60, 0], ids=["in place", "left"])
 @on_loop
 async def test_a_pause_takes_effect_during_a_back_off_and_keeps_the_count(hold: float) -> None:
@@ -250,6 +254,7 @@ async def test_a_pause_takes_effect_during_a_back_off_and_keeps_the_count(hold: 
         assert (calls["a"], calls["step"]) == (2, 1 if hold else 2)
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_pause_that_ends_before_the_back_off_waits_for_the_rest_of_it() -> None:
     clock = ManualClock()
@@ -268,6 +273,7 @@ async def test_a_pause_that_ends_before_the_back_off_waits_for_the_rest_of_it() 
         assert ((await session.outcome()).state.text, calls["a"], calls["step"]) == ("A", 2, 1)
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_long_back_off_parks_the_session_until_it_is_over() -> None:
     clock = ManualClock()
@@ -357,6 +363,7 @@ async def test_another_branch_can_finish_during_a_back_off() -> None:
 # blocking steps
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_blocking_step_retries_in_its_own_thread() -> None:
     threads: set[int] = set()

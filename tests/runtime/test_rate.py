@@ -35,6 +35,7 @@ def most_within(starts: list[float], seconds: float) -> int:
     return max(sum(begin <= each < begin + seconds for each in starts) for begin in starts)
 
 
+@pytest.mark.no_always_replay("a rate starts again with each run of the step")
 @pytest.mark.parametrize("concurrency", [1, 3, 50])
 @on_loop
 async def test_no_more_attempts_start_in_a_span_than_the_rate_allows(concurrency: int) -> None:
@@ -51,6 +52,7 @@ async def test_no_more_attempts_start_in_a_span_than_the_rate_allows(concurrency
     assert starts[-1] == pytest.approx(2, abs=0.01)  # and it is not slower than it must be
 
 
+@pytest.mark.no_always_replay("a rate starts again with each run of the step")
 @on_loop
 async def test_retries_count() -> None:
     clock, starts, tries = ManualClock(auto=True), list[float](), Counter[int]()
@@ -69,6 +71,7 @@ async def test_retries_count() -> None:
     assert (len(starts), most_within(starts, 10)) == (12, 2)
 
 
+@pytest.mark.no_always_replay("a rate starts again with each run of the step")
 @on_loop
 async def test_a_pause_takes_effect_while_items_wait_for_their_turn() -> None:
     clock, starts = ManualClock(), list[int]()
