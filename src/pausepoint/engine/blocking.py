@@ -11,6 +11,7 @@ import atexit
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
@@ -234,6 +235,9 @@ class BlockingEngine:
     state = on_engine(Control.state)
     stored = on_engine(Control.stored)
     outline = on_engine(Control.outline)
+    description = on_engine(Control.description)
+    description_of = on_engine(Control.description_of)
+    descriptions = on_engine(Control.descriptions)
     retries = on_engine(Control.retries)
     outcome = on_engine(Control.outcome)
     pauses = on_engine(Control.pauses)
@@ -275,8 +279,19 @@ class BlockingEngine:
     redact = on_engine(Control.redact)
     verify = on_engine(Control.verify)
     health = on_engine(Control.health)
+    remember = on_engine(Control.remember)
+    recall = on_engine(Control.recall)
+    forget = on_engine(Control.forget)
     export_session = on_engine(Control.export_session)
     import_session = on_engine(Control.import_session)
+
+    def once(self, key: str) -> AbstractContextManager[None]:
+        """Return a block whose first change of a session is stored in one transaction with its key. See `remember`.
+
+        It counts for one verb, in the present task or thread. If this engine does not hold the key any more, the verb
+        raises `KeyLost`, and nothing is changed.
+        """
+        return self._thread.look(lambda: self._wrapped.once(key))
 
     def files(self, session_id: str) -> BlockingFiles:
         """Return the files of a session, to add, read and list them."""
@@ -408,6 +423,7 @@ class BlockingSession(Generic[S, T]):
     state = on_session(Session.state)
     stored = on_session(Session.stored)
     outline = on_session(Session.outline)
+    description = on_session(Session.description)
     outcome = on_session(Session.outcome)
     pause = on_session(Session.pause)
     resume = on_session(Session.resume)

@@ -17,11 +17,13 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.creation import budget_of, encoded_input, given_input
+from pausepoint.engine.descriptions import Descriptions
 from pausepoint.engine.events import append_event
 from pausepoint.engine.guests import Visitor, cannot_start, guest_visit, not_driven, resume_guest
 from pausepoint.engine.pauses import PAGE, operator_pause
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.questions import Questions
+from pausepoint.engine.remembered import Requests
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
 from pausepoint.engine.time_travel import merged_changes
@@ -69,7 +71,7 @@ class _How(NamedTuple):
         return not (self.steal or self.wake or self.accept_code or self.until)
 
 
-class Control(Pickup, Artifacts, Retention, Transfer, Questions):
+class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, Requests):
     """All verbs over one open store."""
 
     @overload

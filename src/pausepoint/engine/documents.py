@@ -395,6 +395,8 @@ def clean_up(found: CleanUp, total: int) -> dict[str, Any]:
         "values": found.values,
         "value_bytes": found.value_bytes,
         "questions": found.questions,
+        "requests": found.requests,
+        "descriptions": found.descriptions,
         "streams": found.streams,
         "strays": found.strays,
         "stray_bytes": found.stray_bytes,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.control import Control
     from pausepoint.engine.plan import Plan
     from pausepoint.engine.verify import Verification
+    from pausepoint.model.descriptions import Description
     from pausepoint.runtime.driver import Run
     from pausepoint.runtime.files import Files
 
@@ -77,6 +78,10 @@ class Session(Generic[S, R]):
     async def outline(self) -> tuple[str, ...]:
         """Return the workflow's steps in order, as of the last run of the session, without the workflow's code."""
         return await self._control.outline(self.id)
+
+    async def description(self) -> Description:
+        """Return the description of the session's workflow, without its code. See `Engine.description_of`."""
+        return await self._control.description_of(self.id)
 
     async def outcome(self) -> Outcome[S, R]:
         """Wait until the session stops, and return its outcome: completed, failed, cancelled, paused, waiting or ready.
