@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.retention import CleanUp, Redaction
     from pausepoint.engine.verify import Verification
     from pausepoint.model.bulk import BulkItem, BulkReport, BulkResult
+    from pausepoint.model.descriptions import Description
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.sessions import Event, Failure, Holder, Pause
     from pausepoint.model.streams import StreamItem
@@ -326,6 +327,21 @@ def shown(
         "state": None if stored is None else stored.values,
         "state_error": error or None,
         "artifacts": [asdict(each) for each in artifacts],
+    }
+
+
+def workflows(found: Sequence[tuple[str, Description | None, int]]) -> dict[str, Any]:
+    """Return the result of ``workflows``: names, with what is known about each, and the number of its sessions."""
+    return {
+        "workflows": [
+            {
+                "name": name,
+                "version": None if described is None else described.version,
+                "steps": [] if described is None else list(described.outline),
+                "sessions": sessions,
+            }
+            for name, described, sessions in found
+        ]
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 
-class CheckDescription(msgspec.Struct, frozen=True, omit_defaults=True):
+class CheckDescription(msgspec.Struct, frozen=True):
     """A step's ``when``. ``reads`` are paths in the state; ``whole_state``: it reads everything."""
 
     name: str

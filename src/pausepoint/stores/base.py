@@ -518,7 +518,7 @@ class Store(Protocol):
         """
 
     async def description_seen(self, digest: bytes) -> int | None:
-        """Return ``seen_at`` of the description with this digest, without reading it; None if it is not stored."""
+        """Return ``seen_at`` of the description with this digest; None if it is not stored, or damaged."""
 
     async def descriptions(self, workflow: str | None = None) -> FoundDescriptions:
         """Return the descriptions of a workflow, newest version first, then those seen last; each verified.

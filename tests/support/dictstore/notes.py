@@ -85,7 +85,7 @@ class Notes(Removals):
     async def description_seen(self, digest: bytes) -> int | None:
         self._check()
         found = self.data.descriptions.get(digest)
-        return None if found is None else found.seen_at
+        return None if found is None or sha256(found.document).digest() != digest else found.seen_at
 
     async def descriptions(self, workflow: str | None = None) -> FoundDescriptions:
         self._check()

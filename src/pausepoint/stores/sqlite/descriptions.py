@@ -20,8 +20,8 @@ def keep(connection: apsw.Connection, new: StoredDescription) -> None:
 
 
 def seen_at(connection: apsw.Connection, digest: bytes) -> int | None:
-    found = one(connection, QUERIES["description_seen"], digest)
-    return None if found is None else int(found[0])
+    row = one(connection, QUERIES["description"], digest)
+    return int(row[-1]) if row is not None and _intact(row) else None
 
 
 def read(connection: apsw.Connection, workflow: str | None) -> tuple[list[StoredDescription], list[DamagedRecord]]:

@@ -831,8 +831,8 @@ DELETE FROM descriptions WHERE n IN (
     SELECT n FROM descriptions WHERE workflow = ? AND version = ? ORDER BY seen_at DESC, n DESC LIMIT -1 OFFSET ?
 )
 
--- name: description_seen
-SELECT seen_at FROM descriptions WHERE digest = ?
+-- name: description
+SELECT n, workflow, version, digest, document, seen_at FROM descriptions WHERE digest = ?
 
 -- name: descriptions
 SELECT n, workflow, version, digest, document, seen_at FROM descriptions WHERE workflow = ?
