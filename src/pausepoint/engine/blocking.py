@@ -184,8 +184,9 @@ class BlockingEngine:
         ) -> BlockingSession[Any]: ...  # fmt: skip
         @overload
         def resume(
-            self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
-            tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+            self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+            workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+            until: When | None = None,
             by: str | None = None, budget: Amount | None = None, wake: bool = False,
             code: Literal["accept"] | None = None, edits: Literal["accept", "discard"] | None = None,
             here: bool = True, jobs: int = JOBS, dry_run: bool = False, on_progress: OnProgress | None = None,
@@ -203,8 +204,9 @@ class BlockingEngine:
         ) -> Listing[SessionInfo]: ...  # fmt: skip
         @overload
         def pause(
-            self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
-            tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+            self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+            workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+            until: When | None = None,
             reason: str = "", by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
             wait: bool = False, timeout: float | timedelta | None = None, dry_run: bool = False,
             on_progress: OnProgress | None = None,
@@ -214,8 +216,9 @@ class BlockingEngine:
         def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status: ...
         @overload
         def cancel(
-            self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
-            tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+            self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+            workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+            until: When | None = None,
             reason: str = "", by: str | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
         ) -> BulkReport: ...  # fmt: skip
         def cancel(self, *args: Any, **given: Any) -> Any: ...
