@@ -29,6 +29,7 @@ PausepointError
 │   │   ├── QuestionExpired · RoundsExhausted
 └── StoreError             the store cannot do what was asked
     ├── StoreClosed · StoreMissing · NewerSchema · DamagedRecord · DamagedFile · Redacted
+    ├── KeyLost            a request was not carried out, because another engine has its key
     ├── StoreDamaged       acknowledged commits are lost; nothing was changed
     ├── StoreUnavailable
     │   └── StoreReadOnly  the disk is full or failing; reading still works
@@ -463,6 +464,12 @@ class StoreReadOnly(StoreUnavailable):
 
     path: str
     full: bool
+
+
+class KeyLost(StoreError):
+    """A write under the key of a request was refused, because this engine does not hold the key any more."""
+
+    key: str
 
 
 class NewerSchema(StoreError):

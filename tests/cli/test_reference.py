@@ -127,7 +127,7 @@ CALLS: dict[str, str] = {
     "cancel": "spare", "edit": "student --set score=3", "rewind": "student --to research",
     "fork": "FAILED --at-step write --set topic=ok", "verify": "", "doctor": "", "gc": "",
     "export": "FAILED file.jsonl", "import": "file.jsonl --session-id copy", "artifacts": "ls FAILED",
-    "redact": "copy --seq 2",
+    "redact": "copy --seq 2", "workflows": "",
 }  # fmt: skip
 """A call of every command that has --json, in an order in which each has something to do."""
 

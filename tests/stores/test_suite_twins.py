@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from pausepoint.model.records import Record, SignalRecord
+from pausepoint.model.remembered import Remembered
 from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow, ready_at
 from pausepoint.stores.base import Found, Store
 from pausepoint.testing import ManualClock
@@ -235,7 +236,29 @@ class LeavesTheDeadAlone(DictStore):
         self._end = end  # type: ignore[method-assign]
 
 
+class TakesAKeyFromTheLiving(DictStore):
+    async def remember(self, key: str, digest: bytes, answer: bytes | None, until: int) -> Remembered:
+        kept = self.data.requests.get(key)
+        if kept is not None and kept.answer is None:
+            kept.holder = self._number
+        found = await super().remember(key, digest, answer, until)
+        return replace(found, claimed=found.answer is None)
+
+
+class ForgetsTheEffect(DictStore):
+    def _took_effect(self, effect: bool = True) -> None:
+        pass
+
+
+class ActsWithoutTheKey(DictStore):
+    def _check_key(self) -> None:
+        pass
+
+
 TWINS: dict[type[DictStore], str] = {
+    TakesAKeyFromTheLiving: "test_of_two_engines_one_takes_the_key_and_the_other_learns_the_answer",
+    ForgetsTheEffect: "test_the_key_of_an_engine_that_is_gone_can_be_taken_again",
+    ActsWithoutTheKey: "test_without_its_key_a_request_has_no_effect",
     LeavesTheParkedOpen: "test_cancel_ends_what_no_engine_drives_with_the_request",
     EndsTheTreeInPieces: "test_a_cancel_that_is_cut_off_ends_the_whole_tree_or_nothing",
     ForgetsTheEndedTree: "test_cancel_of_an_ended_session_ends_what_is_open_below_it",

@@ -30,6 +30,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "why": ("show", "Explain why a resume would run a step, or would not."),
         "checkpoints": ("checkpoints", "List the checkpoints of a session."),
         "diff": ("checkpoints", "Show the differences between two checkpoints."),
+        "workflows": ("workflows", "List workflows, or show the steps of one."),
         "artifacts": ("artifacts", "Check, adopt or restore the files that steps published."),
     },
     "Control": {

@@ -42,6 +42,8 @@ from pausepoint.model.questions import is_time_to_answer
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from pausepoint.model.descriptions import Description
+
 __all__ = [
     "BoundRoute",
     "BoundStep",
@@ -78,8 +80,9 @@ class Workflow(Generic[S, R]):
 
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
     artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present
-    ones. ``migrations`` maps the version that a migration starts from to the migration. ``returns`` is the field of
-    the return value, if the workflow is a function. ``is_guest`` is true for a workflow that `guest` made.
+    ones, ``scope_of`` a step to the name of its scope, ``migrations`` the version that a migration starts from to the
+    migration. ``returns`` is the field of the return value, if the workflow is a function. ``is_guest`` is true for a
+    workflow that `guest` made.
     """
 
     returns: str | None = None
@@ -123,6 +126,7 @@ class Workflow(Generic[S, R]):
         self.outline = tuple(bound)
         self.renamed: Mapping[str, str] = MappingProxyType(_renamed(listed, problems))
         self._positions = {each: position for position, each in enumerate(bound)}
+        self.scope_of = {each.name: each.scope.name for each in listed if each.scope}
         self.scopes = tuple({id(each.scope): each.scope for each in listed if each.scope}.values())
         for scope in self.scopes:
             _check_table(scope, self.shape, problems.at(f"scope {scope.name!r}"))
@@ -135,6 +139,7 @@ class Workflow(Generic[S, R]):
         raise_problems(name, problems)
         self.first = self.steps[0].name
         self.publishes = any(each.publishes for each in self.steps)
+        self._description: Description | None = None
 
     @classmethod
     def guest(
@@ -206,26 +211,33 @@ class Workflow(Generic[S, R]):
 
     def mermaid(self) -> str:
         """Return the workflow as a Mermaid flowchart. Guards are hexagons; routes are diamonds with all targets."""
-        lines = ["flowchart TD", '    start(["start"]) --> s0']
-        for number, each in enumerate(self.steps):
-            lines += self._drawn(number, each)
-        if any(None in self.targets(each.name) for each in self.steps):
-            lines.append('    done(["end"])')
-        return "\n".join(lines) + "\n"
+        from pausepoint.definition.description import description_of
 
-    def _drawn(self, number: int, each: BoundStep) -> list[str]:
-        """Draw a step and its outgoing arrows. Nodes are numbered, because a step may have the name ``end``."""
-        when = f"<br/>when {_label(each.when.name)}" if each.when else ""
-        here, lines = f"s{number}", [f'    s{number}["{each.name}{when}"]']
-        for index, check in enumerate(self.guards.get(each.name, ())):
-            lines.append(f'    {here} --> g{number}_{index}{{{{"guard {_label(check.name)}"}}}}')
-            here = f"g{number}_{index}"
-        chosen = self.routes.get(each.name)
-        if chosen:
-            lines.append(f'    {here} --> r{number}{{"{_label(chosen.check.name)}"}}')
-            here = f"r{number}"
-        ends = [f"s{self._positions[target]}" if target else "done" for target in self.targets(each.name)]
-        return lines + [f"    {here} --> {end}" for end in ends]
+        return description_of(self, schema=False).mermaid()
+
+    @property
+    def description(self) -> Description:
+        """The workflow as plain data, with the JSON schema of its state. Made when it is first used."""
+        if self._description is None:
+            from pausepoint.definition.description import description_of  # programs that show nothing need none
+
+            self._description = description_of(self)
+        return self._description
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the workflow as plain JSON data: steps, routes, guards, scopes, and the JSON schema of its state.
+
+        >>> from pausepoint import workflow
+        >>> @workflow(retry=3)
+        ... def shout(text: str) -> str:
+        ...     return text.upper()
+        >>> found = shout.to_json()
+        >>> found["steps"][0]["reads"], found["steps"][0]["writes"], found["steps"][0]["retry"]["attempts"]
+        (['text'], ['result'], 3)
+        >>> found["state"]["required"]
+        ['text']
+        """
+        return self.description.to_json()
 
     def _check_reachable(self, problems: Problems) -> None:
         seen, ahead = set[str](), [self.steps[0].name]
@@ -586,7 +598,3 @@ def _targets(each: Route[..., Any], steps: Mapping[str, BoundStep], problems: Pr
             elif target not in found:
                 found.append(target)
     return tuple(found)
-
-
-def _label(name: str) -> str:
-    return "lambda" if name == "<lambda>" else name

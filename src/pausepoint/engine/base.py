@@ -44,6 +44,7 @@ class Service:
         self.driver = LocalDriver(store)
         self.streams = Streams(store)
         self.workflows: dict[str, Workflow[Any]] = {}
+        self.described: dict[str, int] = {}  # workflow → when its stored description was last confirmed
         self.is_open = False
         self.drives: Drives = "all"
         self.on_step: OnStep | None = None

@@ -11,6 +11,7 @@ import atexit
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
@@ -183,8 +184,9 @@ class BlockingEngine:
         ) -> BlockingSession[Any]: ...  # fmt: skip
         @overload
         def resume(
-            self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
-            tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+            self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+            workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+            until: When | None = None,
             by: str | None = None, budget: Amount | None = None, wake: bool = False,
             code: Literal["accept"] | None = None, edits: Literal["accept", "discard"] | None = None,
             here: bool = True, jobs: int = JOBS, dry_run: bool = False, on_progress: OnProgress | None = None,
@@ -202,8 +204,9 @@ class BlockingEngine:
         ) -> Listing[SessionInfo]: ...  # fmt: skip
         @overload
         def pause(
-            self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
-            tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+            self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+            workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+            until: When | None = None,
             reason: str = "", by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
             wait: bool = False, timeout: float | timedelta | None = None, dry_run: bool = False,
             on_progress: OnProgress | None = None,
@@ -213,8 +216,9 @@ class BlockingEngine:
         def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status: ...
         @overload
         def cancel(
-            self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
-            tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+            self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+            workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+            until: When | None = None,
             reason: str = "", by: str | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
         ) -> BulkReport: ...  # fmt: skip
         def cancel(self, *args: Any, **given: Any) -> Any: ...
@@ -234,11 +238,15 @@ class BlockingEngine:
     state = on_engine(Control.state)
     stored = on_engine(Control.stored)
     outline = on_engine(Control.outline)
+    description = on_engine(Control.description)
+    description_of = on_engine(Control.description_of)
+    descriptions = on_engine(Control.descriptions)
     retries = on_engine(Control.retries)
     outcome = on_engine(Control.outcome)
     pauses = on_engine(Control.pauses)
     standing_pause = on_engine(Control.standing_pause)
     artifacts = on_engine(Control.artifacts)
+    artifact = on_engine(Control.artifact)
     adopt = on_engine(Control.adopt)
     restore = on_engine(Control.restore)
     rebuild = on_engine(Control.rebuild)
@@ -274,8 +282,19 @@ class BlockingEngine:
     redact = on_engine(Control.redact)
     verify = on_engine(Control.verify)
     health = on_engine(Control.health)
+    remember = on_engine(Control.remember)
+    recall = on_engine(Control.recall)
+    forget = on_engine(Control.forget)
     export_session = on_engine(Control.export_session)
     import_session = on_engine(Control.import_session)
+
+    def once(self, key: str) -> AbstractContextManager[None]:
+        """Return a block whose first change of a session is stored in one transaction with its key. See `remember`.
+
+        It counts for one verb, in the present task or thread. If this engine does not hold the key any more, the verb
+        raises `KeyLost`, and nothing is changed.
+        """
+        return self._thread.look(lambda: self._wrapped.once(key))
 
     def files(self, session_id: str) -> BlockingFiles:
         """Return the files of a session, to add, read and list them."""
@@ -407,12 +426,14 @@ class BlockingSession(Generic[S, T]):
     state = on_session(Session.state)
     stored = on_session(Session.stored)
     outline = on_session(Session.outline)
+    description = on_session(Session.description)
     outcome = on_session(Session.outcome)
     pause = on_session(Session.pause)
     resume = on_session(Session.resume)
     cancel = on_session(Session.cancel)
     pauses = on_session(Session.pauses)
     artifacts = on_session(Session.artifacts)
+    artifact = on_session(Session.artifact)
     adopt = on_session(Session.adopt)
     restore = on_session(Session.restore)
     checkpoints = on_session(Session.checkpoints)

@@ -29,6 +29,7 @@ from pausepoint.engine.standstill import standstill
 from pausepoint.errors import StoreClosed, VerbRefused
 from pausepoint.model.budgets import Amount
 from pausepoint.model.bulk import BulkItem, BulkReport, BulkVerb
+from pausepoint.model.ids import check_session_id
 from pausepoint.model.sessions import Filter, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo
 from pausepoint.stores.base import Found
@@ -55,8 +56,9 @@ class Bulk(Control):
     ) -> Session[Any]: ...  # fmt: skip
     @overload
     async def resume(
-        self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
-        tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+        self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+        workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+        until: When | None = None,
         by: str | None = None, budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
         edits: Literal["accept", "discard"] | None = None, here: bool = True, jobs: int = JOBS, dry_run: bool = False,
         on_progress: OnProgress | None = None,
@@ -65,8 +67,9 @@ class Bulk(Control):
         self, session_id: str | None = None, *, by: str | None = None, owner: str | None = None, steal: bool = False,
         budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
         until: str | When | None = None, edits: Literal["accept", "discard"] | None = None,
-        rerun: str | Sequence[str] = (), here: bool = True, status: Statuses = None, failed: bool | None = None,
-        workflow: str | None = None, tag: str | None = None, since: When | None = None, jobs: int = JOBS,
+        rerun: str | Sequence[str] = (), here: bool = True, ids: Sequence[str] | None = None, status: Statuses = None,
+        failed: bool | None = None, workflow: str | None = None, tag: str | None = None, since: When | None = None,
+        jobs: int = JOBS,
         dry_run: bool = False, on_progress: OnProgress | None = None,
     ) -> Session[Any] | BulkReport:  # fmt: skip
         """Resume a session in this process, exactly where it stopped, and return a handle on it.
@@ -95,9 +98,10 @@ class Bulk(Control):
 
             report = await engine.resume(status="failed", tag="night")
 
+        - ``ids``: the sessions, by id. Those that have ended are skipped; those that do not exist are in ``failed``.
         - ``status``, ``failed``, ``workflow``, ``tag``, ``owner``, ``since``, ``until``: the filters, as for
-          `sessions`. Give at least one; all must match. Without ``status``, completed and cancelled sessions do not
-          match.
+          `sessions`. Give at least one, or ``ids``; all must match. Without ``status`` and ``ids``, completed and
+          cancelled sessions do not match.
         - ``jobs``: how many sessions to drive at a time. The call returns when each of them has stopped: it has ended,
           or it is paused, waits, or sleeps for more than 5 seconds.
         - ``here=False``: return when the sessions are due. ``unattended`` of the report names workflows whose sessions
@@ -110,7 +114,16 @@ class Bulk(Control):
         parent matches too is left to its parent. One session that fails does not stop the others.
         """
         if session_id is not None:
-            _check_one("resume", status=status, failed=failed, workflow=workflow, tag=tag, since=since, dry_run=dry_run)
+            _check_one(
+                "resume",
+                ids=ids,
+                status=status,
+                failed=failed,
+                workflow=workflow,
+                tag=tag,
+                since=since,
+                dry_run=dry_run,
+            )
             if until is not None and not isinstance(until, str):
                 raise ValueError(f"until names a step of session {session_id!r}, so it must be a string: {until!r}.")
             return await super().resume(
@@ -128,7 +141,15 @@ class Bulk(Control):
         if jobs < 1:
             raise ValueError(f"jobs must be a number of sessions, 1 or more, not {jobs}.")
         query = self._query_of(
-            "resume", status=status, failed=failed, workflow=workflow, tag=tag, owner=owner, since=since, until=until
+            "resume",
+            ids=ids,
+            status=status,
+            failed=failed,
+            workflow=workflow,
+            tag=tag,
+            owner=owner,
+            since=since,
+            until=until,
         )
         check_texts(by=by)
         if here and not dry_run:
@@ -158,14 +179,16 @@ class Bulk(Control):
     ) -> Listing[SessionInfo]: ...  # fmt: skip
     @overload
     async def pause(
-        self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
-        tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+        self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+        workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+        until: When | None = None,
         reason: str = "", by: str | None = None, mode: PauseMode = "finish", freeze: bool = False, wait: bool = False,
         timeout: float | timedelta | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
     ) -> BulkReport: ...  # fmt: skip
     async def pause(
-        self, session_id: str | None = None, *, everything: bool = False, status: Statuses = None,
-        failed: bool | None = None, workflow: str | None = None, tag: str | None = None, owner: str | None = None,
+        self, session_id: str | None = None, *, everything: bool = False, ids: Sequence[str] | None = None,
+        status: Statuses = None, failed: bool | None = None, workflow: str | None = None, tag: str | None = None,
+        owner: str | None = None,
         since: When | None = None, until: When | None = None, reason: str = "", by: str | None = None,
         mode: PauseMode = "finish", freeze: bool = False, wait: bool = False,
         timeout: float | timedelta | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
@@ -176,8 +199,9 @@ class Bulk(Control):
         first `PAGE` sessions, those that are still driven first. Sessions that have ended are returned with their
         status. For filters, return a `BulkReport`.
 
-        - ``status``, ``failed``, ``workflow``, ``tag``, ``owner``, ``since``, ``until``: pause all sessions that match,
-          each with its children. The filters are those of `sessions`; without ``status``, ended sessions do not match.
+        - ``ids``, ``status``, ``failed``, ``workflow``, ``tag``, ``owner``, ``since``, ``until``: pause all sessions
+          that match, each with its children. The filters are those of `sessions`; without ``status``, ended sessions
+          do not match.
           Failed sessions do not run anyway: they are skipped and stay failed. ``dry_run`` reports what would be paused
           and changes nothing; ``on_progress`` is as for `resume`.
         - ``everything=True``: pause all sessions until `lift_pause`; sessions that any process starts meanwhile are
@@ -195,8 +219,8 @@ class Bulk(Control):
         named is damaged, its `DamagedRecord` is raised after the pause is stored.
         """
         given = {
-            "status": status, "failed": failed, "workflow": workflow, "tag": tag, "owner": owner, "since": since,
-            "until": until,
+            "ids": ids, "status": status, "failed": failed, "workflow": workflow, "tag": tag, "owner": owner,
+            "since": since, "until": until,
         }  # fmt: skip
         if session_id is not None or everything:
             _check_one("pause", everything=everything and session_id is not None, dry_run=dry_run, **given)
@@ -232,13 +256,15 @@ class Bulk(Control):
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status: ...
     @overload
     async def cancel(
-        self, *, status: Statuses = None, failed: bool | None = None, workflow: str | None = None,
-        tag: str | None = None, owner: str | None = None, since: When | None = None, until: When | None = None,
+        self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+        workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+        until: When | None = None,
         reason: str = "", by: str | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
     ) -> BulkReport: ...  # fmt: skip
     async def cancel(
-        self, session_id: str | None = None, *, status: Statuses = None, failed: bool | None = None,
-        workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
+        self, session_id: str | None = None, *, ids: Sequence[str] | None = None, status: Statuses = None,
+        failed: bool | None = None, workflow: str | None = None, tag: str | None = None, owner: str | None = None,
+        since: When | None = None,
         until: When | None = None, reason: str = "", by: str | None = None, dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Status | BulkReport:  # fmt: skip
@@ -248,12 +274,13 @@ class Bulk(Control):
         A session that has completed or was cancelled is not changed, but what is still open below it ends too.
 
         **Without an id**, cancel all sessions that match, each with its children, and return a `BulkReport`. The
-        filters are those of `sessions`; give at least one. Without ``status``, ended sessions do not match. ``dry_run``
+        filters are those of `resume`; give at least one. Without ``status`` and ``ids``, ended ones do not match.
+        ``dry_run``
         reports what would be cancelled and changes nothing; ``on_progress`` is as for `resume`.
         """
         given = {
-            "status": status, "failed": failed, "workflow": workflow, "tag": tag, "owner": owner, "since": since,
-            "until": until,
+            "ids": ids, "status": status, "failed": failed, "workflow": workflow, "tag": tag, "owner": owner,
+            "since": since, "until": until,
         }  # fmt: skip
         if session_id is not None:
             _check_one("cancel", dry_run=dry_run, **given)
@@ -271,16 +298,18 @@ class Bulk(Control):
     def _query_of(self, verb: BulkVerb, **given: Any) -> Filter:
         """Return the filter of a bulk verb. Refuse a call that would concern all sessions."""
         self._check_open()
-        query = filter_of(self.clock.now(), **given)
+        ids = given.pop("ids")
+        query = replace(filter_of(self.clock.now(), **given), ids=_checked_ids(ids))
         if given["status"] is not None and not query.statuses:
             raise ValueError(f"status names no status: {given['status']!r}. Leave it out to match every status.")
         if query == Filter():
             everything = ", or everything=True" if verb == "pause" else ""
             raise ValueError(
-                f"Nothing says which sessions to {verb}. Pass a session id, or at least one of status=, failed=,"
-                f" workflow=, tag=, owner=, since= and until={everything}."
+                f"Nothing says which sessions to {verb}. Pass a session id, or at least one of ids=, status=,"
+                f" failed=, workflow=, tag=, owner=, since= and until={everything}."
             )
-        return query if query.statuses else replace(query, unended=True)
+        # Of sessions that were named, the report says that they have ended; others do not match.
+        return query if query.statuses or query.ids is not None else replace(query, unended=True)
 
     def _skips_resume(self, row: SessionRow, wake: bool) -> str:
         driven = row.live and not self.driver.is_stranded(row)
@@ -347,6 +376,13 @@ class Bulk(Control):
         for page in in_pages((item.session_id for item in items), PAGE):
             found |= {row.session_id: row.status for row in await self.store.find(Filter(ids=tuple(page)))}
         return tuple(replace(item, status=found.get(item.session_id, item.status)) for item in items)
+
+
+def _checked_ids(ids: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the ids of sessions, each once. Raises `InvalidSessionId` if one is not valid."""
+    if isinstance(ids, str):
+        raise TypeError(f"ids must be a list of session ids, not a string: {ids!r:.60}.")
+    return None if ids is None else tuple(dict.fromkeys(map(check_session_id, ids)))
 
 
 def _check_one(verb: BulkVerb, **given: Any) -> None:

@@ -27,6 +27,8 @@ Apply = Callable[[SessionRow], Awaitable[SessionRow]]
 
 OnProgress = Callable[[BulkProgress], None]
 
+OTHER = "It does not match the other filters."
+UNKNOWN = "This store has no session with this id."
 CHANGED = "It no longer matches, because it changed in the meantime."
 
 
@@ -118,8 +120,10 @@ class BulkRun:
     async def _pages(self, size: int) -> AsyncIterator[tuple[list[SessionRow], Found]]:
         """Yield the facts of the sessions, page by page: those that the verb concerns, and all that still match."""
         ids = await self.service.store.ids(self.query)
-        self.total = len(ids)
+        others = [each for each in self.query.ids or () if each not in {*ids}]
+        self.total = len(ids) + len(others)
         self._tell(None, None)
+        await self._note_others(others)
         for page in in_pages(ids, size):
             if self.service.ending or not self.service.is_open:
                 return
@@ -127,6 +131,17 @@ class BulkRun:
             rows = [row for row in found if self._concerns(row)]
             await self._note_changed(page, found)
             yield rows, found
+
+    async def _note_others(self, ids: Sequence[str]) -> None:
+        """Note the sessions that were named and are not there, or do not match the other filters."""
+        known: dict[str, SessionRow] = {}
+        for page in in_pages(ids, PAGE):
+            known |= {row.session_id: row for row in await self.service.store.find(Filter(ids=tuple(page)))}
+        for each in ids:
+            if each in known:
+                self.finish("skipped", item_of(known[each], OTHER))
+            else:
+                self.finish("failed", BulkItem(SessionId(each), "", None, UNKNOWN))
 
     def _concerns(self, row: SessionRow) -> bool:
         """Return whether the verb concerns a session. Otherwise note why not."""

@@ -17,11 +17,13 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.creation import budget_of, encoded_input, given_input
+from pausepoint.engine.descriptions import Descriptions
 from pausepoint.engine.events import append_event
 from pausepoint.engine.guests import Visitor, cannot_start, guest_visit, not_driven, resume_guest
 from pausepoint.engine.pauses import PAGE, operator_pause
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.questions import Questions
+from pausepoint.engine.remembered import Requests
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
 from pausepoint.engine.time_travel import merged_changes
@@ -36,6 +38,7 @@ from pausepoint.errors import (
     UnknownSession,
     VerbRefused,
 )
+from pausepoint.log.telemetry import Watch
 from pausepoint.model.budgets import Allowance, Amount, allowance_of
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
 from pausepoint.model.records import Record
@@ -69,7 +72,7 @@ class _How(NamedTuple):
         return not (self.steal or self.wake or self.accept_code or self.until)
 
 
-class Control(Pickup, Artifacts, Retention, Transfer, Questions):
+class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, Requests):
     """All verbs over one open store."""
 
     @overload
@@ -143,7 +146,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
                 return created
             if known is not None:
                 await self._check_folder(known, folder)
-                return await self._resume_existing(workflow, new, by)
+                return cast("Session[S, R]", await self._resume_existing(new, by))
 
     def visit(
         self, workflow: Workflow[S], *, session_id: str | None = None, input: S | Mapping[str, Any] | None = None,
@@ -180,7 +183,14 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
             return None
         return Session(self, SessionId(new.session_id), self.driver.runs.get(new.session_id))
 
-    async def _resume_existing(self, workflow: Workflow[S, R], new: NewSession, by: str | None) -> Session[S, R]:
+    async def _store_paused(self, new: NewSession) -> Session[Any] | None:
+        """Store a paused session of a workflow whose code is not here. Return None if its id is taken."""
+        if await self.store.create(new) is None:
+            return None
+        Watch(new.session_id, new.workflow).started(new.step, paused=True)
+        return Session(self, SessionId(new.session_id))
+
+    async def _resume_existing(self, new: NewSession, by: str | None) -> Session[Any]:
         row = await self._row(new.session_id)
         if (row.workflow, row.input_digest) != (new.workflow, new.input_digest):
             raise InputConflict(
@@ -194,8 +204,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
             return Session(self, SessionId(row.session_id))
         if row.under_everything:  # only a resume may continue it, not a start
             return Session(self, SessionId(row.session_id))
-        resumed = await self.resume(row.session_id, by=by, owner=new.owner, budget=budget_of(new))
-        return cast("Session[S, R]", resumed)
+        return await self.resume(row.session_id, by=by, owner=new.owner, budget=budget_of(new))
 
     async def fork(
         self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
@@ -206,6 +215,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         """Create a new session from another one's present state, or from its state before visit ``at_step``.
 
         The new session runs in the background, unless ``paused``. The source may have any status and is not changed.
+        With ``paused`` and without changes, the workflow need not be registered with this engine.
 
         - ``at_step``: a visit, as for `rewind`. By default the fork continues where the source is now.
         - ``changes`` and keywords: changes of the state, as for `edit`.
@@ -220,7 +230,8 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
         given = merged_changes(changes, named)
         while True:
             row = await self._row(source)
-            workflow = self._workflow_of(row)
+            # A fork that is stored as it is needs no code; the engine that resumes it checks the state.
+            workflow = self._workflow_of(row) if row.workflow in self.workflows or given or not paused else None
             new = await self._forked(workflow, row, known or new_session_id(), at_step, given, reuse, by, folder)
             new = msgspec.structs.replace(
                 new, owner=new.owner if owner is None else owner, tags=new.tags if tags is None else tags_of(tags),
@@ -229,14 +240,14 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions):
             await self._check_free(new.session_id, folder)
             try:
                 async with self._sharing_files(row, new) as new:
-                    created = await self._create(workflow, new)
+                    created = await (self._store_paused(new) if workflow is None else self._create(workflow, new))
             except DamagedRecord:
                 await self._row(source)  # raises UnknownSession if the source was removed meanwhile
                 raise
             if created is not None:
                 return created
             if known is not None:
-                return await self._resume_existing(workflow, new, by)
+                return await self._resume_existing(new, by)
 
     async def rebuild(
         self, folder: str | Path, workflow: Workflow[S, R], /, *, session_id: str | None = None,

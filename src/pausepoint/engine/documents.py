@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.retention import CleanUp, Redaction
     from pausepoint.engine.verify import Verification
     from pausepoint.model.bulk import BulkItem, BulkReport, BulkResult
+    from pausepoint.model.descriptions import Description
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.sessions import Event, Failure, Holder, Pause
     from pausepoint.model.streams import StreamItem
@@ -329,6 +330,21 @@ def shown(
     }
 
 
+def workflows(found: Sequence[tuple[str, Description | None, int]]) -> dict[str, Any]:
+    """Return the result of ``workflows``: names, with what is known about each, and the number of its sessions."""
+    return {
+        "workflows": [
+            {
+                "name": name,
+                "version": None if described is None else described.version,
+                "steps": [] if described is None else list(described.outline),
+                "sessions": sessions,
+            }
+            for name, described, sessions in found
+        ]
+    }
+
+
 def why(found: Plan, step: str, last: Checkpoint | None) -> dict[str, Any]:
     """Return the result of ``why`` for a step. ``last`` is its last visit that was not undone by a rewind."""
     planned = found[step]
@@ -395,6 +411,8 @@ def clean_up(found: CleanUp, total: int) -> dict[str, Any]:
         "values": found.values,
         "value_bytes": found.value_bytes,
         "questions": found.questions,
+        "requests": found.requests,
+        "descriptions": found.descriptions,
         "streams": found.streams,
         "strays": found.strays,
         "stray_bytes": found.stray_bytes,

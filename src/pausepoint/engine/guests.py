@@ -20,6 +20,7 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.children import Children
 from pausepoint.engine.creation import encoded_input
+from pausepoint.engine.descriptions import describe, is_described
 from pausepoint.errors import (
     AlreadyRunning,
     CallRefused,
@@ -116,6 +117,8 @@ class Visitor(Generic[S]):
                 " engine.start, or make it with Workflow.guest(name, state=…)."
             )
         control.register(self.workflow)
+        if not is_described(control, self.workflow):
+            await describe(control, self.workflow)
         self.run = await self._claim(block)
         entering: set[asyncio.Future[Any]] = {block.entered, asyncio.ensure_future(self.run.ended.wait())}
         await asyncio.wait(entering, return_when=asyncio.FIRST_COMPLETED)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.children import Children
 from pausepoint.engine.creation import new_session
+from pausepoint.engine.descriptions import describe, is_described
 from pausepoint.engine.pauses import Pauses
 from pausepoint.errors import (
     AlreadyRunning,
@@ -52,6 +53,8 @@ class Pickup(Pauses):
 
     async def _create_here(self, workflow: Workflow[Any], new: NewSession) -> bool:
         """Store a new session and drive it. Return False if its id is taken."""
+        if not is_described(self, workflow):
+            await describe(self, workflow)
         with self.driver.claiming(new.session_id):
             with self._driven_if_cancelled(new.session_id) if new.claim else nullcontext():
                 row = await self.store.create(new)
@@ -78,6 +81,8 @@ class Pickup(Pauses):
         with self.driver.claiming(row.session_id):
             try:
                 workflow = self._workflow_of(row)
+                if not is_described(self, workflow):
+                    await describe(self, workflow)
                 records = await self.store.records(row.key, row.key_frame)
                 self._begin(workflow, row, records, picked_up=True, resumed=True, by=by)
             except PausepointError as error:
@@ -91,6 +96,8 @@ class Pickup(Pauses):
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False,
         fence: int | None = None, paused: bool = False, **how: Any,
     ) -> Run:  # fmt: skip
+        if not is_described(self, workflow):
+            await describe(self, workflow)
         seq, steal = row.seq, steal or self.driver.is_stranded(row)
         await self.driver.let_go(row.session_id)
         with self.driver.claiming(row.session_id), self._driven_if_cancelled(row.session_id, **how):

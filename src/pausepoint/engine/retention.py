@@ -18,6 +18,7 @@ from pausepoint.codec.values import encode
 from pausepoint.engine import redaction
 from pausepoint.engine.base import Until, check_texts
 from pausepoint.engine.queries import Queries
+from pausepoint.engine.remembered import forget_notes
 from pausepoint.engine.streams import clear_streams, forget_stream
 from pausepoint.errors import (
     AlreadyRunning,
@@ -71,7 +72,8 @@ class CleanUp(msgspec.Struct):
     """What `gc` has done, or would do. Sizes are in bytes; ``expired_bytes`` is set only for a dry run.
 
     ``kept`` are sessions that could not be removed, with the reason. ``strays`` are the remains of interrupted uploads,
-    ``streams`` the live streams of sessions that have ended.
+    ``streams`` the live streams of sessions that have ended. ``requests`` are expired answers to requests (see
+    `Engine.remember`), ``descriptions`` those of workflows without sessions. A dry run does not count these two.
     ``unknown`` are ids that have a folder of files but no session in the store. Their folders are kept, because they
     may belong to another copy of the database.
     """
@@ -87,6 +89,8 @@ class CleanUp(msgspec.Struct):
     given_back: int = 0
     folded: bool = False
     questions: int = 0
+    requests: int = 0
+    descriptions: int = 0
     streams: int = 0
     strays: int = 0
     stray_bytes: int = 0
@@ -227,6 +231,8 @@ class Retention(Queries):
         await self._remove_expired(report, at, ended_for, notify)
         kept_for = self._kept_for(keep_questions_for)
         await self._forget_questions(report, 0 if kept_for is None else at - kept_for, notify)
+        if apply:
+            report.requests, report.descriptions = await forget_notes(self.store, at, self._at_once(ROWS))
         await self._sweep(report, notify)
         await self._clear_strays(report, notify)
         report.streams = await clear_streams(self, apply)

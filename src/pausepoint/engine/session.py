@@ -25,9 +25,11 @@ from pausepoint.model.views import Checkpoint, Diff, Listing, Outcome, SessionIn
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from pausepoint.engine.contents import Version
     from pausepoint.engine.control import Control
     from pausepoint.engine.plan import Plan
     from pausepoint.engine.verify import Verification
+    from pausepoint.model.descriptions import Description
     from pausepoint.runtime.driver import Run
     from pausepoint.runtime.files import Files
 
@@ -76,6 +78,10 @@ class Session(Generic[S, R]):
     async def outline(self) -> tuple[str, ...]:
         """Return the workflow's steps in order, as of the last run of the session, without the workflow's code."""
         return await self._control.outline(self.id)
+
+    async def description(self) -> Description:
+        """Return the description of the session's workflow, without its code. See `Engine.description_of`."""
+        return await self._control.description_of(self.id)
 
     async def outcome(self) -> Outcome[S, R]:
         """Wait until the session stops, and return its outcome: completed, failed, cancelled, paused, waiting or ready.
@@ -166,6 +172,13 @@ class Session(Generic[S, R]):
     async def artifacts(self) -> list[ArtifactState]:
         """Return the state of each published file: valid, edited, invalid, missing or stale."""
         return await self._control.artifacts(self.id)
+
+    async def artifact(self, path: str, *, version: Version = "present") -> bytes:
+        """Return the content of one artifact, as it is in the folder or as it is ``"recorded"`` in the log.
+
+        See `Engine.artifact`.
+        """
+        return await self._control.artifact(self.id, path, version=version)
 
     async def adopt(
         self, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""

@@ -289,20 +289,24 @@ class TimeTravel(Queries):
     # forking
 
     async def _forked(
-        self, workflow: Workflow[Any], row: SessionRow, session_id: SessionId, at_step: int | str | None,
+        self, workflow: Workflow[Any] | None, row: SessionRow, session_id: SessionId, at_step: int | str | None,
         given: dict[str, Any], reuse: bool, by: str | None, folder: str | Path | None = None,
     ) -> NewSession:  # fmt: skip
-        """Return a new session that begins with another one's state, now or before a visit. Large values are shared."""
+        """Return a new session that begins with another one's state, now or before a visit. Large values are shared.
+
+        Without the ``workflow``, the fork keeps the version of the source, and nothing can be changed.
+        """
         timeline = self._timeline(row)
         line, base, visit = await (timeline.now(reuse) if at_step is None else timeline.before(at_step, reuse))
-        blobs = await self._upgraded(workflow, line, row)
+        blobs = [] if workflow is None else await self._upgraded(workflow, line, row)
         changes: tuple[Change, ...] = ()
-        if given:
+        if given and workflow is not None:
             access = StateAccess(workflow, line.state, self.store, self.limits)
             changes = await edit_changes(access, given, blobs, frozen=False)
             line.edit(EditBody(changes))
         line.opened, line.left_behind = 1, ()
-        line.trail = self._new_trail(workflow, session_id, folder) if line.trail is not None else None
+        if line.trail is not None:  # what it publishes, only its code knows
+            line.trail = self._new_trail(workflow or self._workflow_of(row), session_id, folder)
         blobs += line.state.seal()
         origin = Origin(row.session_id, base, visit, tuple(given))
         body = msgspec.structs.replace(line.key_body(), created=True, by=by, origin=origin)
@@ -313,7 +317,7 @@ class TimeTravel(Queries):
         digest = sha256(f"fork|{row.session_id}|{row.created_at}|{base}|{visit}|{reuse}|".encode())
         digest.update(msgspec.json.encode(changes))
         return NewSession(
-            session_id, workflow.name, workflow.version, row.owner, row.tags, digest.digest(), now, line.step,
+            session_id, row.workflow, line.version, row.owner, row.tags, digest.digest(), now, line.step,
             line.visit, row.budget_usd, (first,), tuple(blobs), names=tuple(sorted(names)),
             held_by_guard=line.held_by_guard, keep_for=row.keep_for, budget_tokens=row.budget_tokens,
             budget_operations=row.budget_operations, guest=row.guest,

@@ -208,6 +208,11 @@ class Answered(msgspec.Struct, frozen=True):
     several: tuple[QuestionRow, ...] = ()
     early: SignalRecord | None = None
 
+    @property
+    def was_delivered(self) -> bool:
+        """Whether the session gets the answer or message, now or from an earlier call."""
+        return self.verdict in ("taken", "same", "early", "queued")
+
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     """The payload of a signal that carries an answer. ``question`` is empty for an early answer.

@@ -28,14 +28,17 @@ out whether the transaction took effect before it reports.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
+from pausepoint.model.descriptions import StoredDescription
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered, Inquiry, QuestionRow
 from pausepoint.model.records import Record, SignalRecord
+from pausepoint.model.remembered import Remembered
 from pausepoint.model.sessions import (
     About,
     Commit,
@@ -71,6 +74,14 @@ class FoundQuestions(list[QuestionRow]):
     """Questions that match a query. ``damaged`` are the errors of those that cannot be read."""
 
     def __init__(self, rows: Iterable[QuestionRow] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+        super().__init__(rows)
+        self.damaged = tuple(damaged)
+
+
+class FoundDescriptions(list[StoredDescription]):
+    """Descriptions of workflows. ``damaged`` are the errors of those that cannot be read."""
+
+    def __init__(self, rows: Iterable[StoredDescription] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
         super().__init__(rows)
         self.damaged = tuple(damaged)
 
@@ -459,6 +470,65 @@ class Store(Protocol):
         Return False if another reader or writer prevents it at present.
         """
 
+    # requests by key
+
+    async def remember(self, key: str, digest: bytes, answer: bytes | None, until: int) -> Remembered:
+        """Take a key to carry out a request, or store the request's answer. Return what is remembered afterwards.
+
+        Without an ``answer``, exactly one of several engines that call this at the same time gets ``claimed``; the
+        others get the answer, or ``at_work``. A key without an answer whose engine has died can be taken again:
+        ``took_effect`` then says whether the request had its effect before. `pausepoint.stores.remembered` describes
+        how a request has one effect, even if processes are killed.
+
+        A request with another digest, or with an answer, stays as it is. A key that has no answer can be answered only
+        by the engine that took it, as long as that engine is alive. At ``until`` the key is free again, by the store's
+        clock. `pausepoint.model.remembered.check_remembered` checks the arguments.
+        """
+
+    async def recall(self, key: str) -> Remembered | None:
+        """Return what is remembered about a request, and change nothing; None if its key is free."""
+
+    async def forget(self, key: str) -> bool:
+        """Give up a key that this engine has taken, if its request has neither an answer nor an effect.
+
+        Return whether the key is free now.
+        """
+
+    def once(self, key: str) -> AbstractContextManager[None]:
+        """Return a block whose first write has its effect together with the key, in one transaction.
+
+        The writes are those that the current task makes with `create`, `revise`, `pause`, `lift`, `unpause`,
+        `cancel`, `send`, `answer`, `add_file`, `remove` and `import_`. The first of them that succeeds also sets
+        ``took_effect``. Later ones, and writes of the sessions that the block starts, are as usual. A call that changes
+        nothing, such as `create` with an id that is taken or `answer` with a refused answer, does not count.
+
+        If this engine does not hold the key any more, the write raises `KeyLost` and writes nothing.
+        """
+
+    async def forget_expired(self, now: int, limit: int) -> int:
+        """Delete up to ``limit`` remembered requests whose ``until`` is at or before ``now``. Return how many."""
+
+    # descriptions of workflows
+
+    async def keep_description(self, new: StoredDescription) -> None:
+        """Store the description of a workflow, unless it is stored. ``seen_at`` only rises.
+
+        Of each version of a workflow, only the `pausepoint.model.descriptions.MOST_DESCRIPTIONS` that were seen last
+        are kept.
+        """
+
+    async def description_seen(self, digest: bytes) -> int | None:
+        """Return ``seen_at`` of the description with this digest; None if it is not stored, or damaged."""
+
+    async def descriptions(self, workflow: str | None = None) -> FoundDescriptions:
+        """Return the descriptions of a workflow, newest version first, then those seen last; each verified.
+
+        Without a name, return the newest of each workflow, ordered by name. Damaged ones are listed in ``damaged``.
+        """
+
+    async def forget_descriptions(self, before: int, limit: int) -> int:
+        """Delete up to ``limit`` descriptions that were last seen before a time and whose workflow has no session."""
+
     # verification
 
     async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
@@ -471,7 +541,7 @@ class Store(Protocol):
         """Verify up to ``limit`` large values after number ``after``."""
 
     async def check(self) -> list[str]:
-        """Return one line for each problem that the database finds in its files, and for each row without a session."""
+        """Return one line for each problem that the database finds in its files, and for each row that does not fit."""
 
     def describe_holder(self, holder: int | None) -> str:
         """Describe a holder for people: process id, host, and start time."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pausepoint.model.descriptions import StoredDescription
 from pausepoint.model.everything import Round
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.sessions import (
@@ -38,6 +39,17 @@ class Kept:
 
 
 @dataclass
+class Request:
+    """A remembered request."""
+
+    digest: bytes
+    answer: bytes | None
+    until: int
+    holder: int
+    took_effect: bool = False
+
+
+@dataclass
 class Data:
     """The data that all engines share. It stays when they close."""
 
@@ -45,6 +57,8 @@ class Data:
     large: dict[bytes, bytes] = field(default_factory=dict)
     stones: list[Tombstone] = field(default_factory=list)
     engines: dict[int, Callable[[], None]] = field(default_factory=dict)
+    requests: dict[str, Request] = field(default_factory=dict)
+    descriptions: dict[bytes, StoredDescription] = field(default_factory=dict)
     standing: Pause | None = None
     rounds: list[Round] = field(default_factory=list)
     last_key: int = 0

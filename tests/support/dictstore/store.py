@@ -20,10 +20,10 @@ from pausepoint.model.sessions import (
     Whole,
 )
 from tests.support.dictstore.data import Kept
-from tests.support.dictstore.removal import Removals
+from tests.support.dictstore.notes import Notes
 
 
-class DictStore(Removals):
+class DictStore(Notes):
     """A `pausepoint.stores.base.Store` in plain dictionaries, for one process."""
 
     async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
@@ -82,6 +82,7 @@ class DictStore(Removals):
             check_names(each)
         if any(self._find_id(each.row.session_id) is not None for each in sessions):
             return False
+        self._check_key()
         keys: dict[str | None, int] = {}
         for each in sessions:
             self.data.last_key += 1
@@ -101,4 +102,5 @@ class DictStore(Removals):
             kept.exempt = self._last_lifted()
             self._note(kept, self.clock.now())
         self._tell()
+        self._took_effect()
         return True

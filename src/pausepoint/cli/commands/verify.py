@@ -234,6 +234,8 @@ def _rows_of(report: CleanUp) -> list[tuple[str, str, str, list[SessionId]]]:
     removals = counted(len(report.completed), "interrupted removal")
     values = counted(report.values, "unused large value")
     questions = counted(report.questions, "old question")
+    requests = counted(report.requests, "expired request")
+    descriptions = counted(report.descriptions, "unused description")
     streams = counted(report.streams, "live stream of an ended session", "live streams of ended sessions")
     strays = counted(report.strays, "file of an interrupted upload", "files of interrupted uploads")
     weight = "" if done else size(report.expired_bytes)
@@ -243,6 +245,8 @@ def _rows_of(report: CleanUp) -> list[tuple[str, str, str, list[SessionId]]]:
         (bool(report.completed), "completed" if done else "to complete", removals, "", report.completed),
         (bool(report.values), "deleted" if done else "to delete", values, size(report.value_bytes), []),
         (bool(report.questions), "deleted" if done else "to delete", questions, "", []),
+        (bool(report.requests), "deleted", requests, "", []),
+        (bool(report.descriptions), "deleted", descriptions, "", []),
         (bool(report.streams), "deleted" if done else "to delete", streams, "", []),
         (bool(report.strays), "deleted" if done else "to delete", strays, size(report.stray_bytes), []),
         (bool(free), "returned" if done else "to return", "free space in the file", size(free), []),

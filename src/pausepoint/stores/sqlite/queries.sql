@@ -802,3 +802,56 @@ UNION SELECT session FROM (SELECT session, tag FROM tagged EXCEPT SELECT * FROM 
 -- name: stray_questions
 -- Questions without a session.
 SELECT n FROM questions WHERE session NOT IN (SELECT key FROM sessions) OR root NOT IN (SELECT key FROM sessions)
+
+-- name: request
+SELECT key, digest, answer, until, holder, took_effect, sum FROM remembered WHERE key = ?
+
+-- name: keep_request
+INSERT INTO remembered (key, digest, answer, until, holder, took_effect, sum) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET digest = excluded.digest, answer = excluded.answer, until = excluded.until,
+    holder = excluded.holder, took_effect = excluded.took_effect, sum = excluded.sum
+
+-- name: forget_request
+-- A request that took effect must be answered instead.
+DELETE FROM remembered WHERE key = ? AND holder = ? AND answer IS NULL AND took_effect = 0
+
+-- name: forget_expired
+DELETE FROM remembered WHERE n IN (SELECT n FROM remembered WHERE until <= ? ORDER BY until LIMIT ?)
+
+-- name: all_requests
+SELECT n, key, digest, answer, until, holder, took_effect, sum FROM remembered
+
+-- name: keep_description
+INSERT INTO descriptions (workflow, version, digest, document, seen_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (digest) DO UPDATE SET workflow = excluded.workflow, version = excluded.version,
+    document = excluded.document, seen_at = max(seen_at, excluded.seen_at)
+
+-- name: forget_old_descriptions
+DELETE FROM descriptions WHERE n IN (
+    SELECT n FROM descriptions WHERE workflow = ? AND version = ? ORDER BY seen_at DESC, n DESC LIMIT -1 OFFSET ?
+)
+
+-- name: description
+SELECT n, workflow, version, digest, document, seen_at FROM descriptions WHERE digest = ?
+
+-- name: descriptions
+SELECT n, workflow, version, digest, document, seen_at FROM descriptions WHERE workflow = ?
+ORDER BY version DESC, seen_at DESC, n DESC
+
+-- name: newest_descriptions
+-- The newest description of each workflow.
+SELECT n, workflow, version, digest, document, seen_at FROM descriptions AS one
+WHERE n = (
+    SELECT n FROM descriptions WHERE workflow = one.workflow ORDER BY version DESC, seen_at DESC, n DESC LIMIT 1
+)
+ORDER BY workflow
+
+-- name: all_descriptions
+SELECT n, workflow, version, digest, document, seen_at FROM descriptions
+
+-- name: forget_descriptions
+DELETE FROM descriptions WHERE n IN (
+    SELECT n FROM descriptions
+    WHERE seen_at < ? AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.workflow = descriptions.workflow)
+    LIMIT ?
+)

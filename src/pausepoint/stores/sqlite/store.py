@@ -62,6 +62,7 @@ from pausepoint.stores.sqlite.ballast import SIZE, Ballast
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.errors import edge, is_full
 from pausepoint.stores.sqlite.liveness import FileHold, Hold, MemoryHold, refuse_inherited
+from pausepoint.stores.sqlite.notes import Notes
 from pausepoint.stores.sqlite.pace import Pace
 from pausepoint.stores.sqlite.removal import session_folder
 from pausepoint.stores.sqlite.sql import QUERIES
@@ -99,7 +100,7 @@ def _real_path(path: str | Path) -> str:
         ) from exc
 
 
-class SqliteStore:
+class SqliteStore(Notes):
     """A `pausepoint.stores.base.Store` in one SQLite file, or in memory with the path ``:memory:``.
 
     With ``create=False``, opening raises `StoreMissing` if the file does not exist. ``synchronous`` is for tests: only
@@ -274,7 +275,9 @@ class SqliteStore:
     # sessions
 
     async def create(self, new: NewSession) -> SessionRow | None:
-        row = await self._do(lambda connection: creation.create(connection, self._engine, new))
+        row = await self._act(
+            lambda connection: creation.create(connection, self._engine, new), wrote=lambda row: row is not None
+        )
         if row is not None and row.holder is not None:
             self._held.add(row.key)
         return row
@@ -345,7 +348,7 @@ class SqliteStore:
         def verb(connection: apsw.Connection) -> Found:
             return revision.revise(connection, self._engine, commit)
 
-        return await self._do(verb, urgent=parks(commit))
+        return await self._act(verb, urgent=parks(commit))
 
     async def unkeep(self, key: int, fence: int) -> None:
         try:
@@ -400,14 +403,14 @@ class SqliteStore:
     # from outside
 
     async def pause(self, query: Filter, pause: Pause) -> Found:
-        return await self._do(lambda connection: pauses.pause(connection, self._engine, query, pause), urgent=True)
+        return await self._act(lambda connection: pauses.pause(connection, self._engine, query, pause), urgent=True)
 
     async def standing_pause(self) -> Pause | None:
         with self._reading() as connection:
             return standing.read(connection)
 
     async def lift(self, by: str | None, at: int) -> bool:
-        return await self._do(lambda connection: standing.lift(connection, by, at))
+        return await self._act(lambda connection: standing.lift(connection, by, at))
 
     async def unpause(
         self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
@@ -415,19 +418,21 @@ class SqliteStore:
         def verb(connection: apsw.Connection) -> SessionRow:
             return pauses.unpause(connection, self._engine, session_id, by, at, budget, wake)
 
-        return await self._do(verb)
+        return await self._act(verb)
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
         def verb(connection: apsw.Connection) -> Found:
             return endings.cancel(connection, self._engine, session_id, by, reason, at)
 
-        return await self._do(verb, urgent=True)
+        return await self._act(verb, urgent=True)
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
-        return await self._do(lambda connection: signals.send(connection, self._engine, session_id, by, at, payload))
+        return await self._act(lambda connection: signals.send(connection, self._engine, session_id, by, at, payload))
 
     async def answer(self, given: Answer) -> Answered:
-        return await self._do(lambda connection: answers.answer(connection, self._engine, given))
+        return await self._act(
+            lambda connection: answers.answer(connection, self._engine, given), wrote=lambda found: found.was_delivered
+        )
 
     async def questions(self, query: Inquiry) -> FoundQuestions:
         with self._snapshot() as connection:
@@ -443,7 +448,7 @@ class SqliteStore:
     async def add_file(
         self, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None = None
     ) -> tuple[SignalRecord, bool]:
-        return await self._do(lambda connection: files.add(connection, self._engine, session_id, by, at, file, fence))
+        return await self._act(lambda connection: files.add(connection, self._engine, session_id, by, at, file, fence))
 
     async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:
@@ -469,7 +474,7 @@ class SqliteStore:
         def verb(connection: apsw.Connection) -> list[Removal]:
             return cleaning.remove(connection, self._engine, session_id, by, reason, at, expired, ended_for)
 
-        return await self._do(verb, urgent=True)
+        return await self._act(verb, urgent=True)
 
     async def removing(self) -> list[Removal]:
         with self._reading() as connection:
@@ -548,7 +553,7 @@ class SqliteStore:
             return moving.whole(connection, session_id, self._engine.present)
 
     async def import_(self, sessions: Sequence[Whole]) -> bool:
-        return await self._do(lambda connection: moving.import_(connection, self._engine, sessions))
+        return await self._act(lambda connection: moving.import_(connection, self._engine, sessions), wrote=bool)
 
     # helpers
 

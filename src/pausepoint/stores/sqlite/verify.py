@@ -10,7 +10,7 @@ import apsw
 
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.model.sessions import Proved, SessionRow
-from pausepoint.stores.sqlite import schema, sessions
+from pausepoint.stores.sqlite import descriptions, remembered, schema, sessions
 from pausepoint.stores.sqlite.engines import Present
 from pausepoint.stores.sqlite.errors import edge
 from pausepoint.stores.sqlite.rows import every
@@ -59,7 +59,7 @@ def check_file(place: schema.Place) -> list[str]:
 
 
 def check(connection: apsw.Connection) -> list[str]:
-    """Return a line for each problem that SQLite finds in its file, and for each row without a session."""
+    """Return a line for each problem that SQLite finds in its file, and for each row that does not fit."""
     said = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
     for key, count in every(connection, QUERIES["strays"]):
         some = "1 record" if count == 1 else f"{count} records"
@@ -74,4 +74,4 @@ def check(connection: apsw.Connection) -> list[str]:
         said.append(f"the list of tags does not match session key {key}")
     if not connection.execute(QUERIES["rounds_agree"]).get:
         said.append("the pause of everything does not match its rounds. Pause everything and lift it to correct this")
-    return said
+    return [*said, *remembered.damaged(connection), *descriptions.damaged(connection)]

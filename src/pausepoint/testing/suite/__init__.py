@@ -17,11 +17,13 @@ from __future__ import annotations
 from pausepoint.testing.suite.base import Suite
 from pausepoint.testing.suite.commits import CommitTests
 from pausepoint.testing.suite.concurrency import ConcurrencySuite
+from pausepoint.testing.suite.descriptions import DescriptionTests
 from pausepoint.testing.suite.files import FileTests
 from pausepoint.testing.suite.guests import GuestTests, SharedGuestTests
 from pausepoint.testing.suite.integrity import ProofTests
 from pausepoint.testing.suite.opening import LifeTests, SharingTests
 from pausepoint.testing.suite.questions import AskingTests
+from pausepoint.testing.suite.remembered import RememberedTests, SharedRememberedTests
 from pausepoint.testing.suite.removal import EndTests
 from pausepoint.testing.suite.requests import OutsideTests
 from pausepoint.testing.suite.sessions import SessionTests
@@ -34,10 +36,10 @@ __all__ = ["ConcurrencySuite", "SharedStoreSuite", "StoreSuite", "Suite"]
 
 class StoreSuite(
     SessionTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests,
-    MovingTests, LifeTests, GuestTests,
+    MovingTests, LifeTests, GuestTests, RememberedTests, DescriptionTests,
 ):  # fmt: skip
     """The tests of every verb of the protocol, on one open store."""
 
 
-class SharedStoreSuite(StoreSuite, SharingTests, SharedStandingTests, SharedGuestTests):
+class SharedStoreSuite(StoreSuite, SharingTests, SharedStandingTests, SharedGuestTests, SharedRememberedTests):
     """The tests of `StoreSuite`, plus tests with several engines on the same data, in parallel and in sequence."""

@@ -264,6 +264,33 @@ CREATE TABLE tombstones (
 
 CREATE INDEX tombstones_session ON tombstones (session_id);
 
+-- Requests that must have one effect, by key. `holder` is the engine that carries one out; `took_effect` is set in the
+-- transaction of the effect. After `until` the request is forgotten.
+CREATE TABLE remembered (
+    n INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    digest BLOB NOT NULL,
+    answer BLOB,
+    until INTEGER NOT NULL,
+    holder INTEGER NOT NULL,
+    took_effect INTEGER NOT NULL CHECK (took_effect IN (0, 1)),
+    sum INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX remembered_until ON remembered (until);
+
+-- Descriptions of workflows, for programs without their code. `digest` is the SHA-256 of `document`.
+CREATE TABLE descriptions (
+    n INTEGER PRIMARY KEY,
+    workflow TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    digest BLOB NOT NULL UNIQUE,
+    document BLOB NOT NULL,
+    seen_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX descriptions_workflow ON descriptions (workflow, version, seen_at);
+
 -- The engines that may hold sessions. A number is never reused. It is also the byte of the lock file that the engine
 -- keeps locked while it is alive. `mark` identifies the engine's last transaction, so that the engine can check whether
 -- it took effect if COMMIT reported an error.

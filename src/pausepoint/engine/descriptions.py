@@ -1,0 +1,134 @@
+"""The verbs that describe workflows, with or without their code, and the place where descriptions are stored.
+
+An engine stores the description of a workflow before it creates or picks up the first session of it, and confirms it
+once a day. Nothing here runs on the path of a checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.queries import Queries
+from pausepoint.errors import DefinitionError, PausepointError, did_you_mean
+from pausepoint.log.replay import Line
+from pausepoint.log.telemetry import log_line
+from pausepoint.threads import in_thread
+
+if TYPE_CHECKING:
+    from pausepoint.engine.base import Service
+    from pausepoint.model.descriptions import Description, StoredDescription
+
+CONFIRMED_FOR = timedelta(days=1) // timedelta(microseconds=1)
+"""How long an engine relies on a stored description, before it confirms that the description is in use."""
+
+
+def is_described(service: Service, workflow: Workflow[Any]) -> bool:
+    """Return whether this engine has stored or confirmed the description of a workflow."""
+    return service.clock.now() - service.described.get(workflow.name, -CONFIRMED_FOR) < CONFIRMED_FOR
+
+
+async def describe(service: Service, workflow: Workflow[Any]) -> None:
+    """Store the description of a workflow, unless the store has it. A failure is no reason not to run the workflow."""
+    now = service.clock.now()
+    try:
+        new = await in_thread(_stored, workflow, now)  # the first schema of a process takes milliseconds
+        seen = await service.store.description_seen(new.digest)
+        if seen is None or seen <= now - CONFIRMED_FOR:
+            await service.store.keep_description(new)
+    except PausepointError as error:
+        log_line(logging.WARNING, f"the description of workflow {workflow.name!r} was not stored: {error}", "")
+        return
+    service.described[workflow.name] = now
+
+
+def _stored(workflow: Workflow[Any], now: int) -> StoredDescription:
+    from pausepoint.model.descriptions import StoredDescription  # programs that only read sessions do not need it
+
+    document = msgspec.json.encode(workflow.description, order="sorted")
+    return StoredDescription(workflow.name, workflow.version, sha256(document).digest(), document, now)
+
+
+class Descriptions(Queries):
+    """The verbs that describe workflows."""
+
+    async def description(self, workflow: str, *, version: int | None = None) -> Description:
+        """Return the description of a workflow: its steps, routes, guards and scopes, and the schema of its state.
+
+        The code is not needed: an engine that starts or resumes a session stores the description of its workflow. If
+        the workflow is registered with this engine, its own definition is described. ``version`` selects an older
+        version; by default the newest. Raises `DefinitionError` if there is no description.
+
+        >>> import asyncio
+        >>> from pausepoint import Engine, run, workflow
+        >>> @workflow
+        ... def greet(name: str) -> str:
+        ...     return f"Hello, {name}!"
+        >>> async def main() -> None:
+        ...     async with Engine(":memory:", workflows=[greet]) as engine:
+        ...         found = await engine.description("greet")
+        ...         print(found.outline, found.steps[0].reads, sorted(found.state["properties"]))
+        >>> asyncio.run(main())
+        ('greet',) ('name',) ['name', 'result']
+        """
+        self._check_open()
+        own = self.workflows.get(workflow)
+        if own is not None and version in (None, own.version):
+            return await in_thread(lambda: own.description)
+        found = await self._described(workflow)
+        for each in found:
+            if version in (None, each.version):
+                return each
+        known = sorted({str(each.version) for each in found})
+        if known:
+            raise DefinitionError(
+                f"This store has no description of version {version} of workflow {workflow!r}. Known versions:"
+                f" {', '.join(known)}."
+            )
+        names = [*self.workflows, *(each.workflow for each in await self.store.descriptions())]
+        raise DefinitionError(
+            f"This store has no description of workflow {workflow!r}, and it is not registered with this engine. An"
+            f" engine stores it when it starts or resumes a session of the workflow{did_you_mean(workflow, names)}"
+        )
+
+    async def description_of(self, session_id: str) -> Description:
+        """Return the description of a session's workflow, as of the last run of the session.
+
+        If it was never stored, because an older version of Pausepoint ran the session or it was imported, the
+        description has the names of the steps only, and its ``state`` is None.
+        """
+        self._check_open()
+        row = await self._row(session_id)
+        line = await self._timeline(row).line()
+        own = self.workflows.get(row.workflow)
+        if own is not None and (own.version, own.outline) == (line.version, tuple(line.outline)):
+            return await in_thread(lambda: own.description)
+        found = [each for each in await self._described(row.workflow) if each.version == line.version]
+        return next((each for each in found if each.outline == tuple(line.outline)), _outlined(row.workflow, line))
+
+    async def descriptions(self) -> list[Description]:
+        """Return the newest description of each workflow that has one, ordered by name."""
+        self._check_open()
+        found = {each.workflow: _decoded(each) for each in await self.store.descriptions()}
+        found |= {name: await in_thread(lambda own=own: own.description) for name, own in self.workflows.items()}
+        return [found[name] for name in sorted(found)]
+
+    async def _described(self, workflow: str) -> list[Description]:
+        return [_decoded(each) for each in await self.store.descriptions(workflow)]
+
+
+def _decoded(stored: StoredDescription) -> Description:
+    from pausepoint.model.descriptions import Description
+
+    return msgspec.json.decode(stored.document, type=Description)
+
+
+def _outlined(workflow: str, line: Line) -> Description:
+    from pausepoint.model.descriptions import Description, StepDescription
+
+    return Description(workflow, line.version, tuple(StepDescription(name) for name in line.outline))

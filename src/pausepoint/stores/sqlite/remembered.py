@@ -1,0 +1,118 @@
+"""Remember requests by key: who carries one out, whether it took effect, and its answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+from zlib import crc32
+
+import apsw
+import msgspec
+
+from pausepoint.errors import DamagedRecord
+from pausepoint.model.remembered import Remembered, check_key, check_remembered
+from pausepoint.stores.remembered import key_lost
+from pausepoint.stores.sqlite.engines import OwnEngine
+from pausepoint.stores.sqlite.rows import Flag, every, one
+from pausepoint.stores.sqlite.sql import QUERIES
+
+AT_ONCE = 8
+"""How many expired requests are deleted whenever a new one is stored, so that they cannot pile up without `gc`."""
+
+_packed = msgspec.msgpack.Encoder().encode
+
+
+class _Kept(NamedTuple):
+    """A row of the table, without its checksum."""
+
+    key: str
+    digest: bytes
+    answer: bytes | None
+    until: int
+    holder: Annotated[int, msgspec.Meta(ge=0)]
+    took_effect: Flag
+
+
+def remember(
+    connection: apsw.Connection, engine: OwnEngine, key: str, digest: bytes, answer: bytes | None, until: int
+) -> Remembered:
+    check_remembered(key, digest, answer)
+    kept = _present(connection, engine, key)
+    if kept is None:
+        connection.execute(QUERIES["forget_expired"], (engine.now(), AT_ONCE))
+        return _seen(engine, _write(connection, _Kept(key, digest, answer, until, engine.number, 0)), answer is None)
+    if kept.digest != digest or kept.answer is not None:
+        return _seen(engine, kept)
+    other = kept.holder != engine.number and engine.present.alive(kept.holder)
+    if other or (answer is None and kept.holder == engine.number):
+        return _seen(engine, kept)
+    now = kept._replace(answer=answer, until=until, holder=engine.number)
+    return _seen(engine, _write(connection, now), answer is None)
+
+
+def recall(connection: apsw.Connection, engine: OwnEngine, key: str) -> Remembered | None:
+    kept = _present(connection, engine, check_key(key))
+    return None if kept is None else _seen(engine, kept)
+
+
+def forget(connection: apsw.Connection, engine: OwnEngine, key: str) -> bool:
+    connection.execute(QUERIES["forget_request"], (check_key(key), engine.number))
+    return bool(connection.changes())
+
+
+def forget_expired(connection: apsw.Connection, now: int, limit: int) -> int:
+    connection.execute(QUERIES["forget_expired"], (now, limit))
+    return connection.changes()
+
+
+def took_effect(connection: apsw.Connection, engine: OwnEngine, key: str) -> None:
+    """Record, in the transaction of the effect, that the request took effect. Raises `KeyLost` if it may not."""
+    kept = _present(connection, engine, key)
+    if kept is None or kept.holder != engine.number or kept.answer is not None:
+        raise key_lost(key)
+    _write(connection, kept._replace(took_effect=1))
+
+
+def damaged(connection: apsw.Connection) -> list[str]:
+    """Return a line for each request that cannot be read."""
+    found = []
+    for number, *stored in every(connection, QUERIES["all_requests"]):
+        try:
+            _verified(stored)
+        except DamagedRecord:
+            found.append(f"remembered request {number} does not match its checksum; it expires on its own")
+    return found
+
+
+def _present(connection: apsw.Connection, engine: OwnEngine, key: str) -> _Kept | None:
+    stored = one(connection, QUERIES["request"], key)
+    kept = None if stored is None else _verified(stored)
+    return None if kept is None or kept.until <= engine.now() else kept
+
+
+def _verified(stored: object) -> _Kept:
+    try:
+        *facts, sum_ = msgspec.convert(stored, list)
+        kept: _Kept = msgspec.convert(facts, _Kept, builtin_types=(bytes,))
+    except (msgspec.ValidationError, ValueError) as exc:
+        raise _damage(exc) from exc
+    if _sum(kept) != sum_:
+        raise _damage("it does not match its checksum")
+    return kept
+
+
+def _damage(why: object) -> DamagedRecord:
+    return DamagedRecord(f"A remembered request cannot be read ({why}). Repeat the request with another key.")
+
+
+def _write(connection: apsw.Connection, kept: _Kept) -> _Kept:
+    connection.execute(QUERIES["keep_request"], (*kept, _sum(kept)))
+    return kept
+
+
+def _sum(kept: _Kept) -> int:
+    return crc32(_packed(tuple(kept)))
+
+
+def _seen(engine: OwnEngine, kept: _Kept, claimed: bool = False) -> Remembered:
+    at_work = kept.answer is None and (kept.holder == engine.number or engine.present.alive(kept.holder))
+    return Remembered(kept.key, kept.digest, kept.answer, kept.until, claimed, at_work, bool(kept.took_effect))
