@@ -11,6 +11,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from pausepoint import Engine
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
@@ -396,3 +397,39 @@ def test_a_path_that_no_system_call_takes_is_refused(path: str) -> None:
     for given in (path, Path(path), f"sqlite:///{path}"):
         with pytest.raises(StoreUnavailable, match=r"is not a path that the system can open .* Name another file"):
             Engine(given)
+
+
+_SINCE = "SEARCH sessions USING INDEX"
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (Filter(after=(1, 1)), f"{_SINCE} sessions_created (created_at<?)"),
+        (Filter(after=(1, 1), reverse=True), f"{_SINCE} sessions_created (created_at>?)"),
+        (Filter(after=(1, 1), level="top"), f"{_SINCE} sessions_created (created_at<?)"),
+        (Filter(after=(1, 1), workflow="w"), f"{_SINCE} sessions_workflow (workflow=? AND created_at<?)"),
+        (Filter(after=(1, 1), owner="ann"), f"{_SINCE} sessions_owner (owner=? AND created_at<?)"),
+        (Filter(after=(1, 1), failed=True), f"{_SINCE} sessions_failed (created_at<?)"),
+        (Filter(after=("a",), sort="id"), f"{_SINCE} sqlite_autoindex_sessions_1 (session_id>?)"),
+        (Filter(after=("a",), sort="id", reverse=True), f"{_SINCE} sqlite_autoindex_sessions_1 (session_id<?)"),
+    ],
+)
+def test_a_later_page_is_read_from_where_the_one_before_ended(query: Filter, index: str) -> None:
+    plan = _plan_of(replace(query, limit=50))
+    assert index in plan, plan
+    assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
+
+
+def test_a_later_page_by_workflow_begins_at_its_workflow() -> None:
+    plan = _plan_of(Filter(after=("w", 1, 1), sort="workflow", limit=50))
+    assert f"{_SINCE} sessions_workflow (workflow>?)" in plan, plan
+    assert "USE TEMP B-TREE FOR ORDER BY" not in plan, "one workflow at a time is sorted, not all sessions"
+
+
+def _plan_of(query: Filter) -> list[str]:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    selected, bindings = sessions._selected(connection, query, Present(lambda holder: True, lambda: 0))
+    statement = f"EXPLAIN QUERY PLAN {sql.QUERIES['facts']} {selected}"
+    return [str(line[3]) for line in connection.execute(statement, bindings)]

@@ -24,6 +24,7 @@ from pausepoint.errors import (
     StateRefused,
     StoreUnavailable,
     UnknownSession,
+    did_you_mean,
 )
 from pausepoint.log import events as history
 from pausepoint.log.access import StateAccess
@@ -32,6 +33,7 @@ from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
 from pausepoint.log.state import State
 from pausepoint.log.timeline import Timeline
 from pausepoint.log.versions import migrate_line
+from pausepoint.model.cursors import from_cursor, to_cursor
 from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
@@ -80,7 +82,7 @@ class Queries(Service):
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
         prefix: str | None = None, parent: str | None = None, tree: str | None = None, level: Level = "any",
-        sort: Sort = "created", reverse: bool = False, limit: int | None = None,
+        sort: Sort = "created", reverse: bool = False, limit: int | None = None, after: str | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Return the sessions that match, newest first. Unreadable ones are listed in ``damaged`` of the result.
 
@@ -95,9 +97,17 @@ class Queries(Service):
         - ``level``: ``"root"`` leaves out all children; ``"top"`` leaves out children whose parent matches too.
         - ``sort``: ``"created"``, ``"updated"``, ``"workflow"``, ``"spent"`` or ``"id"``. ``reverse`` turns the order
           around.
-        - ``limit``: the most sessions to read and return.
+        - ``limit``: the most sessions to read and return. If there are more, ``next`` of the result is a cursor.
+        - ``after``: a cursor, to return the next page. Pass the same sort and filters. Sessions that are created or
+          removed meanwhile move no other session to another page. Sorted by ``"updated"`` or ``"spent"``, a session
+          that changes moves in the list and may appear on two pages or on none. Raises `ValueError` for a text that is
+          not a cursor of such a list.
         """
         self._check_open()
+        if sort not in get_args(Sort):
+            raise ValueError(f"{sort!r} is not a sort of sessions{did_you_mean(str(sort), get_args(Sort))}")
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must be a number of sessions, 0 or more, or None for all, not {limit}.")
         above = None if parent is None else (await self._row(parent)).key
         query = replace(
             filter_of(
@@ -105,10 +115,11 @@ class Queries(Service):
                 until=until,
             ),
             prefix=prefix, parent=above, session_id=tree, tree=tree is not None, level=level, sort=sort,
-            reverse=reverse, limit=limit,
+            reverse=reverse, limit=limit, after=from_cursor("sessions", sort, reverse, after),
         )  # fmt: skip
         found = await self.store.find(query)
-        return Listing(map(self._info, found), found.damaged)
+        next = to_cursor("sessions", sort, reverse, found.next)
+        return Listing(map(self._info, found), found.damaged, next=next)
 
     async def tally(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,

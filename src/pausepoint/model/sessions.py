@@ -33,6 +33,8 @@ Ended = Literal["completed", "failed", "cancelled"]
 PauseMode = Literal["finish", "abort"]
 Level = Literal["any", "top", "root"]
 Sort = Literal["created", "updated", "workflow", "spent", "id"]
+Position = tuple[int | str, ...]
+"""A position in a sorted list: the values, of the item there, by which the list is sorted."""
 PauseKind = Literal[
     "operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes", "question", "disk"
 ]  # fmt: skip
@@ -248,6 +250,21 @@ def can_be_handed_over(row: SessionRow) -> bool:
     It has failed, or it is ready but not due, because its process was interrupted.
     """
     return not row.guest and not row.due and row.status in (Status.CREATED, Status.READY, Status.FAILED)
+
+
+def position(row: SessionRow, sort: Sort) -> Position:
+    """Return where a session is in a list that is sorted like this. No two sessions are at the same position."""
+    match sort:
+        case "created":
+            return row.created_at, row.key
+        case "updated":
+            return row.updated_at, row.key
+        case "workflow":
+            return row.workflow, row.updated_at, row.key
+        case "spent":
+            return row.spent_usd, row.key
+        case "id":
+            return (row.session_id,)
 
 
 def ready_at(row: SessionRow) -> int | None:
@@ -494,7 +511,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     the key of a session whose children are selected. ``prefix`` is the start of the id. ``statuses`` selects sessions
     whose current status is one of these. ``failed`` selects sessions that have failed, or those that have not, even if
     they are paused. ``since`` and ``until`` are limits of ``updated_at``, which both match. ``level`` is ``root`` to
-    leave out all child sessions, or ``top`` to leave out only those whose parent matches too.
+    leave out all child sessions, or ``top`` to leave out only those whose parent matches too. ``after`` selects the
+    sessions after this position in the sorted list; it does not affect counts.
     """
 
     session_id: str | None = None
@@ -515,6 +533,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     sort: Sort = "created"
     reverse: bool = False
     limit: int | None = None
+    after: Position | None = None
 
 
 class Event(msgspec.Struct, frozen=True):

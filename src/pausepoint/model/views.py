@@ -115,15 +115,18 @@ class Listing(list[T]):
     """The result of a search for sessions. ``damaged`` are the errors of sessions whose facts cannot be read.
 
     A damaged session does not hide the others. Each `DamagedRecord` names its ``session_id``. ``working`` is what
-    ``pause(wait=True, timeout=…)`` found still at work when its time was over.
+    ``pause(wait=True, timeout=…)`` found still at work when its time was over. ``next`` is the cursor of the next page
+    if ``limit`` left out others; pass it as ``after``. It is None on the last page.
     """
 
     def __init__(
-        self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = (), working: Iterable[Working] = ()
+        self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = (), working: Iterable[Working] = (),
+        next: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(found)
         self.damaged = tuple(damaged)
         self.working = tuple(working)
+        self.next = next
 
 
 def _requests(info: SessionInfo) -> list[str]:

@@ -23,7 +23,8 @@ from pausepoint.model.sessions import (
     SessionRow,
     ready_at,
 )
-from tests.support.dictstore.data import Data, Kept, noted, over, own_freeze, sorted_by
+from tests.support.dictstore.data import Data, Kept, noted, over, own_freeze
+from tests.support.dictstore.pages import comes_after, place
 
 
 class Base:
@@ -129,10 +130,8 @@ class Base:
         found = [each for each in found if failed is None or (each.row.ended == "failed") is failed]
         above = {each.row.key for each in found} if query.level == "top" else set(self.data.sessions)
         found = [each for each in found if query.level == "any" or each.row.parent not in above]
-        falling = query.sort in ("created", "updated", "spent")
-        return sorted(found, key=lambda each: sorted_by(each.row, query.sort), reverse=falling != query.reverse)[
-            : query.limit
-        ]
+        found = [each for each in found if comes_after(each.row, query)]
+        return sorted(found, key=lambda each: place(each.row, query), reverse=query.reverse)
 
     def _seen(self, kept: Kept) -> SessionRow:
         """Return the row with the facts that depend on the current time."""

@@ -39,7 +39,7 @@ class Requests(Base):
             self._stand(pause)
             self._tell()
             return Found()
-        found = self._matching(query)
+        found = self._matching(query)[: query.limit]
         for kept in found:
             if not over(kept.row):
                 self._ask(kept, pause)
