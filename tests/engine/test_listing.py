@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Any, cast, get_args
+from unittest.mock import patch
 
 import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, step
 from pausepoint.model.cursors import SESSIONS, from_cursor, to_cursor
-from pausepoint.model.sessions import Sort
+from pausepoint.model.sessions import Filter, Pause, Sort
 from pausepoint.model.views import SessionInfo
+from pausepoint.stores.base import Found, Store
+from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
+from tests.support.otherstores import ProxyStore
 
 
 class Note(BaseModel):
@@ -137,3 +142,60 @@ def test_a_cursor_carries_any_text(value: str) -> None:
 
 def test_every_sort_has_a_cursor() -> None:
     assert set(SESSIONS) == set(get_args(Sort))
+
+
+@on_loop
+async def test_a_list_says_why_each_session_is_paused_without_asking_for_each() -> None:
+    store = ProxyStore(SqliteStore(":memory:"))
+    async with Engine(cast("Store", store)) as engine:
+        await several(engine, 3)
+        await engine.start(note, session_id="free")
+        await engine.outcome("free")
+        await engine.pause("n1", reason="lunch", by="ann")
+        calls: list[str] = []
+        find, first = store._inner.find, store._inner.first_pauses
+
+        async def counted_find(query: Filter) -> Found:
+            calls.append("find")
+            return await find(query)
+
+        async def counted_first(keys: Sequence[int]) -> dict[int, Pause]:
+            calls.append("first_pauses")
+            return await first(keys)
+
+        with patch.multiple(store._inner, find=counted_find, first_pauses=counted_first):
+            found = {info.session_id: info.pause for info in await engine.sessions()}
+        assert calls == ["find", "first_pauses"]
+        assert found.pop("free") is None
+        assert {pause.kind for pause in found.values() if pause} == {"operator"}
+        assert len(found) == 3
+        for id, pause in found.items():
+            assert [pause] == await engine.pauses(id) == [(await engine.info(id)).pause]
+        assert (await engine.find("n1")).pause == found["n1"]
+
+
+@on_loop
+async def test_a_pause_of_everything_is_named_in_the_list() -> None:
+    async with Engine(":memory:") as engine:
+        await engine.start(note, session_id="n")
+        await engine.outcome("n")
+        await engine.pause(everything=True, reason="fire", by="bob")
+        (info,) = await engine.sessions()
+        assert info.pause is not None
+        assert (info.pause.reason, info.pause.by, info.pause.standing) == ("fire", "bob", True)
+        assert "fire, by bob" in info._repr_html_()
+
+
+@on_loop
+async def test_a_pause_raises_the_number_of_signals_and_a_claim_the_fence() -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(note, session_id="n")
+        await session.outcome()
+        before = await session.info()
+        await session.pause()
+        paused = await session.info()
+        assert (paused.seq, paused.fence, paused.signals) == (before.seq, before.fence, before.signals + 1)
+        await session.resume()
+        await session.outcome()
+        after = await session.info()
+        assert after.signals > paused.signals

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pausepoint import Engine
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
 from pausepoint.model.sessions import Filter, Sort, Status
-from pausepoint.stores.sqlite import SqliteStore, pickup, schema, sessions, sql
+from pausepoint.stores.sqlite import SqliteStore, pauses, pickup, schema, sessions, sql
 from pausepoint.stores.sqlite.engines import Present
 from tests.stores.kit import on_loop, opened, outside, started, stored
 
@@ -433,3 +433,30 @@ def _plan_of(query: Filter) -> list[str]:
     selected, bindings = sessions._selected(connection, query, Present(lambda holder: True, lambda: 0))
     statement = f"EXPLAIN QUERY PLAN {sql.QUERIES['facts']} {selected}"
     return [str(line[3]) for line in connection.execute(statement, bindings)]
+
+
+@pytest.mark.parametrize("query", ["open_pauses", "pause_flags"])
+def test_the_pauses_of_several_sessions_are_found_by_index(query: str) -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    text = sql.QUERIES[query]
+    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
+    index = "pauses USING INDEX pauses_open (session=?)" if query == "open_pauses" else "sessions USING INTEGER PRIMARY"
+    assert any(index in line for line in plan), plan
+    assert not any(line.startswith(("SCAN pauses", "SCAN sessions")) for line in plan), plan
+
+
+def test_the_number_of_statements_does_not_depend_on_the_number_of_paused_sessions() -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    connection.execute("INSERT INTO standing_pause VALUES (1, 'p', 'fire', NULL, 1, 'finish', 0, 1, 1, 0)")
+    connection.execute(
+        "WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 50) INSERT INTO sessions"
+        " (session_id, workflow, version, input_digest, created_at, updated_at, seq, head, key_frame, digest, visit,"
+        " signals_digest, given_sum, moved_sum) SELECT i, 'w', 1, x'', 1, 1, 1, 1, 1, x'', 1, x'', 0, 0 FROM n"
+    )
+    asked: list[str] = []
+    connection.exec_trace = lambda _, statement, bindings: asked.append(statement) is None
+    found = pauses.first(connection, range(1, 51))
+    assert {each.reason for each in found.values()} == {"fire"}
+    assert (len(found), len(asked)) == (50, 3)

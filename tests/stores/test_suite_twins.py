@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +262,17 @@ class CountsOffsets(DictStore):
     _offsets: dict[Position, int] = {}
 
 
+class NamesTheLastPause(DictStore):
+    async def first_pauses(self, keys: Sequence[int]) -> dict[int, Pause]:
+        found = {key: await self.pauses(key) for key in await super().first_pauses(keys)}
+        return {key: pauses[-1] for key, pauses in found.items()}
+
+
+class CountsNoSignals(DictStore):
+    def _seen(self, kept: Kept) -> SessionRow:
+        return replace(super()._seen(kept), signals=0)
+
+
 TWINS: dict[type[DictStore], str] = {
     LeavesTheParkedOpen: "test_cancel_ends_what_no_engine_drives_with_the_request",
     EndsTheTreeInPieces: "test_a_cancel_that_is_cut_off_ends_the_whole_tree_or_nothing",
@@ -294,6 +305,8 @@ TWINS: dict[type[DictStore], str] = {
     WakesGuests: "test_a_guest_is_never_taken_or_due",
     ImportsGuestsAsOthers: "test_an_imported_guest_is_a_guest",
     ForgetsFrozenTime: "test_frozen_time_is_added_up_and_the_timers_are_computed_again",
+    NamesTheLastPause: "test_the_first_open_pauses_of_several_sessions_are_read_at_once",
+    CountsNoSignals: "test_a_row_counts_what_reached_the_session_from_outside",
     RepeatsTheLast: "test_the_pages_of_a_list_are_the_list",
     CountsOffsets: "test_what_is_added_or_removed_between_two_pages_moves_nothing_else",
     ExemptsForEver: "test_a_resumed_session_runs_until_everything_is_paused_again",

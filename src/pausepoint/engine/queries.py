@@ -76,7 +76,11 @@ class Queries(Service):
         Raises `UnknownSession` if there is no session with this id.
         """
         self._check_open()
-        return self._info(await self._row(session_id))
+        return await self._info_of(await self._row(session_id))
+
+    async def _info_of(self, row: SessionRow) -> SessionInfo:
+        (info,) = await self._infos((row,))
+        return info
 
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
@@ -119,7 +123,7 @@ class Queries(Service):
         )  # fmt: skip
         found = await self.store.find(query)
         next = to_cursor("sessions", sort, reverse, found.next)
-        return Listing(map(self._info, found), found.damaged, next=next)
+        return Listing(await self._infos(found), found.damaged, next=next)
 
     async def tally(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
@@ -146,14 +150,14 @@ class Queries(Service):
         self._check_open()
         row = await self.store.get(beginning) if is_session_id(beginning) else None
         if row is not None:
-            return self._info(row)
+            return await self._info_of(row)
         rows = await self.store.find(Filter(prefix=beginning)) if beginning else Found()
         if rows.damaged:
             raise rows.damaged[0]
         ids = {row.session_id for row in rows}
         above = [row for row in rows if row.parent_id not in ids]
         if len(above) == 1:
-            return self._info(above[0])
+            return await self._info_of(above[0])
         if not rows:
             return await self._find_child(beginning)
         some = ", ".join(row.session_id for row in above[:10]) + (", …" if len(above) > 10 else "")
@@ -179,7 +183,7 @@ class Queries(Service):
         """Return the child sessions of a session, newest first."""
         self._check_open()
         found = await self.store.find(Filter(parent=(await self._row(session_id)).key))
-        return Listing(map(self._info, found), found.damaged)
+        return Listing(await self._infos(found), found.damaged)
 
     async def state(self, session_id: str, at_checkpoint: int | str | None = None) -> BaseModel:
         """Return the session's state at its last checkpoint, or at an earlier one.
@@ -384,7 +388,7 @@ class Queries(Service):
             if row.guest and row.workflow not in self.workflows:
                 continue  # a resume needs no code: the session's own program has it
             if not row.live and (wrong := await self._misfit(row)) is not None:
-                misfits.append(Misfit(self._info(row), wrong.reasons, wrong.ways))
+                misfits.append(Misfit(await self._info_of(row), wrong.reasons, wrong.ways))
         return misfits
 
     async def _misfit(self, row: SessionRow) -> Obstacles | None:
@@ -508,7 +512,7 @@ class Queries(Service):
             while True:
                 last = self.driver.released
                 row = await self._row(session_id)
-                yield self._info(row)
+                yield await self._info_of(row)
                 if last or row.ended is not None:
                     return
                 await self._wait_for_change(news)

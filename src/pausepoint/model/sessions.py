@@ -121,7 +121,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     that keeps the step of a paused session in memory, if that engine is alive: it can continue the step in place.
     ``ready_at`` is stored; its value is that of the function `ready_at`. ``pause_requested`` is set if the session has
     a pause of its own (``own_pause``), or if the pause of everything stops it (``under_everything``). The code of a
-    ``guest`` runs in a program of its own, so no engine picks the session up.
+    ``guest`` runs in a program of its own, so no engine picks the session up. ``signals`` is the number of its last
+    signal.
     """
 
     key: int
@@ -169,6 +170,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     budget_tokens: int | None = None
     budget_operations: int | None = None
     guest: bool = False
+    signals: int = 0
 
     @property
     def status(self) -> Status:

@@ -396,6 +396,13 @@ class Store(Protocol):
         A pause flag that someone set directly in the database appears as a pause without an author.
         """
 
+    async def first_pauses(self, keys: Sequence[int]) -> dict[int, Pause]:
+        """Return the first open pause of each of these sessions, by key, as `pauses` lists it.
+
+        Sessions that have none, or that do not exist, are left out, and so are records that do not match their
+        checksum. The cost depends on the open pauses of these sessions.
+        """
+
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         """Return the signals with ``after < n <= until``, in order, verified like `records`."""
 

@@ -147,7 +147,7 @@ class Base:
             open_pauses=sum(pause.closed_at is None and not pause.standing for pause in kept.pauses),
             parent_id=None if above is None else above.row.session_id, own_pause=row.pause_requested,
             under_everything=stopped, pause_requested=row.pause_requested or stopped,
-            pause_mode="abort" if abort else row.pause_mode, frozen=row.frozen + thawed,
+            pause_mode="abort" if abort else row.pause_mode, frozen=row.frozen + thawed, signals=len(kept.signals),
         )  # fmt: skip
         return replace(row, ready_at=ready_at(row))
 

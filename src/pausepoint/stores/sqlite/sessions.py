@@ -45,7 +45,7 @@ _Stored = tuple[
     Flag, PauseMode, Flag, int | None, int, str | None, Time | None,
     int, int, int, int, int | None, int | None, int | None, int, str | None,
     int | None, int | None, Flag, int, str | None,
-    int | None, Flag, int, int, Time | None, PauseMode | None, Flag,
+    int | None, Flag, int, int, Time | None, PauseMode | None, Flag, int,
 ]  # fmt: skip
 
 
@@ -337,7 +337,7 @@ def row_of(stored: Sequence[Any], present: Present) -> SessionRow:
      crashes, spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations,
      open_pauses, progress,
      parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum, ready_at,
-     everything, guest) = facts  # fmt: skip
+     everything, guest, signals) = facts  # fmt: skip
     if removing:
         raise UnknownSession(
             f"Session {session_id!r} is being removed. Complete the removal with engine.gc(apply=True).",
@@ -363,7 +363,7 @@ def row_of(stored: Sequence[Any], present: Present) -> SessionRow:
             wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
             kept_by if kept_by is not None and present.alive(kept_by) else None,
             ready_at, bool(pause_requested), everything is not None, spent_operations, budget_tokens,
-            budget_operations, bool(guest),
+            budget_operations, bool(guest), signals,
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise damaged_facts(exc) from exc

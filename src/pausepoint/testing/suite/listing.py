@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from pausepoint.model.sessions import Filter, Position, Sort, Status, position
+from pausepoint.model.sessions import Filter, Pause, Position, Sort, Status, position
 from pausepoint.stores.base import Store
-from pausepoint.testing.suite.base import Place, Suite, created, on_loop, started, stored
+from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, started, stored
 
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
@@ -43,7 +43,7 @@ async def remove(store: Store, session_id: str) -> None:
 
 
 class ListingTests(Suite):
-    """Tests of `find` and `ids` with a limit and a position."""
+    """Tests of `find` and `ids` with a limit and a position, and of `first_pauses`."""
 
     @on_loop
     async def test_the_pages_of_a_list_are_the_list(self, place: Place) -> None:
@@ -117,3 +117,46 @@ class ListingTests(Suite):
             assert (await store.find(Filter(limit=6))).next is not None
             last = (await store.find(Filter(limit=0))).next
             assert last is None, "a page without sessions has no last one"
+
+    @on_loop
+    async def test_the_first_open_pauses_of_several_sessions_are_read_at_once(self, place: Place) -> None:
+        async with place.store() as store:
+            keys = {id: (await created(store, id, claim=False)).key for id in ("a", "b", "c", "d")}
+            guard = Pause("g1", "guard", "too dear", None, 4000)
+            await Driver(store, await store.claim("b")).commit(open_pauses=(guard,), release=True)
+            for id, reason in (("a", "lunch"), ("b", "night"), ("c", "gone")):
+                await store.pause(Filter(session_id=id), operator(reason))
+            await store.unpause("c", "ann", 6000)
+            found = await store.first_pauses([*keys.values(), 999])
+            assert found == {keys[id]: (await store.pauses(keys[id]))[0] for id in ("a", "b")}
+            assert found[keys["a"]].reason == "lunch"
+            assert found[keys["b"]].kind == "guard", "the oldest comes first"
+            assert await store.first_pauses([keys["c"]]) == await store.first_pauses([]) == {}
+
+    @on_loop
+    async def test_the_pause_of_everything_is_the_first_pause_of_what_it_stops(self, place: Place) -> None:
+        async with place.store() as store:
+            row, done = await created(store, "a", claim=False), await started(store, "b")
+            await done.commit(ended="completed", release=True)
+            await store.pause(Filter(), operator("fire", at=7000, standing=True))
+            new = await created(store, "c", claim=False)
+            found = await store.first_pauses([row.key, done.key, new.key])
+            assert {key: (each.reason, each.standing) for key, each in found.items()} == {
+                row.key: ("fire", True), new.key: ("fire", True),
+            }  # fmt: skip
+            assert found == {key: (await store.pauses(key))[0] for key in found}
+            await store.lift("ann", 8000)
+            assert await store.first_pauses([row.key, done.key, new.key]) == {}
+
+    @on_loop
+    async def test_a_row_counts_what_reached_the_session_from_outside(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await created(store, claim=False)
+            assert row.signals == 0
+            await store.pause(Filter(session_id="s1"), operator())
+            assert ((await stored(store)).signals, (await stored(store)).seq) == (1, row.seq)
+            await store.unpause("s1", "ann", 6000)
+            await store.send("s1", "ann", 7000, b"{}")
+            row = await stored(store)
+            assert row.signals == len(await store.signals(row.key, 0)) == 3
+            assert (await store.claim("s1")).signals == 3
