@@ -164,7 +164,7 @@ async def test_a_list_says_why_each_session_is_paused_without_asking_for_each() 
             return await first(keys)
 
         with patch.multiple(store._inner, find=counted_find, first_pauses=counted_first):
-            found = {info.session_id: info.pause for info in await engine.sessions()}
+            found = {str(info.session_id): info.pause for info in await engine.sessions()}
         assert calls == ["find", "first_pauses"]
         assert found.pop("free") is None
         assert {pause.kind for pause in found.values() if pause} == {"operator"}
@@ -199,3 +199,29 @@ async def test_a_pause_raises_the_number_of_signals_and_a_claim_the_fence() -> N
         await session.outcome()
         after = await session.info()
         assert after.signals > paused.signals
+
+
+@on_loop
+async def test_sessions_are_found_by_a_part_of_what_is_shown_of_them() -> None:
+    async with Engine(":memory:") as engine:
+        await several(engine, 2)
+        await engine.start(note, session_id="other", owner="ann@example.com", tags="50%", paused=True, reason="lunch")
+        for text in ("the", "ANN@", "50%", "Lunch"):
+            assert [info.session_id for info in await engine.sessions(text=text)] == ["other"]
+            assert sum((await engine.tally(text=text)).values()) == 1
+        assert await engine.sessions(text="5_%") == []
+        assert len(await engine.sessions(text="")) == 3
+        page = await engine.sessions(text="n", limit=1, sort="id")
+        assert [info.session_id for info in await engine.sessions(text="n", after=page.next, sort="id")] == [
+            "n1",
+            "other",
+        ]
+
+
+@on_loop
+async def test_a_text_that_cannot_be_stored_is_not_searched() -> None:
+    async with Engine(":memory:") as engine:
+        with pytest.raises(ValueError, match="text must be a string of at most 10,000 characters"):
+            await engine.sessions(text="\ud800")
+        with pytest.raises(TypeError, match="text must be a string, not int: 7"):
+            await engine.sessions(text=7)  # type: ignore[arg-type]

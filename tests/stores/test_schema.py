@@ -456,7 +456,29 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_paused_sessio
         " signals_digest, given_sum, moved_sum) SELECT i, 'w', 1, x'', 1, 1, 1, 1, 1, x'', 1, x'', 0, 0 FROM n"
     )
     asked: list[str] = []
-    connection.exec_trace = lambda _, statement, bindings: asked.append(statement) is None
+
+    def traced(_: object, statement: str, bindings: object) -> bool:
+        asked.append(statement)
+        return True
+
+    connection.exec_trace = traced
     found = pauses.first(connection, range(1, 51))
     assert {each.reason for each in found.values()} == {"fire"}
     assert (len(found), len(asked)) == (50, 3)
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (Filter(text="a"), "SCAN sessions"),
+        (Filter(text="a", workflow="w"), f"{_SINCE} sessions_workflow (workflow=?)"),
+        (Filter(text="a", owner="ann"), f"{_SINCE} sessions_owner (owner=?)"),
+        (Filter(text="a", failed=True), "sessions_failed"),
+    ],
+)
+def test_a_search_for_a_text_reads_only_what_belongs_to_each_session(query: Filter, index: str) -> None:
+    plan = _plan_of(replace(query, limit=50))
+    assert any(index in line for line in plan), plan
+    assert "SEARCH pauses USING INDEX pauses_open (session=?)" in plan, plan
+    assert any("tagged_session (session=?)" in line for line in plan), plan
+    assert not any(line.startswith(("SCAN pauses", "SCAN tagged")) for line in plan), plan

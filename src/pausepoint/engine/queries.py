@@ -85,8 +85,9 @@ class Queries(Service):
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
-        prefix: str | None = None, parent: str | None = None, tree: str | None = None, level: Level = "any",
-        sort: Sort = "created", reverse: bool = False, limit: int | None = None, after: str | None = None,
+        prefix: str | None = None, text: str | None = None, parent: str | None = None, tree: str | None = None,
+        level: Level = "any", sort: Sort = "created", reverse: bool = False, limit: int | None = None,
+        after: str | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Return the sessions that match, newest first. Unreadable ones are listed in ``damaged`` of the result.
 
@@ -96,6 +97,9 @@ class Queries(Service):
         - ``since``, ``until``: only sessions that were last updated in this time. Pass a datetime with a time zone, or
           a timedelta for a time ago.
         - ``prefix``: the beginning of the id.
+        - ``text``: a part of the id, the owner, a tag, the type or message of the failure, or the reason of an open
+          pause. ``%`` and ``_`` are ordinary characters. The letters A to Z match in both cases. All sessions that the
+          other filters leave are read for it.
         - ``parent``: the id of a session, to list only its children. ``tree``: the id of a session, to list it with
           all its descendants.
         - ``level``: ``"root"`` leaves out all children; ``"top"`` leaves out children whose parent matches too.
@@ -116,7 +120,7 @@ class Queries(Service):
         query = replace(
             filter_of(
                 self.clock.now(), workflow=workflow, owner=owner, tag=tag, status=status, failed=failed, since=since,
-                until=until,
+                until=until, text=text,
             ),
             prefix=prefix, parent=above, session_id=tree, tree=tree is not None, level=level, sort=sort,
             reverse=reverse, limit=limit, after=from_cursor("sessions", sort, reverse, after),
@@ -128,7 +132,7 @@ class Queries(Service):
     async def tally(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
-        level: Level = "any",
+        text: str | None = None, level: Level = "any",
     ) -> dict[tuple[str, Status], int]:  # fmt: skip
         """Return the number of sessions that match, by workflow and status, without reading them.
 
@@ -137,7 +141,7 @@ class Queries(Service):
         self._check_open()
         query = filter_of(
             self.clock.now(), workflow=workflow, owner=owner, tag=tag, status=status, failed=failed, since=since,
-            until=until,
+            until=until, text=text,
         )  # fmt: skip
         return await self.store.tally(replace(query, level=level))
 

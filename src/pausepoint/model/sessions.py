@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Literal
 
 import msgspec
@@ -269,6 +270,18 @@ def position(row: SessionRow, sort: Sort) -> Position:
             return (row.session_id,)
 
 
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def contains(text: str, part: str) -> bool:
+    """Return whether a text has this part. Only the letters A to Z match in both cases, and nothing is a wildcard.
+
+    >>> contains("Nightly 100%", "LY 100%"), contains("100x", "100%"), contains("Öl", "öl")
+    (True, False, False)
+    """
+    return part.translate(_LOWER) in text.translate(_LOWER)
+
+
 def ready_at(row: SessionRow) -> int | None:
     """Return from when on a worker may take a session; 0 means at once, and None not before something else happens.
 
@@ -513,8 +526,10 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     the key of a session whose children are selected. ``prefix`` is the start of the id. ``statuses`` selects sessions
     whose current status is one of these. ``failed`` selects sessions that have failed, or those that have not, even if
     they are paused. ``since`` and ``until`` are limits of ``updated_at``, which both match. ``level`` is ``root`` to
-    leave out all child sessions, or ``top`` to leave out only those whose parent matches too. ``after`` selects the
-    sessions after this position in the sorted list; it does not affect counts.
+    leave out all child sessions, or ``top`` to leave out only those whose parent matches too. ``text`` is a part of
+    the id, the owner, a tag, the type or message of the failure, or the reason of an open pause; `contains` defines
+    how they are compared. ``after`` selects the sessions after this position in the sorted list; it does not affect
+    counts.
     """
 
     session_id: str | None = None
@@ -532,6 +547,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     level: Level = "any"
+    text: str | None = None
     sort: Sort = "created"
     reverse: bool = False
     limit: int | None = None

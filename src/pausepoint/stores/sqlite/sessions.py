@@ -76,6 +76,7 @@ _CONDITIONS = {
     "ids": "session_id IN (SELECT value FROM json_each(:ids))",
     "since": "updated_at >= :since",
     "until": "updated_at <= :until",
+    "text": PARTS["mentions"],
 }
 _FAILED = "ended = 'failed'"
 _TAGGED = "key IN (SELECT session FROM tagged WHERE tag = :tag)"

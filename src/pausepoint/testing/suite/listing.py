@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from pausepoint.model.sessions import Filter, Pause, Position, Sort, Status, position
+from pausepoint.model.sessions import Failure, Filter, Pause, Position, Sort, Status, position
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, started, stored
 
@@ -160,3 +160,45 @@ class ListingTests(Suite):
             row = await stored(store)
             assert row.signals == len(await store.signals(row.key, 0)) == 3
             assert (await store.claim("s1")).signals == 3
+
+    @on_loop
+    async def test_sessions_are_found_by_a_part_of_what_a_person_sees(self, place: Place) -> None:
+        async with place.store() as store:
+            await created(store, "Brief-1", owner="ann@example.com", claim=False)
+            await created(store, "b", tags=("Night-run", "x"), claim=False)
+            failing = await started(store, "c")
+            failure = Failure("first", "LookupError", "no PRICE for 100%_", traceback="line 7 of secret.py")
+            await failing.commit(ended="failed", failure=failure, release=True)
+            await created(store, "d", claim=False, pause=operator("Waiting for Legal"))
+            await created(store, "e", claim=False, pause=operator("over lunch"))
+            await store.unpause("e", "ann", 6000)
+
+            async def ids(text: str, **query: Any) -> list[str]:
+                found = await store.ids(Filter(text=text, sort="id", **query))
+                assert sum((await store.tally(Filter(text=text, **query))).values()) == len(found)
+                return found
+
+            assert await ids("rief") == await ids("BRIEF") == await ids("@EXAMPLE") == ["Brief-1"]
+            assert await ids("night") == await ids("t-r") == ["b"]
+            assert await ids("price for") == await ids("lookup") == await ids("100%_") == ["c"]
+            assert await ids("for legal") == ["d"]
+            assert await ids("lunch") == [], "the pause is closed"
+            assert await ids("secret") == [], "a traceback is not searched"
+            assert await ids("%") == await ids("_") == await ids("%_") == ["c"]
+            assert await ids("*") == await ids("?") == await ids('"') == await ids("[") == await ids("message") == []
+            assert await ids("' OR 1=1 --") == await ids("x" * 60_000) == []
+            assert await ids("") == ["Brief-1", "b", "c", "d", "e"]
+            assert await ids("e", owner="ann@example.com") == ["Brief-1"]
+            assert await ids("i", statuses=(Status.FAILED, Status.PAUSED)) == ["c", "d"]
+
+    @on_loop
+    async def test_the_reason_of_the_pause_of_everything_is_found_where_it_stops_a_session(self, place: Place) -> None:
+        async with place.store() as store:
+            for id in ("a", "b"):
+                await created(store, id, claim=False)
+            await store.pause(Filter(), operator("Fire drill", standing=True))
+            await store.unpause("b", "ann", 6000)
+            await created(store, "c", claim=False)
+            assert await store.ids(Filter(text="fire", sort="id")) == ["a", "c"]
+            await store.lift("ann", 7000)
+            assert await store.ids(Filter(text="fire")) == []
