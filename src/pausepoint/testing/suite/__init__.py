@@ -20,6 +20,7 @@ from pausepoint.testing.suite.concurrency import ConcurrencySuite
 from pausepoint.testing.suite.files import FileTests
 from pausepoint.testing.suite.guests import GuestTests, SharedGuestTests
 from pausepoint.testing.suite.integrity import ProofTests
+from pausepoint.testing.suite.listing import ListingTests
 from pausepoint.testing.suite.opening import LifeTests, SharingTests
 from pausepoint.testing.suite.questions import AskingTests
 from pausepoint.testing.suite.removal import EndTests
@@ -33,8 +34,8 @@ __all__ = ["ConcurrencySuite", "SharedStoreSuite", "StoreSuite", "Suite"]
 
 
 class StoreSuite(
-    SessionTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests,
-    MovingTests, LifeTests, GuestTests,
+    SessionTests, ListingTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests,
+    ProofTests, EndTests, MovingTests, LifeTests, GuestTests,
 ):  # fmt: skip
     """The tests of every verb of the protocol, on one open store."""
 
