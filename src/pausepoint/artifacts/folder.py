@@ -173,12 +173,26 @@ class ArtifactFolder:
             with self._edge(path):
                 found = os.fstat(descriptor)
                 if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST:
-                    return b"".join(iter(lambda: os.read(descriptor, PIECE), b""))
+                    return self._whole(descriptor, path)
         finally:
             os.close(descriptor)
         many = f"has {found.st_size} bytes, but the limit for an artifact is {LARGEST}"
         wrong = many if stat.S_ISREG(found.st_mode) else "is not a regular file"
         raise FolderRefused(f"{self.path / path} {wrong}. Move it away and try again.", path=path)
+
+    def _whole(self, descriptor: int, path: str) -> bytes:
+        """Read an open file to its end. A program that keeps appending to it must not fill the memory."""
+        pieces, size = list[bytes](), 0
+        while piece := os.read(descriptor, PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > LARGEST:
+                raise FolderRefused(
+                    f"{self.path / path} grew while it was read, beyond the limit of {LARGEST} bytes for an artifact."
+                    " Stop the program that writes it, move the file away and try again.",
+                    path=path,
+                )
+        return b"".join(pieces)
 
     def absent(self, path: str) -> bool:
         """Return whether nothing exists at the path, of any kind."""

@@ -30,6 +30,7 @@ from pausepoint.artifacts.status import (
 from pausepoint.definition.artifacts import OWN, check_inside
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import check_texts
+from pausepoint.engine.contents import UnheldSession, Version, content_of, no_artifacts
 from pausepoint.engine.rerun import Rerun, is_concerned
 from pausepoint.errors import (
     AlreadyRunning,
@@ -78,6 +79,22 @@ class Artifacts(Rerun):
             return []
         return (await self._examined(self.workflows.get(row.workflow), row, line)).states()
 
+    async def artifact(self, session_id: str, path: str, *, version: Version = "present") -> bytes:
+        """Return the content of one artifact: of the file in the folder or, with ``version="recorded"``, of the log.
+
+        ``path`` is one of the paths that `artifacts` lists; nothing else is read, no link is followed, and a file of
+        more than 256 MiB is refused. Changes nothing, and works while the session runs.
+
+        The recorded content is what the session published or what a person's accepted edit contains, even if the file
+        has been changed or deleted since. If the folder no longer has these bytes, they are made again by the code of
+        the workflow, which must be registered; otherwise `DefinitionError` is raised.
+
+        Raises `FolderRefused` if the session has no such artifact or its content cannot be read, and `VerbRefused` if
+        the session has no artifacts at all.
+        """
+        self._check_open()
+        return await content_of(self, await self._row(session_id), path, version)
+
     async def adopt(
         self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
     ) -> list[Stale]:
@@ -117,11 +134,7 @@ class Artifacts(Rerun):
         row = await self._parked(session_id, "changed")
         line = await self._timeline(row).line()
         if line.trail is None:
-            raise VerbRefused(
-                f"Session {row.session_id!r} has no artifacts, because no step of its workflow publishes any. Declare"
-                " one with @step(publishes=Artifact(...)).",
-                session_id=row.session_id, status=row.status.value,
-            )  # fmt: skip
+            raise no_artifacts(row)
         return row, self._workflow_of(row), line
 
     async def _rebuilt(
@@ -177,7 +190,7 @@ class Artifacts(Rerun):
     async def _check_past(self, row: SessionRow, line: Line) -> None:
         workflow = self.workflows.get(row.workflow)
         if line.trail is not None and workflow is not None:
-            await Publisher(_UnheldSession(self, workflow, row, line), line.trail).check_past()
+            await Publisher(UnheldSession(self, workflow, row, line), line.trail).check_past()
 
     # examining
 
@@ -192,7 +205,7 @@ class Artifacts(Rerun):
             raise gone(row.session_id, folder.path)
         found = await in_thread(look, workflow, line.trail, folder)
         if workflow is not None:
-            past = Past(_UnheldSession(self, workflow, row, line), folder)
+            past = Past(UnheldSession(self, workflow, row, line), folder)
             found = [await _check_truncated(past, each) if each.maybe_truncated else each for each in found]
         return examine(line.trail, found, dict.fromkeys(rerun, RERUN_REQUESTED), row.seq + 1)
 
@@ -247,7 +260,7 @@ class Artifacts(Rerun):
             await self._redo(row, workflow, line, found, by)
             row = await self._row(row.session_id)
         elif row.status in UNDRIVEN:  # a crash may have interrupted a publication into the folder
-            await Publisher(_UnheldSession(self, workflow, row, line), line.trail).repair()
+            await Publisher(UnheldSession(self, workflow, row, line), line.trail).repair()
         return row
 
     def _check_decided(self, row: SessionRow, line: Line, found: Examination, edits: Edits) -> None:
@@ -300,7 +313,7 @@ class Artifacts(Rerun):
     ) -> list[str]:  # fmt: skip
         assert line.trail is not None
         folder = ArtifactFolder(Path(line.trail.folder))
-        past = Past(_UnheldSession(self, workflow, row, line), folder)
+        past = Past(UnheldSession(self, workflow, row, line), folder)
         contents = [await past.content_of(each.file, each.work.step) for each in chosen]
         await in_thread(folder.make)
         for each, data in zip(chosen, contents, strict=True):
@@ -363,14 +376,6 @@ class Artifacts(Rerun):
 
     def _new_trail(self, workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
         return trail_for(workflow, session_id, folder)
-
-
-class _UnheldSession:
-    """A session without a hold, for the parts of `Publisher` that do not write to the log."""
-
-    def __init__(self, control: Artifacts, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
-        self.session_id, self.row, self.line = row.session_id, row, line
-        self.store, self.workflow, self.limits = control.store, workflow, control.limits
 
 
 def _carried(new: NewSession, folder: Path) -> Line:

@@ -25,6 +25,7 @@ from pausepoint.model.views import Checkpoint, Diff, Listing, Outcome, SessionIn
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from pausepoint.engine.contents import Version
     from pausepoint.engine.control import Control
     from pausepoint.engine.plan import Plan
     from pausepoint.engine.verify import Verification
@@ -166,6 +167,13 @@ class Session(Generic[S, R]):
     async def artifacts(self) -> list[ArtifactState]:
         """Return the state of each published file: valid, edited, invalid, missing or stale."""
         return await self._control.artifacts(self.id)
+
+    async def artifact(self, path: str, *, version: Version = "present") -> bytes:
+        """Return the content of one artifact, as it is in the folder or as it is ``"recorded"`` in the log.
+
+        See `Engine.artifact`.
+        """
+        return await self._control.artifact(self.id, path, version=version)
 
     async def adopt(
         self, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
