@@ -177,7 +177,7 @@ class NoQuery(Body, frozen=True):
 
 
 class Sessions(Body, frozen=True):
-    """The filters of the list of sessions."""
+    """The filters of the list of sessions. ``after`` is the ``next`` of the page before."""
 
     status: tuple[SessionStatus, ...] = ()
     failed: bool | None = None
@@ -185,10 +185,12 @@ class Sessions(Body, frozen=True):
     owner: str | None = None
     tag: str | None = None
     prefix: str | None = None
+    text: str | None = None
     level: Literal["any", "root", "top"] = "any"
     sort: Literal["created", "updated", "workflow", "spent", "id"] = "created"
     reverse: bool = False
     limit: Limit = 50
+    after: str | None = None
     count: bool = False
 
 

@@ -24,22 +24,21 @@ LARGE = 64 * 2**10
 
 def etag(info: SessionInfo) -> str:
     """Return the mark of a session's present facts, for If-Match and If-None-Match."""
-    updated = int(info.updated_at.timestamp() * 1_000_000)
-    asked = f"{info.pause_requested:d}{info.cancel_requested:d}"
-    return f'"{info.seq}.{updated:x}{asked}.{info.fence}"'
+    return f'"{info.seq}.{info.signals}.{info.fence}"'
 
 
 def head(info: SessionInfo) -> dict[str, Any]:
     """Return a session's facts, with the mark that a change must name."""
     return documents.session(info) | {
-        "seq": info.seq, "fence": info.fence, "kept_by": info.kept_by, "etag": etag(info),
+        "seq": info.seq, "fence": info.fence, "signals": info.signals, "kept_by": info.kept_by, "etag": etag(info),
+        "pause": None if info.pause is None else documents.pause(info.pause),
     }  # fmt: skip
 
 
 def heads(found: Listing[SessionInfo], total: int | None = None) -> dict[str, Any]:
     """Return a list of sessions. ``next`` is the cursor of the next page."""
     broken = [documents.damaged(each) for each in found.damaged]
-    page: dict[str, Any] = {"sessions": [head(each) for each in found], "next": None, "damaged": broken}
+    page: dict[str, Any] = {"sessions": [head(each) for each in found], "next": found.next, "damaged": broken}
     return page if total is None else page | {"total": total}
 
 

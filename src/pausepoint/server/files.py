@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import mimetypes
 import re
 from collections.abc import AsyncIterator
 from typing import BinaryIO
 
 import msgspec
 
+from pausepoint.errors import did_you_mean
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Attachment, Call, Reply
 from pausepoint.server.problems import Problem
@@ -81,6 +83,22 @@ async def artifacts(call: Call) -> Reply:
     """List the artifacts of a session and their states."""
     info = await call.access.info(call.session_id)
     return Reply(await _artifacts(call, info.session_id))
+
+
+async def artifact(call: Call) -> Attachment:
+    """Return the content of an artifact, as it is in the folder or as it was published."""
+    asked, info, path = call.query(bodies.Version), await call.access.info(call.session_id), call.params["path"]
+    known = {each.path for each in await call.engine.artifacts(info.session_id)}
+    if path not in known:
+        near = did_you_mean(path[:200], known)
+        raise Problem(404, f"Session {info.session_id!r} has no artifact {path[:200]!r}{near}", "unknown-artifact")
+    data = await call.engine.artifact(info.session_id, path, version=asked.version)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield data
+
+    name = path.rpartition("/")[2]
+    return Attachment(name, mimetypes.guess_type(name)[0] or "", len(data), chunks())
 
 
 async def adopt(call: Call) -> Reply:

@@ -35,6 +35,7 @@ STATUS = {
     "QuestionChanged": 412,
     "QuestionClosed": 410,
     "Redacted": 410,
+    "SessionChanged": 412,
     "SessionEnded": 410,
     "SeveralQuestions": 409,
     "StateRefused": 422,

@@ -71,6 +71,8 @@ ROUTES: tuple[Route, ...] = (
           query=NoQuery, errors=(404, 410, 416)),
     Route(method="GET", path=f"{_ONE}/artifacts", role="viewer", handler=files.artifacts, verb="artifacts",
           query=NoQuery, answer="artifacts", errors=(404, 409, 410)),
+    Route(method="GET", path=f"{_ONE}/artifacts/{{path:path}}", role="viewer", handler=files.artifact, verb="artifact",
+          query=bodies.Version, errors=(404, 409, 410)),
     Route(method="POST", path=f"{_ONE}/artifacts/adopt", role="operator", handler=files.adopt, verb="adopt",
           body=bodies.Paths, answer="artifacts", errors=(404, 409, 410), example={"paths": ["draft.md"]}),
     Route(method="POST", path=f"{_ONE}/artifacts/restore", role="operator", handler=files.restore, verb="restore",

@@ -28,9 +28,10 @@ async def index(call: Call) -> Reply:
     chosen: dict[str, Any] = {
         "workflow": asked.workflow, "owner": call.access.owner_of(asked.owner), "tag": asked.tag,
         "status": asked.status or None, "failed": asked.failed, "level": asked.level,
+        "text": asked.text,
     }  # fmt: skip
     found = await call.engine.sessions(
-        **chosen, prefix=asked.prefix, sort=asked.sort, reverse=asked.reverse, limit=asked.limit
+        **chosen, prefix=asked.prefix, sort=asked.sort, reverse=asked.reverse, limit=asked.limit, after=asked.after
     )
     total = sum((await call.engine.tally(**chosen)).values()) if asked.count and asked.prefix is None else None
     return Reply(documents.heads(found, total))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.engine import documents as engine_documents
-from pausepoint.errors import PausepointError, VerbRefused, did_you_mean
+from pausepoint.errors import PausepointError, SessionChanged, did_you_mean
 from pausepoint.model.views import Checkpoint, SessionInfo
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Attachment, Call, Reply
@@ -101,11 +101,8 @@ async def _conditional(call: Call, apply: Callable[[SessionInfo], Awaitable[None
         raise _changed(info)
     try:
         await apply(info)
-    except VerbRefused:
-        now = await call.access.info(call.session_id)
-        if now.seq != info.seq:
-            raise _changed(now) from None
-        raise
+    except SessionChanged:  # between the check above and the commit
+        raise _changed(await call.access.info(call.session_id)) from None
     return await _after(call)
 
 
