@@ -12,7 +12,21 @@ from starlette.routing import Route as StarletteRoute
 from starlette.routing import Router
 
 from pausepoint.server.access import Access
-from pausepoint.server.calls import JSON, Attachment, Call, Receive, Reply, Route, Scope, Send, body_of, decoded, header
+from pausepoint.server.bodies import NoQuery
+from pausepoint.server.calls import (
+    JSON,
+    Attachment,
+    Call,
+    Receive,
+    Reply,
+    Route,
+    Scope,
+    Send,
+    body_of,
+    decoded,
+    header,
+    query_of,
+)
 from pausepoint.server.guard import SAFE, Guard
 from pausepoint.server.limits import Attempts, Limits, Rates
 from pausepoint.server.page import Page
@@ -146,10 +160,11 @@ class Endpoint:
 
     async def _answered(self, route: Route, scope: Scope, receive: Receive) -> Reply | Attachment:
         signed = await self._allowed(route, scope)
+        query = query_of(scope, route.query or NoQuery)
         body = None if route.body is None else await self._body(route, scope, receive)
         person = None if signed is None else signed.person
         call = Call(
-            self.desk, Access(self.desk.engine, person), scope, receive, person, body,
+            self.desk, Access(self.desk.engine, person), scope, receive, person, body, query,
             signed is not None and signed.ambient,
         )  # fmt: skip
         if route.method != "GET":

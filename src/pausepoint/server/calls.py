@@ -120,7 +120,7 @@ class Call:
 
     def __init__(
         self, desk: Desk, access: Access, scope: Scope, receive: Receive, person: Person | None, body: Any = None,
-        is_page: bool = False,
+        query: Any = None, is_page: bool = False,
     ) -> None:  # fmt: skip
         self.desk = desk
         self.engine: Engine = desk.engine
@@ -129,6 +129,7 @@ class Call:
         self.receive = receive
         self.body = body
         self.is_page = is_page
+        self._query = query
         self._person = person
         self.params: dict[str, str] = scope.get("path_params", {})
 
@@ -152,8 +153,9 @@ class Call:
         return header(self.scope, name)
 
     def query(self, kind: type[S]) -> S:
-        """Return the query of the address as a struct. Raises a 400 for unknown names and wrong values."""
-        return query_of(self.scope, kind)
+        """Return the query of the address, which is decoded to the struct that the table of routes names."""
+        assert isinstance(self._query, kind)
+        return self._query
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it comes, without a limit of its size."""
@@ -169,7 +171,10 @@ def header(scope: Scope, name: str) -> str:
 
 
 def query_of(scope: Scope, kind: type[S]) -> S:
-    """Decode the query of a request. The values of a list are separated by commas."""
+    """Decode the query of a request. The values of a list are separated by commas.
+
+    Raises a 400 for unknown names and wrong values.
+    """
     try:
         pairs = parse_qsl(scope.get("query_string", b"").decode("ascii"), keep_blank_values=True, max_num_fields=50,
                           errors="strict")  # fmt: skip
