@@ -84,6 +84,7 @@ class Served:
         self.port = port
         self.base = f"http://127.0.0.1:{port}"
         self.tokens = Tokens(folder)
+        self.clients: dict[Any, httpx.Client] = {}
         self._created: dict[tuple[str, str | None, str | None], str] = {}
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -96,6 +97,14 @@ class Served:
         return httpx.Client(
             base_url=self.base + API, headers=given | headers, timeout=PATIENCE, trust_env=False, verify=False
         )  # without certificates, which take long to load
+
+    @contextmanager
+    def kept(self, token: str | None = None, **headers: str) -> Iterator[httpx.Client]:
+        """Yield a client that keeps its connection for the next test."""
+        key = token, tuple(headers.items())
+        if key not in self.clients:
+            self.clients[key] = self.client(token, **headers)
+        yield self.clients[key]
 
     def admin(self, **headers: str) -> httpx.Client:
         return self.client(self.tokens.own, **headers)
@@ -179,6 +188,9 @@ def served(
             raise failed[0]
         yield ready[0]
     finally:
+        for one in ready:
+            for client in one.clients.values():
+                client.close()
         stop()
         thread.join(PATIENCE)
         listener.close()

@@ -52,7 +52,7 @@ def state_of(server: Served) -> object:
 @pytest.mark.parametrize("route", SIGNED, ids=named)
 def test_without_a_token_nothing_is_answered(server: Served, route: Route) -> None:
     before = state_of(server)
-    with server.client() as client:
+    with server.kept() as client:
         answer = send(client, route, path_of(server, route))
     check_problem(answer, 401)
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -62,7 +62,7 @@ def test_without_a_token_nothing_is_answered(server: Served, route: Route) -> No
 @pytest.mark.parametrize("route", SIGNED, ids=named)
 def test_a_wrong_token_is_refused(server: Served, route: Route) -> None:
     for token in (server.tokens.own[:-1], "a.b"):
-        with server.client(token) as client:
+        with server.kept(token) as client:
             check_problem(send(client, route, path_of(server, route)), 401)
 
 
@@ -70,7 +70,7 @@ def test_a_wrong_token_is_refused(server: Served, route: Route) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_may_do_what_the_table_says(server: Served, route: Route, role: Role) -> None:
     before = state_of(server)
-    with server.client(server.token(role)) as client:
+    with server.kept(server.token(role)) as client:
         answer = send(client, route, filled(route, "unknown", "unknown"), {"nonsense": 1} if route.body else ...)
     allowed = route.role == "any" or route.heads or Person("x", role).may(route.role)  # type: ignore[arg-type]
     if allowed:
@@ -84,7 +84,7 @@ def test_a_role_may_do_what_the_table_says(server: Served, route: Route, role: R
 def test_what_belongs_to_another_owner_does_not_exist(server: Served, route: Route) -> None:
     before = state_of(server)
     bobs = server.token("admin", "bob")
-    with server.client(bobs, **{"If-Match": '"1.0.1"'}) as client:
+    with server.kept(bobs, **{"If-Match": '"1.0.1"'}) as client:
         if route.uploads:
             answer = client.request(route.method, path_of(server, route), params={"filename": "a"}, content=b"x")
         else:
@@ -96,7 +96,7 @@ def test_what_belongs_to_another_owner_does_not_exist(server: Served, route: Rou
 
 @pytest.mark.parametrize("route", NAMED, ids=named)
 def test_an_unknown_name_is_a_404(server: Served, route: Route) -> None:
-    with server.admin(**{"If-Match": '"1.0.1"'}) as client:
+    with server.kept(server.tokens.own, **{"If-Match": '"1.0.1"'}) as client:
         params = {"a": "1"} if route.path.endswith("/diff") else {"filename": "a"} if route.uploads else None
         answer = send(client, route, filled(route, "unknown", "unknown"), params=params)
     check_problem(answer, 404)
@@ -105,7 +105,7 @@ def test_an_unknown_name_is_a_404(server: Served, route: Route) -> None:
 @pytest.mark.parametrize("route", [each for each in ROUTES if "{session_id}" in each.path], ids=named)
 def test_an_id_that_cannot_exist_is_a_400(server: Served, route: Route) -> None:
     for wrong in ("%00", "a%0Ab", "..", "x" * 300, "%C3%BC%F0%9F%98%80" * 40):
-        with server.admin(**{"If-Match": '"1.0.1"'}) as client:
+        with server.kept(server.tokens.own, **{"If-Match": '"1.0.1"'}) as client:
             params = {"a": "1"} if route.path.endswith("/diff") else {"filename": "a"} if route.uploads else None
             answer = send(client, route, filled(route, wrong, "x"), params=params)
         check_problem(answer, 400, 404, 405)
@@ -117,7 +117,7 @@ def test_a_malformed_body_is_refused_and_changes_nothing(server: Served, route: 
     headers = {"Content-Type": "application/json", "X-Pausepoint": "1", "If-Match": '"1.0.1"'}
     deep = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
     for data in (b"{", b"[]", b"null", b'"text"', b'{"nonsense": 1}', b'{"by": "eve"}', b"\xff\xfe", b"{} {}", deep):
-        with server.admin() as client:
+        with server.kept(server.tokens.own) as client:
             answer = client.request(route.method, path_of(server, route), content=data, headers=headers)
         check_problem(answer, 400)
     assert state_of(server) == before
@@ -133,7 +133,7 @@ def test_a_body_that_is_too_large_is_refused(server: Served, route: Route) -> No
 
     headers = {"Content-Type": "application/json", "X-Pausepoint": "1"}
     for content in (large, slices()):  # with its length, and without
-        with server.admin() as client:
+        with server.kept(server.tokens.own) as client:
             answer = client.request(route.method, path_of(server, route), content=content, headers=headers)
         assert check_problem(answer, 413)["limit"] == 2**20
 
@@ -141,7 +141,7 @@ def test_a_body_that_is_too_large_is_refused(server: Served, route: Route) -> No
 @pytest.mark.parametrize("route", BODIES, ids=named)
 def test_a_body_that_is_not_json_is_refused(server: Served, route: Route) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
-        with server.admin(**{"X-Pausepoint": "1"}) as client:
+        with server.kept(server.tokens.own, **{"X-Pausepoint": "1"}) as client:
             answer = client.request(
                 route.method, path_of(server, route), content=b'{"reason": "x"}', headers={"Content-Type": kind}
             )
@@ -150,7 +150,7 @@ def test_a_body_that_is_not_json_is_refused(server: Served, route: Route) -> Non
 
 @pytest.mark.parametrize("route", ROUTES, ids=named)
 def test_an_unknown_name_in_the_query_is_refused(server: Served, route: Route) -> None:
-    with server.admin(**{"X-Pausepoint": "1"}) as client:
+    with server.kept(server.tokens.own, **{"X-Pausepoint": "1"}) as client:
         params = {"nonsense": "1"} | ({"a": "1"} if route.path.endswith("/diff") else {})
         check_problem(client.request(route.method, path_of(server, route), params=params), 400)
 
@@ -159,7 +159,7 @@ def test_an_unknown_name_in_the_query_is_refused(server: Served, route: Route) -
 def test_another_method_is_refused(server: Served, route: Route) -> None:
     known = {each.method for each in ROUTES if each.path == route.path}
     for method in {"PATCH", "OPTIONS", "TRACE", "BREW"} - known:
-        with server.admin() as client:
+        with server.kept(server.tokens.own) as client:
             answer = client.request(method, path_of(server, route))
         check_problem(answer, 405)
         assert known <= {each.strip() for each in answer.headers["allow"].split(",")}
@@ -216,7 +216,7 @@ def test_every_verb_of_the_engine_is_reachable_or_listed_with_a_reason() -> None
 
 
 def test_the_table_covers_the_files_of_the_page(server: Served, tmp_path: Path) -> None:
-    with server.admin() as client:
+    with server.kept(server.tokens.own) as client:
         page = client.get(server.base + "/")
         assert page.headers["content-type"].startswith("text/html")
         static = [each.split('"')[0] for each in page.text.split('"static/')[1:]]

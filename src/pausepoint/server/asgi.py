@@ -31,7 +31,7 @@ from pausepoint.server.guard import SAFE, Guard
 from pausepoint.server.limits import Attempts, Limits, Rates
 from pausepoint.server.page import Page
 from pausepoint.server.people import Person
-from pausepoint.server.problems import Problem, problem_of
+from pausepoint.server.problems import Problem
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.signin import Signed, SignIn, Who, refused
 from pausepoint.server.store import Jobs
@@ -152,10 +152,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        try:
-            reply = await self._answered(self.routes[method], scope, receive)
-        except Exception as error:
-            raise problem_of(error) from None
+        reply = await self._answered(self.routes[method], scope, receive)
         await reply.send(send, scope["method"] == "HEAD")
 
     async def _answered(self, route: Route, scope: Scope, receive: Receive) -> Reply | Attachment:

@@ -62,7 +62,7 @@ def range_of(text: str, size: int) -> tuple[int, int]:
     end = int(last) if first and last else size - 1
     if found is None or not 0 <= begin <= end or begin >= size:
         raise Problem(
-            416, f"The file has {size:,} bytes, and the range {text[:60]!r} is not one part of them. Ask for another.",
+            416, f"The file has {size:,} bytes, and the range is not one part of them. Ask for another one.",
             headers={"Content-Range": f"bytes */{size}"},
         )  # fmt: skip
     return begin, min(end, size - 1)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pausepoint.server.calls import Receive, Reply, Scope, Send, header
-from pausepoint.server.problems import Problem, log
+from pausepoint.server.problems import Problem, log, problem_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine. They are allowed with any port if nothing else is said."""
@@ -56,7 +56,10 @@ class Guard:
         answer = _Answer(send)
         try:
             await self.app(self._checked(scope), receive, answer)
-        except Problem as refused:
+        except Exception as error:
+            refused = problem_of(error)
+            if answer.status:
+                raise  # a part of the answer is sent already, so the server can only cut the connection
             reply = Reply(refused.document(scope["path"]), refused.status, refused.headers, "application/problem+json")
             await reply.send(answer, scope["method"] == "HEAD")
         finally:  # without the query and the body, which may contain secrets

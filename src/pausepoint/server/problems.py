@@ -85,7 +85,7 @@ class Problem(Exception):
     """A refused request. ``fields`` become members of the document, and ``headers`` are sent with it."""
 
     def __init__(
-        self, status: int, detail: str, kind: str = "", headers: dict[str, str] | None = None, **fields: Any
+        self, status: int, detail: str, kind: str = "", /, *, headers: dict[str, str] | None = None, **fields: Any
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -112,7 +112,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, PausepointError) and (status := status_of(error)):
         return Problem(status, detail_of(error), kebab(type(error).__name__), **_fields(error))
     if isinstance(error, ValueError):  # the engine's verbs check their arguments with it
-        return Problem(400, f"{detail_of(error)}")
+        return Problem(400, detail_of(error))
     number = uuid4().hex[:12]
     log.error("error %s: %s", number, type(error).__name__, exc_info=error)
     return Problem(
@@ -146,7 +146,8 @@ def kebab(name: str) -> str:
 
 def _fields(error: PausepointError) -> dict[str, Any]:
     """Return the fields of an error that fit into a JSON document."""
-    found = {name: value for name, value in error.fields.items() if name not in _PRIVATE}
+    named = {"status": "present_status"}  # of a session or question; ``status`` is that of the answer
+    found = {named.get(name, name): value for name, value in error.fields.items() if name not in _PRIVATE}
     return {name: value for name, value in found.items() if _is_plain(value)}
 
 

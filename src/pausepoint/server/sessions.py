@@ -71,6 +71,9 @@ def _built(model: Any, given: dict[str, Any]) -> Any:
     """Return the input as a state, if a field is named like an option."""
     from pydantic import ValidationError
 
+    for name in given.keys() - model.model_fields.keys():  # Pydantic would ignore it
+        near = did_you_mean(name, model.model_fields)
+        raise StateRefused(f"The state of the workflow has no field {name!r}{near}", field=name)
     try:
         return model.model_validate(given)
     except ValidationError as error:

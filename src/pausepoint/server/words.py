@@ -95,6 +95,8 @@ def _filled(line: str | None, fields: dict[str, Any]) -> str | None:
 
 
 def _without_code(message: str, advice: str) -> str:
+    if not message.endswith((".", "?", "!")):  # Pydantic's words
+        message = f"{message}. {advice}".strip()
     sentences = _END.split(message.strip())
     plain = [each for each in sentences if not names_code(each)]
     if len(plain) == len(sentences):
