@@ -94,7 +94,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 ROOMS = ("", ".artifacts", ".cli", ".codec", ".definition", ".engine", ".integrations", ".log", ".model", ".runtime",
-         ".stores")  # fmt: skip
+         ".server", ".stores")  # fmt: skip
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -4,7 +4,9 @@ PausepointError
 ├── DefinitionError        a workflow definition is wrong; raised when it is created
 ├── SessionError           a call is not possible for the session that it names
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
-│   ├── AlreadyRunning · HoldLost · SessionEnded · NotFinished · VerbRefused · UnknownCheckpoint
+│   ├── AlreadyRunning · HoldLost · SessionEnded · NotFinished · UnknownCheckpoint
+│   ├── VerbRefused
+│   │   └── SessionChanged   the session has changed since the record that ``based_on`` names
 │   ├── UnknownFile · FileRefused · FolderRefused
 │   │   ├── FolderMisfit   its session needs newer code, or cannot be migrated to this version
 │   │   └── FolderUnavailable   its disk is full or failing
@@ -151,6 +153,13 @@ class VerbRefused(SessionError):
     """The call is not possible in the session's current status."""
 
     status: str
+
+
+class SessionChanged(VerbRefused):
+    """The session has changed since it was read: its log is at record ``seq``, not at ``based_on``."""
+
+    seq: int
+    based_on: int
 
 
 class NotFinished(SessionError):

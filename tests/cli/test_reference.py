@@ -18,7 +18,7 @@ from tests.cli.zoo import fill, here
 from tests.docs.pages import code, rows, section
 from tools.cli_reference import PAGE, render
 
-NO_JSON = {"demo", "completion"}
+NO_JSON = {"demo", "completion", "serve"}
 """What they print is for a terminal or a shell."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Engine, Session, Status, Workflow, step
-from pausepoint.errors import StateRefused, VerbRefused
+from pausepoint.errors import SessionChanged, StateRefused, VerbRefused
 from pausepoint.testing import every_crash_point
 from pausepoint.testing.crashes import CrashPointFailed
 from tests.engine.essay import COLLECTING, Count, Desk, again, essay_of, events
@@ -73,7 +73,9 @@ async def test_a_rewind_based_on_a_state_that_has_moved_since_is_refused() -> No
         session = await Desk().done(engine)
         seen = (await session.info()).seq
         await session.edit(topic="ink")
-        with pytest.raises(VerbRefused, match=f"was at record {seen} and is now at {seen + 1}. Read the state again"):
+        with pytest.raises(
+            SessionChanged, match=f"was at record {seen} and is now at {seen + 1}. Read the state again"
+        ):
             await session.rewind("write", topic="kelp", based_on=seen)
         assert await session.rewind("write", topic="kelp", based_on=seen + 1) is Status.READY
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine, Status
-from pausepoint.errors import StateRefused, UnknownCheckpoint, VerbRefused
+from pausepoint.errors import SessionChanged, StateRefused, UnknownCheckpoint, VerbRefused
 from tests.engine.essay import Desk, again
 from tests.support.loop import on_loop
 from tests.support.pipeline import Pipeline
@@ -93,8 +93,11 @@ async def test_an_edit_based_on_a_state_that_has_moved_since_is_refused() -> Non
         session = await Desk().done(engine)
         seen = (await session.info()).seq
         await session.edit(topic="ink", based_on=seen)
-        with pytest.raises(VerbRefused, match=f"was at record {seen} and is now at {seen + 1}. Read the state again"):
+        told = f"was at record {seen} and is now at {seen + 1}. Read the state again"
+        with pytest.raises(SessionChanged, match=told) as changed:
             await session.edit(topic="kelp", based_on=seen)
+        assert isinstance(changed.value, VerbRefused)
+        assert (changed.value.based_on, changed.value.seq) == (seen, seen + 1)
         assert (await session.state()).topic == "ink"
         await session.edit(topic="kelp", based_on=(await session.info()).seq)
         assert (await session.state()).topic == "kelp"

@@ -183,7 +183,7 @@ class StoreModel(EverythingModel):
         row = replace(
             row, live=row.holder in self.alive(), due=due, own_pause=row.pause_requested, under_everything=stopped,
             pause_requested=row.pause_requested or stopped, pause_mode="abort" if abort else row.pause_mode,
-            frozen=row.frozen + thawed,
+            frozen=row.frozen + thawed, signals=len(self.known[session_id].signals),
         )  # fmt: skip
         return replace(row, ready_at=ready_at(row))
 
@@ -514,7 +514,9 @@ class StoreModel(EverythingModel):
             assert await store.key_frame(row.key, seq) == max(frame for frame in frames if frame <= seq)
         found = await store.pauses(row.key, open_only=False)
         self.check_pauses(row.session_id, found)
-        assert await store.pauses(row.key) == [pause for pause in found if pause.closed_at is None]
+        still_open = [pause for pause in found if pause.closed_at is None]
+        assert await store.pauses(row.key) == still_open
+        assert await store.first_pauses([row.key]) == ({row.key: still_open[0]} if still_open else {})
         signals = await store.signals(row.key, 0)
         read = [(s.after, s.kind, s.by, s.at, None if s.redacted else json.loads(s.payload)) for s in signals]
         assert read == known.signals

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from pausepoint import Engine
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
 from pausepoint.model.sessions import Filter, Sort, Status
-from pausepoint.stores.sqlite import SqliteStore, pickup, schema, sessions, sql
+from pausepoint.stores.sqlite import SqliteStore, pauses, pickup, schema, sessions, sql
 from pausepoint.stores.sqlite.engines import Present
 from tests.stores.kit import on_loop, opened, outside, started, stored
 
@@ -396,3 +397,88 @@ def test_a_path_that_no_system_call_takes_is_refused(path: str) -> None:
     for given in (path, Path(path), f"sqlite:///{path}"):
         with pytest.raises(StoreUnavailable, match=r"is not a path that the system can open .* Name another file"):
             Engine(given)
+
+
+_SINCE = "SEARCH sessions USING INDEX"
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (Filter(after=(1, 1)), f"{_SINCE} sessions_created (created_at<?)"),
+        (Filter(after=(1, 1), reverse=True), f"{_SINCE} sessions_created (created_at>?)"),
+        (Filter(after=(1, 1), level="top"), f"{_SINCE} sessions_created (created_at<?)"),
+        (Filter(after=(1, 1), workflow="w"), f"{_SINCE} sessions_workflow (workflow=? AND created_at<?)"),
+        (Filter(after=(1, 1), owner="ann"), f"{_SINCE} sessions_owner (owner=? AND created_at<?)"),
+        (Filter(after=(1, 1), failed=True), f"{_SINCE} sessions_failed (created_at<?)"),
+        (Filter(after=("a",), sort="id"), f"{_SINCE} sqlite_autoindex_sessions_1 (session_id>?)"),
+        (Filter(after=("a",), sort="id", reverse=True), f"{_SINCE} sqlite_autoindex_sessions_1 (session_id<?)"),
+    ],
+)
+def test_a_later_page_is_read_from_where_the_one_before_ended(query: Filter, index: str) -> None:
+    plan = _plan_of(replace(query, limit=50))
+    assert index in plan, plan
+    assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
+
+
+def test_a_later_page_by_workflow_begins_at_its_workflow() -> None:
+    plan = _plan_of(Filter(after=("w", 1, 1), sort="workflow", limit=50))
+    assert f"{_SINCE} sessions_workflow (workflow>?)" in plan, plan
+    assert "USE TEMP B-TREE FOR ORDER BY" not in plan, "one workflow at a time is sorted, not all sessions"
+
+
+def _plan_of(query: Filter) -> list[str]:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    selected, bindings = sessions._selected(connection, query, Present(lambda holder: True, lambda: 0))
+    statement = f"EXPLAIN QUERY PLAN {sql.QUERIES['facts']} {selected}"
+    return [str(line[3]) for line in connection.execute(statement, bindings)]
+
+
+@pytest.mark.parametrize("query", ["open_pauses", "pause_flags"])
+def test_the_pauses_of_several_sessions_are_found_by_index(query: str) -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    text = sql.QUERIES[query]
+    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
+    index = "pauses USING INDEX pauses_open (session=?)" if query == "open_pauses" else "sessions USING INTEGER PRIMARY"
+    assert any(index in line for line in plan), plan
+    assert not any(line.startswith(("SCAN pauses", "SCAN sessions")) for line in plan), plan
+
+
+def test_the_number_of_statements_does_not_depend_on_the_number_of_paused_sessions() -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    connection.execute("INSERT INTO standing_pause VALUES (1, 'p', 'fire', NULL, 1, 'finish', 0, 1, 1, 0)")
+    connection.execute(
+        "WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 50) INSERT INTO sessions"
+        " (session_id, workflow, version, input_digest, created_at, updated_at, seq, head, key_frame, digest, visit,"
+        " signals_digest, given_sum, moved_sum) SELECT i, 'w', 1, x'', 1, 1, 1, 1, 1, x'', 1, x'', 0, 0 FROM n"
+    )
+    asked: list[str] = []
+
+    def traced(_: object, statement: str, bindings: object) -> bool:
+        asked.append(statement)
+        return True
+
+    connection.exec_trace = traced
+    found = pauses.first(connection, range(1, 51))
+    assert {each.reason for each in found.values()} == {"fire"}
+    assert (len(found), len(asked)) == (50, 3)
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (Filter(text="a"), "SCAN sessions"),
+        (Filter(text="a", workflow="w"), f"{_SINCE} sessions_workflow (workflow=?)"),
+        (Filter(text="a", owner="ann"), f"{_SINCE} sessions_owner (owner=?)"),
+        (Filter(text="a", failed=True), "sessions_failed"),
+    ],
+)
+def test_a_search_for_a_text_reads_only_what_belongs_to_each_session(query: Filter, index: str) -> None:
+    plan = _plan_of(replace(query, limit=50))
+    assert any(index in line for line in plan), plan
+    assert "SEARCH pauses USING INDEX pauses_open (session=?)" in plan, plan
+    assert any("tagged_session (session=?)" in line for line in plan), plan
+    assert not any(line.startswith(("SCAN pauses", "SCAN tagged")) for line in plan), plan

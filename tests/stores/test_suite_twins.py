@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.remembered import Remembered
-from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow, ready_at
+from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, Position, SessionRow, position, ready_at
 from pausepoint.stores.base import Found, Store
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite
@@ -255,6 +255,44 @@ class ActsWithoutTheKey(DictStore):
         pass
 
 
+class RepeatsTheLast(DictStore):
+    """Begins a page with the last session of the page before."""
+
+    async def find(self, query: Filter) -> Found:
+        found = await super().find(query)
+        if query.after is None or not found:
+            return found
+        whole = list(await super().find(replace(query, after=None, limit=None)))
+        at = whole.index(found[0])
+        return Found(whole[at - 1 : at - 1 + len(found)], next=found.next)
+
+
+class CountsOffsets(DictStore):
+    """Skips as many sessions as there were before the position."""
+
+    async def find(self, query: Filter) -> Found:
+        whole = await super().find(replace(query, after=None, limit=None))
+        skipped = 0 if query.after is None else self._offsets[query.after]
+        page = whole[skipped:][: query.limit]
+        next = position(page[-1], query.sort) if page and skipped + len(page) < len(whole) else None
+        if next is not None:
+            self._offsets[next] = skipped + len(page)
+        return Found(page, next=next)
+
+    _offsets: dict[Position, int] = {}
+
+
+class NamesTheLastPause(DictStore):
+    async def first_pauses(self, keys: Sequence[int]) -> dict[int, Pause]:
+        found = {key: await self.pauses(key) for key in await super().first_pauses(keys)}
+        return {key: pauses[-1] for key, pauses in found.items()}
+
+
+class CountsNoSignals(DictStore):
+    def _seen(self, kept: Kept) -> SessionRow:
+        return replace(super()._seen(kept), signals=0)
+
+
 TWINS: dict[type[DictStore], str] = {
     TakesAKeyFromTheLiving: "test_of_two_engines_one_takes_the_key_and_the_other_learns_the_answer",
     ForgetsTheEffect: "test_the_key_of_an_engine_that_is_gone_can_be_taken_again",
@@ -290,6 +328,10 @@ TWINS: dict[type[DictStore], str] = {
     WakesGuests: "test_a_guest_is_never_taken_or_due",
     ImportsGuestsAsOthers: "test_an_imported_guest_is_a_guest",
     ForgetsFrozenTime: "test_frozen_time_is_added_up_and_the_timers_are_computed_again",
+    NamesTheLastPause: "test_the_first_open_pauses_of_several_sessions_are_read_at_once",
+    CountsNoSignals: "test_a_row_counts_what_reached_the_session_from_outside",
+    RepeatsTheLast: "test_the_pages_of_a_list_are_the_list",
+    CountsOffsets: "test_what_is_added_or_removed_between_two_pages_moves_nothing_else",
     ExemptsForEver: "test_a_resumed_session_runs_until_everything_is_paused_again",
 }
 

@@ -18,6 +18,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("run", "Start a session and show it until it ends or needs a person."),
         "resume": ("run", "Resume an interrupted, paused or failed session."),
         "worker": ("worker", "Drive all sessions of this store that are ready or due."),
+        "serve": ("pausepoint.server.command", "Serve the store over HTTP: an API and a web page."),
     },
     "Inspect": {
         "ls": ("ls", "List sessions."),
@@ -52,7 +53,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("setup", "Print the completion script for a shell."),
     },
 }
-"""Section → command → module of `pausepoint.cli.commands` and the line in the list of commands."""
+"""Section → command → module of `pausepoint.cli.commands` and the line in the list of commands.
+
+The module of a command that is above this room is named in full.
+"""
 
 COMMANDS = {name: where for section in SECTIONS.values() for name, where in section.items()}
 
@@ -69,7 +73,8 @@ class App(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS or name in self.left_out:
             return super().get_command(ctx, name)
-        module = import_module(f"{__package__}.commands.{COMMANDS[name][0]}")
+        where = COMMANDS[name][0]
+        module = import_module(where if "." in where else f"{__package__}.commands.{where}")
         found: click.Command = getattr(module, f"{name}_command" if name == "import" else name)
         return found
 

@@ -18,7 +18,7 @@ from pausepoint.errors import (
     error_text,
 )
 from pausepoint.model.ids import SessionId, check_session_id
-from pausepoint.model.sessions import SessionRow
+from pausepoint.model.sessions import Pause, SessionRow
 from pausepoint.model.views import SessionInfo
 from pausepoint.runtime.driver import LocalDriver
 from pausepoint.runtime.hold import OnStep
@@ -131,7 +131,14 @@ class Service:
             session_id=row.session_id, holder=holder,
         )  # fmt: skip
 
-    def _info(self, row: SessionRow) -> SessionInfo:
+    async def _infos(self, rows: Iterable[SessionRow]) -> list[SessionInfo]:
+        """Return the facts about sessions. The pauses of all of them are read at once."""
+        found = list(rows)
+        paused = [row.key for row in found if row.pause_requested or row.open_pauses]
+        pauses = await self.store.first_pauses(paused) if paused else {}
+        return [self._info(row, pauses.get(row.key)) for row in found]
+
+    def _info(self, row: SessionRow, pause: Pause | None = None) -> SessionInfo:
         return SessionInfo(
             SessionId(row.session_id), row.workflow, row.version, row.status, row.step, row.visit, row.owner, row.tags,
             to_datetime(row.created_at), to_datetime(row.updated_at), row.pause_requested, row.cancel_requested,
@@ -140,7 +147,7 @@ class Service:
             row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
             to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
             row.held_by_guard, None if row.kept_by is None else self.store.describe_holder(row.kept_by), row.fence,
-            row.spent_operations, row.budget_tokens, row.budget_operations, row.guest,
+            row.spent_operations, row.budget_tokens, row.budget_operations, row.guest, row.signals, pause,
         )  # fmt: skip
 
 

@@ -49,7 +49,15 @@ ALONE, TREE, FILES = 1, 2, 3
 """The formats that are written and read. They differ because older versions would mix the sessions of a tree."""
 
 # Facts that apply to one store and one process only.
-_LOCAL: dict[str, Any] = {"key": 0, "holder": None, "fence": 1, "live": False, "parent": None, "due": False}
+_LOCAL: dict[str, Any] = {
+    "key": 0,
+    "holder": None,
+    "fence": 1,
+    "live": False,
+    "parent": None,
+    "due": False,
+    "signals": 0,
+}
 
 # Facts that files of earlier versions lack, with their values at that time.
 _LATER: dict[str, Any] = {}

@@ -272,7 +272,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, R
         self._check_open()
         _, digest = encoded_input(workflow, given_input(state, fields), at_step, self.limits)
         rows = await self.store.find(Filter(workflow=workflow.name, input_digest=digest, level="root"))
-        return [self._info(row) for row in rows]
+        return await self._infos(rows)
 
     async def emit(
         self, session_id: str, event_type: str, summary: str = "", data: Mapping[str, Any] | None = None, *,
@@ -481,7 +481,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, R
         released = [row for row in some if row.under_everything and not row.own_pause]
         for row in await self._present(released):
             await self._drive_if_due(row)
-        return Listing(map(self._info, await self._present(released)), some.damaged)
+        return Listing(await self._infos(await self._present(released)), some.damaged)
 
     def _woke_here(self, session: Session[Any]) -> bool:
         """Return whether this engine's waker has just picked up the session, which has the same effect as a resume."""

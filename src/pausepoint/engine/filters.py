@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from pausepoint.clock import to_micros
+from pausepoint.engine.base import check_texts
 from pausepoint.errors import did_you_mean
 from pausepoint.model.sessions import Filter, Status
 
@@ -19,11 +20,12 @@ When = datetime | timedelta
 def filter_of(
     now: int, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
     status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
+    text: str | None = None,
 ) -> Filter:  # fmt: skip
     """Return the filter that the options of a verb describe. ``now`` is the present time."""
     return Filter(
         workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed,
-        since=_micros("since", since, now), until=_micros("until", until, now),
+        since=_micros("since", since, now), until=_micros("until", until, now), text=_part("text", text),
     )  # fmt: skip
 
 
@@ -33,6 +35,11 @@ def _statuses(given: Statuses) -> tuple[Status, ...]:
         if name not in list(Status):
             raise ValueError(f"{name!r} is not a status{did_you_mean(str(name), [each.value for each in Status])}")
     return tuple(map(Status, names))
+
+
+def _part(name: str, text: str | None) -> str | None:
+    check_texts(**{name: text})
+    return text or None
 
 
 def _micros(name: str, when: When | None, now: int) -> int | None:

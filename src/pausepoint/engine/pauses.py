@@ -48,7 +48,7 @@ class Pauses(Queries):
         for damage in found.damaged:
             if damage.fields["session_id"] == session_id:
                 raise damage
-        return Listing(map(self._info, found), found.damaged, working)
+        return Listing(await self._infos(found), found.damaged, working)
 
     async def _pause_everything(
         self, reason: str, by: str | None, mode: PauseMode, freeze: bool, wait: bool, timeout: float | timedelta | None
@@ -61,7 +61,7 @@ class Pauses(Queries):
         if wait:
             working = await standstill(self, query, pause.created_at, timeout)
             found = Found(await self._present(found), found.damaged)
-        return Listing(map(self._info, found), found.damaged, working)
+        return Listing(await self._infos(found), found.damaged, working)
 
     def _pause_of(
         self, reason: str, by: str | None, mode: PauseMode, freeze: bool, wait: bool, timeout: float | timedelta | None

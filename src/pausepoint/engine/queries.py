@@ -24,6 +24,7 @@ from pausepoint.errors import (
     StateRefused,
     StoreUnavailable,
     UnknownSession,
+    did_you_mean,
 )
 from pausepoint.log import events as history
 from pausepoint.log.access import StateAccess
@@ -32,6 +33,7 @@ from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
 from pausepoint.log.state import State
 from pausepoint.log.timeline import Timeline
 from pausepoint.log.versions import migrate_line
+from pausepoint.model.cursors import from_cursor, to_cursor
 from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
@@ -74,13 +76,18 @@ class Queries(Service):
         Raises `UnknownSession` if there is no session with this id.
         """
         self._check_open()
-        return self._info(await self._row(session_id))
+        return await self._info_of(await self._row(session_id))
+
+    async def _info_of(self, row: SessionRow) -> SessionInfo:
+        (info,) = await self._infos((row,))
+        return info
 
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
-        prefix: str | None = None, parent: str | None = None, tree: str | None = None, level: Level = "any",
-        sort: Sort = "created", reverse: bool = False, limit: int | None = None,
+        prefix: str | None = None, text: str | None = None, parent: str | None = None, tree: str | None = None,
+        level: Level = "any", sort: Sort = "created", reverse: bool = False, limit: int | None = None,
+        after: str | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Return the sessions that match, newest first. Unreadable ones are listed in ``damaged`` of the result.
 
@@ -90,30 +97,42 @@ class Queries(Service):
         - ``since``, ``until``: only sessions that were last updated in this time. Pass a datetime with a time zone, or
           a timedelta for a time ago.
         - ``prefix``: the beginning of the id.
+        - ``text``: a part of the id, the owner, a tag, the type or message of the failure, or the reason of an open
+          pause. ``%`` and ``_`` are ordinary characters. The letters A to Z match in both cases. All sessions that the
+          other filters leave are read for it.
         - ``parent``: the id of a session, to list only its children. ``tree``: the id of a session, to list it with
           all its descendants.
         - ``level``: ``"root"`` leaves out all children; ``"top"`` leaves out children whose parent matches too.
         - ``sort``: ``"created"``, ``"updated"``, ``"workflow"``, ``"spent"`` or ``"id"``. ``reverse`` turns the order
           around.
-        - ``limit``: the most sessions to read and return.
+        - ``limit``: the most sessions to read and return. If there are more, ``next`` of the result is a cursor.
+        - ``after``: a cursor, to return the next page. Pass the same sort and filters. Sessions that are created or
+          removed meanwhile move no other session to another page. Sorted by ``"updated"`` or ``"spent"``, a session
+          that changes moves in the list and may appear on two pages or on none. Raises `ValueError` for a text that is
+          not a cursor of such a list.
         """
         self._check_open()
+        if sort not in get_args(Sort):
+            raise ValueError(f"{sort!r} is not a sort of sessions{did_you_mean(str(sort), get_args(Sort))}")
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must be a number of sessions, 0 or more, or None for all, not {limit}.")
         above = None if parent is None else (await self._row(parent)).key
         query = replace(
             filter_of(
                 self.clock.now(), workflow=workflow, owner=owner, tag=tag, status=status, failed=failed, since=since,
-                until=until,
+                until=until, text=text,
             ),
             prefix=prefix, parent=above, session_id=tree, tree=tree is not None, level=level, sort=sort,
-            reverse=reverse, limit=limit,
+            reverse=reverse, limit=limit, after=from_cursor("sessions", sort, reverse, after),
         )  # fmt: skip
         found = await self.store.find(query)
-        return Listing(map(self._info, found), found.damaged)
+        next = to_cursor("sessions", sort, reverse, found.next)
+        return Listing(await self._infos(found), found.damaged, next=next)
 
     async def tally(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
-        level: Level = "any",
+        text: str | None = None, level: Level = "any",
     ) -> dict[tuple[str, Status], int]:  # fmt: skip
         """Return the number of sessions that match, by workflow and status, without reading them.
 
@@ -122,7 +141,7 @@ class Queries(Service):
         self._check_open()
         query = filter_of(
             self.clock.now(), workflow=workflow, owner=owner, tag=tag, status=status, failed=failed, since=since,
-            until=until,
+            until=until, text=text,
         )  # fmt: skip
         return await self.store.tally(replace(query, level=level))
 
@@ -135,14 +154,14 @@ class Queries(Service):
         self._check_open()
         row = await self.store.get(beginning) if is_session_id(beginning) else None
         if row is not None:
-            return self._info(row)
+            return await self._info_of(row)
         rows = await self.store.find(Filter(prefix=beginning)) if beginning else Found()
         if rows.damaged:
             raise rows.damaged[0]
         ids = {row.session_id for row in rows}
         above = [row for row in rows if row.parent_id not in ids]
         if len(above) == 1:
-            return self._info(above[0])
+            return await self._info_of(above[0])
         if not rows:
             return await self._find_child(beginning)
         some = ", ".join(row.session_id for row in above[:10]) + (", …" if len(above) > 10 else "")
@@ -168,7 +187,7 @@ class Queries(Service):
         """Return the child sessions of a session, newest first."""
         self._check_open()
         found = await self.store.find(Filter(parent=(await self._row(session_id)).key))
-        return Listing(map(self._info, found), found.damaged)
+        return Listing(await self._infos(found), found.damaged)
 
     async def state(self, session_id: str, at_checkpoint: int | str | None = None) -> BaseModel:
         """Return the session's state at its last checkpoint, or at an earlier one.
@@ -373,7 +392,7 @@ class Queries(Service):
             if row.guest and row.workflow not in self.workflows:
                 continue  # a resume needs no code: the session's own program has it
             if not row.live and (wrong := await self._misfit(row)) is not None:
-                misfits.append(Misfit(self._info(row), wrong.reasons, wrong.ways))
+                misfits.append(Misfit(await self._info_of(row), wrong.reasons, wrong.ways))
         return misfits
 
     async def _misfit(self, row: SessionRow) -> Obstacles | None:
@@ -497,7 +516,7 @@ class Queries(Service):
             while True:
                 last = self.driver.released
                 row = await self._row(session_id)
-                yield self._info(row)
+                yield await self._info_of(row)
                 if last or row.ended is not None:
                     return
                 await self._wait_for_change(news)

@@ -21,7 +21,7 @@ from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import check_texts
 from pausepoint.engine.queries import Queries
-from pausepoint.errors import AlreadyRunning, DefinitionError, HoldLost, StateRefused, VerbRefused
+from pausepoint.errors import AlreadyRunning, DefinitionError, HoldLost, SessionChanged, StateRefused, VerbRefused
 from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
 from pausepoint.log.state import Blob, Blobs, Change, State
@@ -63,8 +63,8 @@ class TimeTravel(Queries):
         - ``based_on``: the ``seq`` from `info`. Pass it to make sure that the session has not changed since you read
           its state.
 
-        Raises `VerbRefused` if the session is driven or has changed, and `StateRefused` if the model does not accept
-        the changes.
+        Raises `VerbRefused` if the session is driven, `SessionChanged` if it is no longer at ``based_on``, and
+        `StateRefused` if the model does not accept the changes.
         """
         self._check_open()
         check_texts(by=by, reason=reason)
@@ -249,10 +249,10 @@ class TimeTravel(Queries):
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         if based_on not in (None, row.seq):
-            raise VerbRefused(
+            raise SessionChanged(
                 f"Session {row.session_id!r} has changed since its state was read: its log was at record {based_on}"
                 f" and is now at {row.seq}. Read the state again, then retry with based_on={row.seq}.",
-                session_id=row.session_id, status=row.status.value,
+                session_id=row.session_id, status=row.status.value, seq=row.seq, based_on=based_on,
             )  # fmt: skip
         return row
 

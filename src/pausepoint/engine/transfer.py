@@ -62,7 +62,7 @@ class Transfer(Queries):
             await asyncio.to_thread(_check_free, Path(folder).absolute(), found.session_id)
         row = await bundle.import_(self.store, found)
         self.driver.on_change()  # it may be due
-        return self._info(row)
+        return (await self._infos((row,)))[0]
 
 
 def _check_free(folder: Path, session_id: str) -> None:

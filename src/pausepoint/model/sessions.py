@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Literal
 
 import msgspec
@@ -33,6 +34,8 @@ Ended = Literal["completed", "failed", "cancelled"]
 PauseMode = Literal["finish", "abort"]
 Level = Literal["any", "top", "root"]
 Sort = Literal["created", "updated", "workflow", "spent", "id"]
+Position = tuple[int | str, ...]
+"""A position in a sorted list: the values, of the item there, by which the list is sorted."""
 PauseKind = Literal[
     "operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes", "question", "disk"
 ]  # fmt: skip
@@ -119,7 +122,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     that keeps the step of a paused session in memory, if that engine is alive: it can continue the step in place.
     ``ready_at`` is stored; its value is that of the function `ready_at`. ``pause_requested`` is set if the session has
     a pause of its own (``own_pause``), or if the pause of everything stops it (``under_everything``). The code of a
-    ``guest`` runs in a program of its own, so no engine picks the session up.
+    ``guest`` runs in a program of its own, so no engine picks the session up. ``signals`` is the number of its last
+    signal.
     """
 
     key: int
@@ -167,6 +171,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     budget_tokens: int | None = None
     budget_operations: int | None = None
     guest: bool = False
+    signals: int = 0
 
     @property
     def status(self) -> Status:
@@ -248,6 +253,33 @@ def can_be_handed_over(row: SessionRow) -> bool:
     It has failed, or it is ready but not due, because its process was interrupted.
     """
     return not row.guest and not row.due and row.status in (Status.CREATED, Status.READY, Status.FAILED)
+
+
+def position(row: SessionRow, sort: Sort) -> Position:
+    """Return where a session is in a list that is sorted like this. No two sessions are at the same position."""
+    match sort:
+        case "created":
+            return row.created_at, row.key
+        case "updated":
+            return row.updated_at, row.key
+        case "workflow":
+            return row.workflow, row.updated_at, row.key
+        case "spent":
+            return row.spent_usd, row.key
+        case "id":
+            return (row.session_id,)
+
+
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def contains(text: str, part: str) -> bool:
+    """Return whether a text has this part. Only the letters A to Z match in both cases, and nothing is a wildcard.
+
+    >>> contains("Nightly 100%", "LY 100%"), contains("100x", "100%"), contains("Öl", "öl")
+    (True, False, False)
+    """
+    return part.translate(_LOWER) in text.translate(_LOWER)
 
 
 def ready_at(row: SessionRow) -> int | None:
@@ -494,7 +526,10 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     the key of a session whose children are selected. ``prefix`` is the start of the id. ``statuses`` selects sessions
     whose current status is one of these. ``failed`` selects sessions that have failed, or those that have not, even if
     they are paused. ``since`` and ``until`` are limits of ``updated_at``, which both match. ``level`` is ``root`` to
-    leave out all child sessions, or ``top`` to leave out only those whose parent matches too.
+    leave out all child sessions, or ``top`` to leave out only those whose parent matches too. ``text`` is a part of
+    the id, the owner, a tag, the type or message of the failure, or the reason of an open pause; `contains` defines
+    how they are compared. ``after`` selects the sessions after this position in the sorted list; it does not affect
+    counts.
     """
 
     session_id: str | None = None
@@ -512,9 +547,11 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     level: Level = "any"
+    text: str | None = None
     sort: Sort = "created"
     reverse: bool = False
     limit: int | None = None
+    after: Position | None = None
 
 
 class Event(msgspec.Struct, frozen=True):

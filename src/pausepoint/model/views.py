@@ -30,6 +30,10 @@ class SessionInfo(msgspec.Struct, frozen=True):
     or its next step is not decided yet. ``kept_by`` is the process that keeps the step of a paused session in memory:
     if the session is resumed soon, the step continues there. ``fence`` rises whenever an engine takes the session; see
     `Engine.take_up`. The code of a ``guest`` runs in a program of its own; see `Engine.visit`.
+
+    ``pause`` is the first open pause, the reason why a paused session does not run; `Engine.pauses` returns all of
+    them. ``signals`` is the number of the last request or message that reached the session from outside: a pause, for
+    example, raises it without raising ``seq``.
     """
 
     session_id: SessionId
@@ -61,6 +65,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     budget_tokens: int | None = None
     budget_operations: int | None = None
     guest: bool = False
+    signals: int = 0
+    pause: Pause | None = None
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress
@@ -74,6 +80,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
             "created": f"{self.created_at:%Y-%m-%d %H:%M:%S} UTC",
             "updated": f"{self.updated_at:%Y-%m-%d %H:%M:%S} UTC",
             "requested": " and ".join(_requests(self)),
+            "paused": self.pause and _paused(self.pause),
             "driven by": self.holder,
             "step kept by": self.kept_by,
             "failure": failure and _failed(failure),
@@ -115,20 +122,27 @@ class Listing(list[T]):
     """The result of a search for sessions. ``damaged`` are the errors of sessions whose facts cannot be read.
 
     A damaged session does not hide the others. Each `DamagedRecord` names its ``session_id``. ``working`` is what
-    ``pause(wait=True, timeout=…)`` found still at work when its time was over.
+    ``pause(wait=True, timeout=…)`` found still at work when its time was over. ``next`` is the cursor of the next page
+    if ``limit`` left out others; pass it as ``after``. It is None on the last page.
     """
 
     def __init__(
-        self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = (), working: Iterable[Working] = ()
+        self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = (), working: Iterable[Working] = (),
+        next: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(found)
         self.damaged = tuple(damaged)
         self.working = tuple(working)
+        self.next = next
 
 
 def _requests(info: SessionInfo) -> list[str]:
     asked = {"pause": info.pause_requested, "cancel": info.cancel_requested}
     return [name for name, wanted in asked.items() if wanted]
+
+
+def _paused(pause: Pause) -> str:
+    return f"{pause.reason or pause.kind}{f', by {pause.by}' if pause.by else ''}"
 
 
 def _failed(failure: Failure) -> str:

@@ -46,6 +46,7 @@ from pausepoint.model.sessions import (
     Flags,
     NewSession,
     Pause,
+    Position,
     Proved,
     QuestionStatus,
     Removal,
@@ -62,20 +63,30 @@ from pausepoint.stores.places import StreamFolder
 class Found(list[SessionRow]):
     """Sessions that match a query. ``damaged`` are the errors of matching sessions whose facts cannot be read.
 
-    Each error names its ``session_id``.
+    Each error names its ``session_id``. ``next`` is the position of the last session if the query's limit left out
+    others; pass it as ``after`` to find those.
     """
 
-    def __init__(self, rows: Iterable[SessionRow] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+    def __init__(
+        self, rows: Iterable[SessionRow] = (), damaged: Iterable[DamagedRecord] = (), next: Position | None = None
+    ) -> None:  # fmt: skip
         super().__init__(rows)
         self.damaged = tuple(damaged)
+        self.next = next
 
 
 class FoundQuestions(list[QuestionRow]):
-    """Questions that match a query. ``damaged`` are the errors of those that cannot be read."""
+    """Questions that match a query. ``damaged`` are the errors of those that cannot be read.
 
-    def __init__(self, rows: Iterable[QuestionRow] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+    ``next`` is as in `Found`.
+    """
+
+    def __init__(
+        self, rows: Iterable[QuestionRow] = (), damaged: Iterable[DamagedRecord] = (), next: Position | None = None
+    ) -> None:  # fmt: skip
         super().__init__(rows)
         self.damaged = tuple(damaged)
+        self.next = next
 
 
 class FoundDescriptions(list[StoredDescription]):
@@ -143,7 +154,9 @@ class Store(Protocol):
         """Return the sessions that match, ordered by ``query.sort``: newest or largest first, names from A to Z.
 
         Damaged sessions are listed in ``damaged``. The cost is a scan of the facts, plus the rows returned. Sessions of
-        an owner, with a tag, or that have failed are found by index.
+        an owner, with a tag, or that have failed are found by index. If ``query.limit`` leaves sessions out, ``next``
+        is the position (`pausepoint.model.sessions.position`) of the last one found. ``query.after`` finds the sessions
+        after a position, whether or not a session is still there.
         """
 
     async def ids(self, query: Filter) -> list[str]:
@@ -392,6 +405,13 @@ class Store(Protocol):
         """Return pause records, oldest first.
 
         A pause flag that someone set directly in the database appears as a pause without an author.
+        """
+
+    async def first_pauses(self, keys: Sequence[int]) -> dict[int, Pause]:
+        """Return the first open pause of each of these sessions, by key, as `pauses` lists it.
+
+        Sessions that have none, or that do not exist, are left out, and so are records that do not match their
+        checksum. The cost depends on the open pauses of these sessions.
         """
 
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:

@@ -21,9 +21,11 @@ from pausepoint.model.sessions import (
     Commit,
     Filter,
     SessionRow,
+    contains,
     ready_at,
 )
-from tests.support.dictstore.data import Data, Kept, noted, over, own_freeze, sorted_by
+from tests.support.dictstore.data import Data, Kept, noted, over, own_freeze
+from tests.support.dictstore.pages import comes_after, place
 
 
 class Base:
@@ -125,14 +127,21 @@ class Base:
         found = [each for each in found if not query.unended or not over(each.row)]
         found = [each for each in found if query.input_digest in (None, each.row.input_digest)]
         found = [each for each in found if not query.statuses or self._seen(each).status in query.statuses]
+        found = [each for each in found if query.text is None or self._mentions(each, query.text)]
         failed = query.failed
         found = [each for each in found if failed is None or (each.row.ended == "failed") is failed]
         above = {each.row.key for each in found} if query.level == "top" else set(self.data.sessions)
         found = [each for each in found if query.level == "any" or each.row.parent not in above]
-        falling = query.sort in ("created", "updated", "spent")
-        return sorted(found, key=lambda each: sorted_by(each.row, query.sort), reverse=falling != query.reverse)[
-            : query.limit
-        ]
+        found = [each for each in found if comes_after(each.row, query)]
+        return sorted(found, key=lambda each: place(each.row, query), reverse=query.reverse)
+
+    def _mentions(self, kept: Kept, text: str) -> bool:
+        row, standing = kept.row, self.data.standing
+        shown = [row.session_id, row.owner or "", *row.tags]
+        shown += [] if row.failure is None else [row.failure.type, row.failure.message]
+        shown += [each.reason for each in kept.pauses if each.closed_at is None and not each.standing]
+        shown += [] if standing is None or not self._stopped(kept) else [standing.reason]
+        return any(contains(each, text) for each in shown)
 
     def _seen(self, kept: Kept) -> SessionRow:
         """Return the row with the facts that depend on the current time."""
@@ -148,7 +157,7 @@ class Base:
             open_pauses=sum(pause.closed_at is None and not pause.standing for pause in kept.pauses),
             parent_id=None if above is None else above.row.session_id, own_pause=row.pause_requested,
             under_everything=stopped, pause_requested=row.pause_requested or stopped,
-            pause_mode="abort" if abort else row.pause_mode, frozen=row.frozen + thawed,
+            pause_mode="abort" if abort else row.pause_mode, frozen=row.frozen + thawed, signals=len(kept.signals),
         )  # fmt: skip
         return replace(row, ready_at=ready_at(row))
 

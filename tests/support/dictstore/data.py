@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from pausepoint.model.descriptions import StoredDescription
 from pausepoint.model.everything import Round
@@ -15,7 +14,6 @@ from pausepoint.model.sessions import (
     QuestionFacts,
     QuestionStatus,
     SessionRow,
-    Sort,
     Tombstone,
 )
 
@@ -72,16 +70,6 @@ def over(row: SessionRow) -> bool:
 
 def is_open_request(pause: Pause) -> bool:
     return pause.kind == "operator" and pause.closed_at is None
-
-
-def sorted_by(row: SessionRow, sort: Sort) -> tuple[Any, ...]:
-    return {
-        "created": (row.created_at, row.key),
-        "updated": (row.updated_at, row.key),
-        "workflow": (row.workflow, -row.updated_at),
-        "spent": (row.spent_usd, row.key),
-        "id": (row.session_id,),
-    }[sort]
 
 
 def own_freeze(kept: Kept) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -39,7 +40,7 @@ class Requests(Base):
             self._stand(pause)
             self._tell()
             return Found()
-        found = self._matching(query)
+        found = self._matching(query)[: query.limit]
         for kept in found:
             if not over(kept.row):
                 self._ask(kept, pause)
@@ -203,6 +204,12 @@ class Requests(Base):
             later = [n for n, each in enumerate(found) if each.created_at > since]
             found.insert(later[0] if later else len(found), replace(stands, created_at=since))
         return [pause for pause in found if pause.closed_at is None or not open_only]
+
+    async def first_pauses(self, keys: Sequence[int]) -> dict[int, Pause]:
+        self._check()
+        known = [kept.row.key for kept in self._known() if kept.row.key in keys]
+        found = {key: await self.pauses(key) for key in known}
+        return {key: pauses[0] for key, pauses in found.items() if pauses}
 
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         self._check()

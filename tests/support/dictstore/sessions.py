@@ -29,6 +29,7 @@ from pausepoint.model.sessions import (
     QuestionStatus,
     SessionRow,
     Status,
+    position,
 )
 from pausepoint.stores.base import Found
 from tests.support.dictstore.data import Kept, flags_of, over
@@ -85,13 +86,16 @@ class Sessions(Questions):
 
     async def find(self, query: Filter) -> Found:
         self._check()
-        return Found(self._seen(kept) for kept in self._matching(query))
+        rows = [self._seen(kept) for kept in self._matching(query)]
+        page = rows[: query.limit]
+        return Found(page, next=position(page[-1], query.sort) if page and len(page) < len(rows) else None)
 
     async def ids(self, query: Filter) -> list[str]:
         return [row.session_id for row in await self.find(query)]
 
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
-        return dict(Counter((row.workflow, row.status) for row in await self.find(query)))
+        whole = replace(query, after=None, limit=None)
+        return dict(Counter((row.workflow, row.status) for row in await self.find(whole)))
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         self._check()

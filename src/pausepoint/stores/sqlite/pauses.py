@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import apsw
@@ -42,14 +44,32 @@ _Paused = tuple[
 def read(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause]:
     found = [_pause(key, row) for row in every(connection, QUERIES["pauses"], key, open_only)]
     flag = one(connection, QUERIES["pause_flag"], key)
+    return _completed(found, flag, lambda: standing.stored(connection)[0])
+
+
+def first(connection: apsw.Connection, keys: Sequence[int]) -> dict[int, Pause]:
+    """Return the first open pause of several sessions, by key. A damaged record of a pause is left out."""
+    among = msgspec.json.encode(list(keys)).decode()
+    flags = {key: flag for key, *flag in every(connection, QUERIES["pause_flags"], among)}
+    recorded: dict[int, list[Pause]] = {key: [] for key in flags}
+    for key, *stored in every(connection, QUERIES["open_pauses"], among):
+        with suppress(DamagedRecord):  # one of them must not hide the others; `read` reports it
+            recorded.get(key, []).append(_pause(key, stored))
+    everything = cache(lambda: standing.stored(connection)[0])
+    found = {key: _completed(pauses, flags[key], everything) for key, pauses in recorded.items()}
+    return {key: pauses[0] for key, pauses in found.items() if pauses}
+
+
+def _completed(found: list[Pause], flag: Sequence[Any] | None, everything: Callable[[], Pause]) -> list[Pause]:
+    """Add the pauses of a session that nothing was recorded for. ``flag`` is the result of the query `pause_flag`."""
     asked = [pause for pause in found if pause.kind == "operator" and pause.closed_at is None]
     if flag and flag[0] and all(pause.standing for pause in asked):
         reason = "pause_requested was set in the database"
         found.append(Pause(FLAG, "operator", reason, by=None, created_at=flag[2], mode=flag[1]))
     if flag and flag[3] and not any(pause.standing for pause in asked):
         # The session was parked already, so nothing was written for it.
-        everything, *_ = standing.stored(connection)
-        since = replace(everything, created_at=flag[4] if flag[4] is not None else everything.created_at)
+        since = everything()
+        since = since if flag[4] is None else replace(since, created_at=flag[4])
         later = [n for n, pause in enumerate(found) if pause.created_at > since.created_at]
         found.insert(later[0] if later else len(found), since)
     return found

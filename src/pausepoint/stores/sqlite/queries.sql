@@ -54,6 +54,23 @@ CASE
     ELSE wakes_at
 END
 
+-- part: mentions
+-- Whether a session has the text somewhere a person can see it. `lower` knows only the letters A to Z; `instr` has no
+-- wildcards and, unlike LIKE, no limit. A failure that is not JSON is damaged, and matches nothing.
+(
+    instr(lower(session_id), lower(:text)) OR instr(lower(owner), lower(:text))
+    OR EXISTS (SELECT 1 FROM tagged WHERE tagged.session = sessions.key AND instr(lower(tag), lower(:text)))
+    OR (failure IS NOT NULL AND json_valid(failure) AND (
+        instr(lower(json_extract(failure, '$.message')), lower(:text))
+        OR instr(lower(json_extract(failure, '$.type')), lower(:text))
+    ))
+    OR EXISTS (
+        SELECT 1 FROM pauses INDEXED BY pauses_open
+        WHERE pauses.session = sessions.key AND {open} AND instr(lower(reason), lower(:text))
+    )
+    OR ({stopped} AND instr(lower((SELECT reason FROM standing_pause)), lower(:text)))
+)
+
 -- name: facts
 -- The facts about sessions, in the order of `SessionRow`. Callers add a WHERE.
 SELECT
@@ -65,7 +82,7 @@ SELECT
     progress, parent, keep_for, mail, {frozen},
     (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent),
     kept_by, removing, given_sum, moved_sum, ready_at,
-    iif({stopped}, (SELECT mode FROM standing_pause), NULL), guest
+    iif({stopped}, (SELECT mode FROM standing_pause), NULL), guest, signals_n
 FROM sessions
 
 -- name: place
@@ -464,6 +481,20 @@ FROM pauses LEFT JOIN pause_rounds ON round = standing WHERE session = ? AND ({o
 SELECT pause_requested, pause_mode, updated_at, {stopped},
     (SELECT min(at) FROM pause_rounds WHERE round > exempt AND lifted_at IS NULL)
 FROM sessions WHERE key = ?
+
+-- name: open_pauses
+-- The open pauses of several sessions. The columns are those of `pauses` after the session.
+SELECT session, id, kind, reason, "by", pauses.at, step,
+    iif(standing > 0, (SELECT mode FROM standing_pause), mode),
+    pauses.freeze, closed_at, closed_by, standing > 0, opened_sum, closed_sum, lifted_at, lifted_by
+FROM pauses LEFT JOIN pause_rounds ON round = standing
+WHERE session IN (SELECT value FROM json_each(?)) AND {open} ORDER BY n
+
+-- name: pause_flags
+-- The key, and then as in `pause_flag`.
+SELECT key, pause_requested, pause_mode, updated_at, {stopped},
+    (SELECT min(at) FROM pause_rounds WHERE round > exempt AND lifted_at IS NULL)
+FROM sessions WHERE key IN (SELECT value FROM json_each(?)) AND removing = 0
 
 -- name: register
 INSERT INTO engines (pid, host, started_at) VALUES (?, ?, ?) RETURNING id

@@ -7,15 +7,18 @@ from typing import Any
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.model.budgets import Purse
+from pausepoint.model.cursors import SESSIONS
 from pausepoint.model.sessions import (
     Ended,
     Failure,
     Filter,
     Flags,
     PauseMode,
+    Position,
     SessionRow,
     Sort,
     Status,
@@ -23,6 +26,8 @@ from pausepoint.model.sessions import (
 from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite.engines import Present
+from pausepoint.stores.sqlite.pages import Column, beyond, last_position, ordered
+from pausepoint.stores.sqlite.pages import bindings as after_bindings
 from pausepoint.stores.sqlite.rows import Flag, Seq, Time, damaged_facts, every, one, typed
 from pausepoint.stores.sqlite.sql import PARTS, QUERIES
 
@@ -40,7 +45,7 @@ _Stored = tuple[
     Flag, PauseMode, Flag, int | None, int, str | None, Time | None,
     int, int, int, int, int | None, int | None, int | None, int, str | None,
     int | None, int | None, Flag, int, str | None,
-    int | None, Flag, int, int, Time | None, PauseMode | None, Flag,
+    int | None, Flag, int, int, Time | None, PauseMode | None, Flag, int,
 ]  # fmt: skip
 
 
@@ -71,6 +76,7 @@ _CONDITIONS = {
     "ids": "session_id IN (SELECT value FROM json_each(:ids))",
     "since": "updated_at >= :since",
     "until": "updated_at <= :until",
+    "text": PARTS["mentions"],
 }
 _FAILED = "ended = 'failed'"
 _TAGGED = "key IN (SELECT session FROM tagged WHERE tag = :tag)"
@@ -93,13 +99,15 @@ _STATUS = f"""CASE
 END"""
 _BY_KEY = "NOT INDEXED "
 _HELD = {Status.RUNNING, Status.PAUSING}
-_SORTS: dict[Sort, tuple[str, str]] = {
-    "created": ("created_at DESC, key DESC", "created_at, key"),
-    "updated": ("updated_at DESC, key DESC", "updated_at, key"),
-    "workflow": ("workflow, updated_at DESC", "workflow DESC, updated_at"),
-    "spent": ("spent_usd DESC, key DESC", "spent_usd, key"),
-    "id": ("session_id", "session_id DESC"),
+_SORTS: dict[Sort, tuple[Column, ...]] = {
+    "created": (Column("created_at", falls=True), Column("key", falls=True)),
+    "updated": (Column("updated_at", falls=True), Column("key", falls=True)),
+    "workflow": (Column("workflow"), Column("updated_at", falls=True), Column("key", falls=True)),
+    "spent": (Column("spent_usd", falls=True), Column("key", falls=True)),
+    "id": (Column("session_id"),),
 }
+# Where the query `facts` has the columns that lists are sorted by.
+_PLACES = {"key": 0, "session_id": 1, "workflow": 2, "created_at": 7, "updated_at": 8, "spent_usd": 25}
 TREE = """key IN (
     WITH RECURSIVE down (key) AS (
         SELECT key FROM sessions WHERE session_id = :session_id
@@ -170,29 +178,49 @@ def no_session(key: int) -> UnknownSession:
 
 
 def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
-    looked = [facts for _, facts in look(connection, query, present)]
+    present = asked_once(present)
+    more = query if query.limit is None else replace(query, limit=query.limit + 1)  # is there a next page?
+    stored = _stored(connection, more, present)
+    page = stored[: query.limit]
+    looked = [_row_or_damage(row, present) for row in page]
     return Found(
         (facts for facts in looked if isinstance(facts, SessionRow)),
         (facts for facts in looked if isinstance(facts, DamagedRecord)),
+        _last(page, query.sort) if len(stored) > len(page) else None,
     )
+
+
+def _last(page: Sequence[Sequence[Any]], sort: Sort) -> Position | None:
+    return last_position(page, [_PLACES[column.sql] for column in _SORTS[sort]], SESSIONS[sort])
 
 
 def look(connection: apsw.Connection, query: Filter, present: Present) -> list[Looked]:
     """Return key and facts of the sessions that match. A damaged session has its error instead of the facts."""
     present = asked_once(present)
-    where, bindings = _where(connection, query, present)
-    order = _SORTS[query.sort][query.reverse]
-    bindings["limit"] = -1 if query.limit is None else query.limit
-    rows: list[Any] = connection.execute(f"{FACTS} {where} ORDER BY {order} LIMIT :limit", bindings).fetchall()
-    return [(row[0], _row_or_damage(row, present)) for row in rows]
+    return [(row[0], _row_or_damage(row, present)) for row in _stored(connection, query, present)]
+
+
+def _stored(connection: apsw.Connection, query: Filter, present: Present) -> list[Any]:
+    """Return the rows of the sessions that match, as stored and not verified."""
+    selected, bindings = _selected(connection, query, present)
+    return connection.execute(f"{FACTS} {selected}", bindings).fetchall()
 
 
 def ids(connection: apsw.Connection, query: Filter, present: Present) -> list[str]:
-    where, bindings = _where(connection, query, present)
-    bindings["limit"] = -1 if query.limit is None else query.limit
-    order = _SORTS[query.sort][query.reverse]
-    statement = f"SELECT session_id FROM sessions {where} ORDER BY {order} LIMIT :limit"
+    selected, bindings = _selected(connection, query, present)
+    statement = f"SELECT session_id FROM sessions {selected}"
     return [str(session_id) for (session_id,) in connection.execute(statement, bindings)]
+
+
+def _selected(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Return everything that follows FROM sessions: which of them, in which order, and how many."""
+    where, bindings = _where(connection, query, present)
+    columns = _SORTS[query.sort]
+    if query.after is not None:
+        where += f" AND {beyond(columns, query.reverse)}"
+        bindings |= after_bindings(query.after)
+    bindings["limit"] = -1 if query.limit is None else query.limit
+    return f"{where} ORDER BY {ordered(columns, query.reverse)} LIMIT :limit", bindings
 
 
 def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[tuple[str, Status], int]:
@@ -310,7 +338,7 @@ def row_of(stored: Sequence[Any], present: Present) -> SessionRow:
      crashes, spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations,
      open_pauses, progress,
      parent, keep_for, mail, frozen, parent_id, kept_by, removing, given_sum, moved_sum, ready_at,
-     everything, guest) = facts  # fmt: skip
+     everything, guest, signals) = facts  # fmt: skip
     if removing:
         raise UnknownSession(
             f"Session {session_id!r} is being removed. Complete the removal with engine.gc(apply=True).",
@@ -336,7 +364,7 @@ def row_of(stored: Sequence[Any], present: Present) -> SessionRow:
             wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
             kept_by if kept_by is not None and present.alive(kept_by) else None,
             ready_at, bool(pause_requested), everything is not None, spent_operations, budget_tokens,
-            budget_operations, bool(guest),
+            budget_operations, bool(guest), signals,
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise damaged_facts(exc) from exc

@@ -458,6 +458,10 @@ class SqliteStore(Notes):
         with self._snapshot() as connection:
             return pauses.read(connection, key, open_only)
 
+    async def first_pauses(self, keys: Sequence[int]) -> dict[int, Pause]:
+        with self._snapshot() as connection:
+            return pauses.first(connection, keys)
+
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:
             return signals.read(connection, key, after, until)

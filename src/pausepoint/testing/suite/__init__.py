@@ -21,6 +21,7 @@ from pausepoint.testing.suite.descriptions import DescriptionTests
 from pausepoint.testing.suite.files import FileTests
 from pausepoint.testing.suite.guests import GuestTests, SharedGuestTests
 from pausepoint.testing.suite.integrity import ProofTests
+from pausepoint.testing.suite.listing import ListingTests
 from pausepoint.testing.suite.opening import LifeTests, SharingTests
 from pausepoint.testing.suite.questions import AskingTests
 from pausepoint.testing.suite.remembered import RememberedTests, SharedRememberedTests
@@ -35,8 +36,8 @@ __all__ = ["ConcurrencySuite", "SharedStoreSuite", "StoreSuite", "Suite"]
 
 
 class StoreSuite(
-    SessionTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests,
-    MovingTests, LifeTests, GuestTests, RememberedTests, DescriptionTests,
+    SessionTests, ListingTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests,
+    ProofTests, EndTests, MovingTests, LifeTests, GuestTests, RememberedTests, DescriptionTests,
 ):  # fmt: skip
     """The tests of every verb of the protocol, on one open store."""
 

@@ -1,0 +1,260 @@
+"""The bodies and queries of requests. The names are those of the engine's options."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from pausepoint.server.people import Role
+
+Text = Annotated[str, Meta(max_length=10_000)]
+Limit = Annotated[int, Meta(ge=1, le=200)]
+Number = Annotated[int, Meta(ge=0)]
+Usd = Annotated[float, Meta(ge=0)]
+Fields = dict[str, Any]
+
+SessionStatus = Literal[
+    "created", "ready", "running", "pausing", "paused", "waiting", "sleeping", "completed", "failed", "cancelled"
+]
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of all bodies and queries: an unknown name is refused, not ignored."""
+
+
+class Nothing(Body, frozen=True):
+    """No body, or an empty object."""
+
+
+class Login(Body, frozen=True):
+    """Trade a token for a cookie."""
+
+    token: Annotated[str, Meta(max_length=2_000)]
+
+
+class Start(Body, frozen=True):
+    """Start a session. ``input`` are the fields of the state."""
+
+    workflow: Text
+    input: Fields = {}
+    session_id: Text | None = None
+    owner: Text | None = None
+    tags: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
+    budget_usd: Usd | None = None
+    paused: bool = False
+    reason: Text = ""
+
+
+class Pause(Body, frozen=True):
+    """Pause a session, or everything."""
+
+    reason: Text = ""
+    mode: Literal["finish", "abort"] = "finish"
+    freeze: bool = False
+
+
+class Resume(Body, frozen=True):
+    """Resume a session. Without options, close its pauses."""
+
+    budget_usd: Usd | None = None
+    wake: bool = False
+    code: Literal["accept"] | None = None
+    until: Text | None = None
+    edits: Literal["accept", "discard"] | None = None
+    rerun: Annotated[tuple[Text, ...], Meta(max_length=1_000)] = ()
+    steal: bool = False
+
+
+class Reason(Body, frozen=True):
+    """Why something is done, for the history."""
+
+    reason: Text = ""
+
+
+class Edit(Body, frozen=True):
+    """Change fields of the state."""
+
+    fields: Fields
+    reason: Text = ""
+
+
+class Rewind(Body, frozen=True):
+    """Rewind to the beginning of a visit: ``write``, ``write#2`` or the number of a checkpoint."""
+
+    to: int | Text
+    changes: Fields = {}
+    reuse: bool = False
+    reason: Text = ""
+
+
+class Fork(Body, frozen=True):
+    """Create a session from another one's state, now or before a visit."""
+
+    at: int | Text | None = None
+    changes: Fields = {}
+    reuse: bool = False
+    session_id: Text | None = None
+    paused: bool = True
+    reason: Text = ""
+
+
+class Message(Body, frozen=True):
+    """Send a message to a session. With ``key`` it is delivered once, however often it is sent."""
+
+    value: Any
+    key: Text | None = None
+
+
+class Planned(Body, frozen=True):
+    """Ask what a verb would do. The other members are those of the verb."""
+
+    verb: Literal["resume", "rewind", "fork"]
+    rerun: tuple[Text, ...] = ()
+    to: int | Text | None = None
+    at: int | Text | None = None
+    changes: Fields = {}
+    reuse: bool = False
+
+
+class Answer(Body, frozen=True):
+    """Answer a question. ``seen`` is the ``digest`` of the question that the person saw."""
+
+    value: Any
+    seen: Text | None = None
+
+
+class Which(Body, frozen=True):
+    """Which sessions a bulk verb is for."""
+
+    status: tuple[SessionStatus, ...] = ()
+    failed: bool | None = None
+    workflow: Text | None = None
+    owner: Text | None = None
+    tag: Text | None = None
+
+
+class Bulk(Body, frozen=True):
+    """Apply a verb to many sessions: by their ids, or to all that match a filter."""
+
+    verb: Literal["pause", "resume", "cancel"]
+    ids: Annotated[tuple[Text, ...], Meta(max_length=1_000)] = ()
+    filter: Which | None = None
+    reason: Text = ""
+    dry_run: bool = False
+
+
+class Paths(Body, frozen=True):
+    """Artifacts, by their paths. Without any, all that differ."""
+
+    paths: Annotated[tuple[Text, ...], Meta(max_length=1_000)] = ()
+    reason: Text = ""
+
+
+class Redact(Body, frozen=True):
+    """Remove one thing from a session permanently."""
+
+    field: Text | None = None
+    seq: int | None = None
+    signal: int | None = None
+    event: Text | None = None
+    file: Text | None = None
+    reason: Text = ""
+
+
+class Collect(Body, frozen=True):
+    """Clean the store up. Without ``apply``, only report what would be done."""
+
+    apply: bool = False
+
+
+# queries
+
+
+class NoQuery(Body, frozen=True):
+    """An address without a query."""
+
+
+class Sessions(Body, frozen=True):
+    """The filters of the list of sessions. ``after`` is the ``next`` of the page before."""
+
+    status: tuple[SessionStatus, ...] = ()
+    failed: bool | None = None
+    workflow: str | None = None
+    owner: str | None = None
+    tag: str | None = None
+    prefix: str | None = None
+    text: str | None = None
+    level: Literal["any", "root", "top"] = "any"
+    sort: Literal["created", "updated", "workflow", "spent", "id"] = "created"
+    reverse: bool = False
+    limit: Limit = 50
+    after: str | None = None
+    count: bool = False
+
+
+class Inbox(Body, frozen=True):
+    """The filters of the inbox. ``after`` is the ``n`` of the last question of the page before."""
+
+    status: tuple[Literal["WAITING_USER_INPUT", "RESUMED", "COMPLETED", "EXPIRED", "CANCELLED"], ...] = (
+        "WAITING_USER_INPUT",
+    )
+    workflow: str | None = None
+    owner: str | None = None
+    after: Number = 0
+    limit: Limit = 50
+
+
+class Checkpoints(Body, frozen=True):
+    """A page of checkpoints, newest last. ``before`` is the ``seq`` of the first one of the page after it."""
+
+    before: Number | None = None
+    limit: Limit = 100
+
+
+class Events(Body, frozen=True):
+    """A page of events. ``after`` is the cursor of the last event of the page before."""
+
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
+
+
+class At(Body, frozen=True):
+    """A checkpoint: a visit such as ``write#2``, or a number. Without it, now."""
+
+    at: str | None = None
+
+
+class Compared(Body, frozen=True):
+    """Two checkpoints to compare. Without ``b``, ``a`` is compared with now."""
+
+    a: str
+    b: str | None = None
+
+
+class Rerun(Body, frozen=True):
+    """Finished steps that should run again."""
+
+    rerun: tuple[str, ...] = ()
+
+
+class Version(Body, frozen=True):
+    """Which content of an artifact: as it is in the folder, or as the step has published it."""
+
+    version: Literal["present", "recorded"] = "present"
+
+
+class Upload(Body, frozen=True):
+    """The name of an uploaded file."""
+
+    filename: str
+    content_type: str | None = None
+
+
+class Token(Body, frozen=True):
+    """A token to create, for the command line."""
+
+    name: str
+    role: Role
+    owner: str | None = None

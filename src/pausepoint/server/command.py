@@ -1,0 +1,348 @@
+"""``pausepoint serve``: the server as a command, and the tokens and links of its users."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.exits import DONE, NOT_FOUND, USAGE, Refused
+from pausepoint.cli.host import STORE, command_line
+from pausepoint.cli.options import QUESTIONS, TARGETS, OneOf, Whole, login_name
+from pausepoint.cli.project import VARIABLE, check_exists
+from pausepoint.cli.text import counted
+from pausepoint.errors import StoreError
+from pausepoint.name import DEFAULT_STORE, NAME
+from pausepoint.server.people import ROLES, Role
+from pausepoint.server.problems import log
+from pausepoint.server.tokens import FILE, Tokens
+
+if TYPE_CHECKING:
+    from pausepoint.engine.engine import Engine
+
+PORT = 7333
+
+GRACE = 5
+"""How many seconds requests get to end when the server is stopped."""
+
+LOOK_EVERY, ROOM = 0.5, 100
+"""Seconds between two searches for ready sessions, and how many sessions the server drives at a time."""
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+class Span(click.ParamType[int]):
+    """A time span such as ``30m``, ``12h`` or ``7d``, in seconds."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"([1-9]\d{0,5})([smhdw])", str(value), re.ASCII)
+        if found is None:
+            self.fail(f"{value!r} is not a time span. Write a number and a unit, such as 30m, 12h or 7d.", param, ctx)
+        return int(found[1]) * _UNITS[found[2]]
+
+
+_store = click.option(
+    "--store", metavar="PATH", help=f"The store. Default: {VARIABLE}, [tool.{NAME}], or {DEFAULT_STORE}."
+)
+
+
+def _cli(store: str | None, targets: tuple[str, ...] = ()) -> Cli:
+    return Cli(store or click.get_current_context().meta.get(STORE), targets, False, False)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
+@click.option("--port", type=Whole(), default=PORT, show_default=True, help="The port; 0 for any free one.")
+@click.option("--drive/--observe", default=None, help="Drive sessions of the known workflows, or only look and ask.")
+@click.option("--target", multiple=True, metavar="TARGET", shell_complete=TARGETS,
+              help="The code of a workflow: file.py, file.py:name or module:name.")  # fmt: skip
+@click.option(
+    "--tls-cert", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="A certificate, for HTTPS."
+)
+@click.option("--tls-key", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="Its private key.")
+@click.option("--behind-proxy", is_flag=True, help="A proxy signs people in: X-Forwarded-User and -Groups.")
+@click.option("--proxy-from", multiple=True, metavar="NETWORK",
+              help="The addresses of the proxy; repeatable. Default: this machine.")  # fmt: skip
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Another name of this server; repeatable.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@click.option("--new-token", is_flag=True, help="Replace the token, which signs everyone out.")
+@_store
+@click.pass_context
+def serve(context: click.Context, /, **given: Any) -> int:
+    """Serve the store over HTTP: an API and a web page, on this machine only by default.
+
+    The printed address signs you in. Its token is in the file serve-token next to the store; whoever has it may do
+    everything. Create tokens with fewer rights with `serve token create`.
+
+    By default the server drives the sessions of the project's workflows, as `worker` does. With --observe, or without
+    workflows, it drives nothing, and another process continues what you resume.
+    """
+    context.meta[STORE] = given.get("store") or context.meta.get(STORE)
+    if context.invoked_subcommand is not None:
+        return DONE
+    for extra in ("starlette", "uvicorn"):
+        if find_spec(extra) is None:
+            raise Refused(f"The server needs {extra}. Install it with pip install '{NAME}[server]'.", USAGE)
+    code: int = run_async(_Serving(_cli(given["store"], given["target"]), given).run())
+    return code
+
+
+class _Serving:
+    """One run of the server."""
+
+    def __init__(self, cli: Cli, given: dict[str, Any]) -> None:
+        self.cli = cli
+        self.given = given
+        self.stopped_by: list[int] = []
+        self.tls = bool(given["tls_cert"])
+        if self.tls != bool(given["tls_key"]):
+            raise Refused("HTTPS needs a certificate and its key. Give both --tls-cert and --tls-key.", USAGE)
+        proxied = given["behind_proxy"]
+        if not self.tls and not proxied and not _is_loopback(given["host"]):
+            raise Refused(
+                f"{given['host']} can be reached from other machines, and the token would cross the network in plain"
+                " text. Give --tls-cert and --tls-key, or --behind-proxy, or leave out --host.",
+                USAGE,
+            )
+        self.proxies = _networks(given["proxy_from"] or ("127.0.0.1", "::1")) if proxied else ()
+        check_exists(cli.place)
+        assert cli.place.path is not None
+        self.tokens = Tokens(cli.place.path.absolute().parent)
+
+    async def run(self) -> int:
+        from pausepoint.engine.engine import Engine
+
+        workflows = [workflow for _, workflow in self.cli.known().values()]
+        drives = bool(workflows) if self.given["drive"] is None else self.given["drive"]
+        if drives and not workflows:
+            raise Refused(
+                "The server has no workflow to drive. Add --target file.py:name, name workflows in"
+                f" {self.cli.project.root / 'pyproject.toml'} under [tool.pausepoint.workflows], or use --observe.",
+                USAGE,
+            )
+        token = self.tokens.make(self.given["new_token"])
+        with self._listening() as listener:
+            async with Engine(
+                self.cli.place.url, workflows=workflows, drives="all" if drives else "none", create=False, signals=False
+            ) as engine:
+                await self._announce(engine, drives, listener.getsockname()[1], token)
+                await self._serve(engine, drives, listener)
+        return 128 + self.stopped_by[0] if self.stopped_by else DONE
+
+    @contextmanager
+    def _listening(self) -> Iterator[socket.socket]:
+        host, port = self.given["host"], self.given["port"]
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            listener = socket.create_server((host, port), family=family, backlog=2_048)
+        except (OSError, OverflowError) as error:
+            raise Refused(
+                f"The server cannot listen on {host} port {port}: {error}. Choose another with --port, or --port 0 for"
+                " any free one.",
+                USAGE,
+            ) from error
+        try:
+            yield listener
+        finally:
+            listener.close()
+
+    async def _announce(self, engine: Engine, drives: bool, port: int, token: str) -> None:
+        counts: dict[str, int] = {}
+        for (_, status), count in (await engine.tally()).items():
+            counts[status.value] = counts.get(status.value, 0) + count
+        running = f", {counts['running']} running" if counts.get("running") else ""
+        place = self.cli.place.path
+        address = f"{'https' if self.tls else 'http'}://{_in_url(self.given['host'])}:{port}/#token={token}"
+        self.cli.out.line(f"Pausepoint serves {place} ({counted(sum(counts.values()), 'session')}{running}).")
+        self.cli.out.line(f"  {address}")
+        self.cli.out.line(f"  The address signs you in. Its token is in {self.tokens.folder / FILE}.")
+        what = (
+            f"Drives {', '.join(engine.workflows)}. Pass --observe to drive nothing." if drives else "Drives nothing."
+        )
+        self.cli.out.line(f"  {what} Ctrl+C stops the server.")
+        if self.given["opens"]:
+            import webbrowser
+
+            await asyncio.to_thread(webbrowser.open, address)
+
+    async def _serve(self, engine: Engine, drives: bool, listener: socket.socket) -> None:
+        import uvicorn
+
+        from pausepoint.server.asgi import Settings, application
+
+        port = listener.getsockname()[1]
+        names = {"127.0.0.1", "localhost", "[::1]", _in_url(self.given["host"])} - {"0.0.0.0", "[::]"}
+        hosts = {f"{name}:{port}" for name in names} | set(self.given["allow_host"])
+        app = application(engine, Settings(
+            hosts=hosts, drives=drives, tokens=self.tokens, name=login_name() or "admin", proxies=self.proxies,
+        ))  # fmt: skip
+        config = uvicorn.Config(
+            app, lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False,
+            timeout_graceful_shutdown=GRACE, ssl_certfile=self.given["tls_cert"], ssl_keyfile=self.given["tls_key"],
+        )  # fmt: skip
+        looking = asyncio.create_task(_pick_up(engine)) if drives else None
+        try:
+            with self._signals():
+                await uvicorn.Server(config).serve(sockets=[listener])
+        finally:
+            if looking is not None:
+                looking.cancel()
+                with suppress(asyncio.CancelledError):
+                    await looking
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Let uvicorn end the requests first. It then raises the signal again, which must not end the engine midway."""
+        former = {
+            number: signal.signal(number, lambda given, frame: self.stopped_by.append(given))
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+async def _pick_up(engine: Engine) -> None:
+    """Continue sessions that are ready, such as those of a process that was killed."""
+    while True:
+        began = time.monotonic()
+        try:
+            room = ROOM - len(engine.running)
+            taken = await engine.take_ready(room, by="serve") if room > 0 else []
+        except StoreError as error:
+            taken = []
+            log.log(logging.ERROR, "Ready sessions cannot be picked up: %s", error)
+        searched = 0.0 if taken else time.monotonic() - began
+        await asyncio.sleep(max(LOOK_EVERY, 20 * searched))  # searching must never become the main load
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _networks(given: tuple[str, ...]) -> tuple[str, ...]:
+    for each in given:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError:
+            raise Refused(f"--proxy-from: {each!r} is not a network. Write one such as 10.0.0.0/8.", USAGE) from None
+    return given
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+# tokens and links
+
+
+def _tokens(store: str | None) -> Tokens:
+    cli = _cli(store)
+    check_exists(cli.place)
+    assert cli.place.path is not None
+    return Tokens(cli.place.path.absolute().parent)
+
+
+@serve.group()
+def token() -> None:
+    """Create, list and revoke tokens for people and programs."""
+
+
+@token.command()
+@click.option("--role", type=OneOf(ROLES), required=True, help="What it may do: " + ", ".join(ROLES) + ".")
+@click.option("--owner", metavar="NAME", help="Only the sessions of this owner.")
+@click.option("--name", metavar="NAME", help="The name for the history. Default: the owner, or the role.")
+@click.option("--expires", type=Span(), metavar="SPAN", help="When it ends, such as 12h or 7d. Default: never.")
+@_store
+def create(role: Role, owner: str | None, name: str | None, expires: int | None, store: str | None) -> None:
+    """Create a token and print it. It is stored as a hash, so it cannot be printed again."""
+    kept, secret = _tokens(store).create(name or owner or role, role, owner, time.time(), expires)
+    click.echo(secret)
+    until = "" if kept.expires_at is None else f" until {_moment(kept.expires_at)}"
+    click.echo(f"Token {kept.id} signs in as {kept.name} ({role}){until}. Revoke it with"
+               f" `{command_line('serve', 'token', 'revoke', kept.id)}`.", err=True)  # fmt: skip
+
+
+@token.command(name="list")
+@_store
+def list_tokens(store: str | None) -> None:
+    """List the created tokens. Their secrets are not stored."""
+    found, now = _tokens(store).kept, time.time()
+    if not found:
+        click.echo(
+            f"There is no token. Create one with `{command_line('serve', 'token', 'create', '--role', 'viewer')}`."
+        )
+    for each in found:
+        end = "never ends" if each.expires_at is None else f"until {_moment(each.expires_at)}"
+        click.echo(f"{each.id}  {each.role:8}  {each.name}{f' (owner {each.owner})' if each.owner else ''}"
+                   f"  {end if each.is_valid(now) else 'expired'}")  # fmt: skip
+
+
+@token.command()
+@click.argument("id")
+@_store
+def revoke(id: str, store: str | None) -> None:
+    """Delete a token. Whoever signed in with it is signed out."""
+    if not _tokens(store).revoke(id):
+        raise Refused(
+            f"There is no token {id!r}. List them with `{command_line('serve', 'token', 'list')}`.", NOT_FOUND
+        )
+    click.echo(f"Token {id} was revoked.")
+
+
+@serve.command()
+@click.argument("question", shell_complete=QUESTIONS)
+@click.option("--expires", type=Span(), default="7d", show_default=True, metavar="SPAN", help="When the link ends.")
+@click.option("--name", metavar="NAME", default="answer link", show_default=True, help="The name for the history.")
+@click.option("--url", metavar="URL", default=f"http://127.0.0.1:{PORT}", show_default=True,
+              help="The address of the server, as the reader reaches it.")  # fmt: skip
+@_store
+def link(question: str, expires: int, name: str, url: str, store: str | None) -> int:
+    """Print an address that can see and answer one QUESTION, for mail and chat."""
+    code: int = run_async(_link(_cli(store), question, expires, name, url))
+    return code
+
+
+async def _link(cli: Cli, question: str, expires: int, name: str, url: str) -> int:
+    from pausepoint.server.limits import Attempts
+    from pausepoint.server.signin import SignIn
+
+    async with cli.engine() as engine:
+        found = await engine.questions(prefix=question, limit=2)
+    if len(found) != 1:
+        what = "No open question has" if not found else "Several open questions have"
+        raise Refused(
+            f"{what} an id that begins with {question!r}. List them with `{command_line('inbox')}`.", NOT_FOUND
+        )
+    assert cli.place.path is not None
+    tokens = Tokens(cli.place.path.absolute().parent)
+    tokens.make()
+    until = time.time() + expires
+    if found[0].expired_at is not None:
+        until = min(until, found[0].expired_at.timestamp())
+    click.echo(f"{url.rstrip('/')}/#token={SignIn(tokens, Attempts(5)).link(found[0].id, name, until)}")
+    click.echo(f"It answers question {found[0].id} until {_moment(int(until))}.", err=True)
+    return DONE
+
+
+def _moment(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,124 @@
+"""The description of the API in OpenAPI 3.1, made from the table of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from pausepoint.name import NAME
+from pausepoint.server.calls import JSON, Route
+from pausepoint.server.problems import TITLES
+
+_SCHEMAS = "#/components/schemas/"
+
+ANY = (400, 403, 421, 429, 500, 503)
+"""The refusals that every route can answer with. Those with a role can answer with 401 too."""
+
+
+def openapi(routes: Sequence[Route], base: str = "/api/v1") -> dict[str, Any]:
+    """Return the description of the API. ``base`` is the address below which the routes are."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Pausepoint",
+            "version": _version(),
+            "description": "Sessions, questions and the pause button.",
+        },
+        "servers": [{"url": base}],
+        "paths": paths,
+        "components": {"schemas": schemas(routes), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
+        "summary": route.summary,
+        "security": [] if route.role is None else [{"token": []}],
+        "x-role": route.role,
+        "x-verb": route.verb,
+        "parameters": [*_in_path(route), *_in_query(route), *_in_headers(route)],
+        "responses": _responses(route),
+    }
+    if route.body is not None:
+        content: dict[str, Any] = {"schema": {"$ref": f"{_SCHEMAS}{route.body.__name__}"}}
+        if route.example is not None:
+            content["example"] = route.example
+        operation["requestBody"] = {"required": True, "content": {JSON: content}}
+    if route.uploads:
+        operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+    return operation
+
+
+def _in_path(route: Route) -> list[dict[str, Any]]:
+    names = [part[1:-1].partition(":")[0] for part in route.path.split("/") if part.startswith("{")]
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+
+
+def _in_query(route: Route) -> list[dict[str, Any]]:
+    if route.query is None:
+        return []
+    _, found = msgspec.json.schema_components([route.query], ref_template=_SCHEMAS + "{name}")
+    schema = found[route.query.__name__]
+    required = schema.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": given, "explode": False}
+        for name, given in schema.get("properties", {}).items()
+    ]
+
+
+def _in_headers(route: Route) -> list[dict[str, Any]]:
+    if 428 not in route.errors or not route.path.startswith("/sessions"):
+        return []
+    return [{"name": "If-Match", "in": "header", "required": True, "schema": {"type": "string"}}]
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    said = {str(route.status): _success(route)}
+    if route.method == "POST" and route.uploads:
+        said["200"] = said[str(route.status)]  # the session already had the content
+    for status in sorted({*ANY, *route.errors, *([] if route.role is None else [401]), *_of_body(route)}):
+        content = {"application/problem+json": {"schema": {"$ref": f"{_SCHEMAS}problem"}}}
+        said[str(status)] = {"description": TITLES[status], "content": content}
+    return said
+
+
+def _of_body(route: Route) -> tuple[int, ...]:
+    return () if route.body is None else (408, 413, 415)
+
+
+def _success(route: Route) -> dict[str, Any]:
+    if route.answer:
+        return {"description": "Done", "content": {JSON: {"schema": {"$ref": f"{_SCHEMAS}{route.answer}"}}}}
+    if route.status == 204:
+        return {"description": "Done"}
+    return {"description": "The content", "content": {"application/octet-stream": {}}}
+
+
+def schemas(routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the schemas of all documents: those of the engine, of the server, and of the bodies."""
+    given = [each.body for each in routes if each.body is not None]
+    _, made = msgspec.json.schema_components(given, ref_template=_SCHEMAS + "{name}")
+    return {**_stored("pausepoint.engine"), **_stored("pausepoint.server"), **made}
+
+
+@cache
+def _stored(package: str) -> dict[str, Any]:
+    text = files(package).joinpath("schema.json").read_text("utf-8").replace("#/$defs/", _SCHEMAS)
+    found: dict[str, Any] = msgspec.json.decode(text)["$defs"]
+    return found
+
+
+def _version() -> str:
+    try:
+        return version(NAME)
+    except PackageNotFoundError:  # the source is used without being installed
+        return "0"

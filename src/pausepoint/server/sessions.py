@@ -1,0 +1,175 @@
+"""The handlers that list, start and read sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+from pausepoint.engine import documents as engine_documents
+from pausepoint.errors import DefinitionError, StateRefused, did_you_mean
+from pausepoint.model.sessions import Event
+from pausepoint.model.views import SessionInfo
+from pausepoint.server import bodies, documents
+from pausepoint.server.calls import Call, Reply
+from pausepoint.server.problems import Problem
+from pausepoint.server.workflows import described
+
+TREE = 500
+"""The most sessions of a tree that are listed."""
+
+_OPTIONS = frozenset(
+    ["session_id", "owner", "tags", "budget", "at_step", "paused", "reason", "by", "keep_for", "folder"]
+)  # the options of `Engine.start`, which a field of the state may be named like
+
+
+async def index(call: Call) -> Reply:
+    """List sessions."""
+    asked = call.query(bodies.Sessions)
+    chosen: dict[str, Any] = {
+        "workflow": asked.workflow, "owner": call.access.owner_of(asked.owner), "tag": asked.tag,
+        "status": asked.status or None, "failed": asked.failed, "level": asked.level,
+        "text": asked.text,
+    }  # fmt: skip
+    found = await call.engine.sessions(
+        **chosen, prefix=asked.prefix, sort=asked.sort, reverse=asked.reverse, limit=asked.limit, after=asked.after
+    )
+    total = sum((await call.engine.tally(**chosen)).values()) if asked.count and asked.prefix is None else None
+    return Reply(documents.heads(found, total))
+
+
+async def start(call: Call) -> Reply:
+    """Start a session of a workflow that this server knows."""
+    asked: bodies.Start = call.body
+    workflow = call.engine.workflows.get(asked.workflow)
+    if workflow is None:
+        near = did_you_mean(asked.workflow, call.engine.workflows)
+        raise DefinitionError(f"This server does not know the workflow {asked.workflow!r}{near}")
+    if asked.session_id is not None and call.person.owner is not None:
+        await _check_free(call, asked.session_id)
+    paused = asked.paused or not call.desk.drives
+    options: dict[str, Any] = {
+        "session_id": asked.session_id, "owner": call.access.owner_of(asked.owner), "tags": asked.tags,
+        "budget": asked.budget_usd, "paused": paused, "reason": asked.reason, "by": call.by,
+    }  # fmt: skip
+    if _OPTIONS & asked.input.keys():
+        session = await call.engine.start(workflow, _built(workflow.model, asked.input), **options)
+    else:
+        session = await call.engine.start(workflow, **options, **asked.input)
+    if paused and not asked.paused:  # another engine drives it
+        await call.engine.resume(session.id, by=call.by, here=False)
+    return await headed(call, await session.info(), 201)
+
+
+async def _check_free(call: Call, session_id: str) -> None:
+    """Raise a 409 if another owner has a session with this id, before its input is compared with the given one."""
+    found = await call.engine.sessions(tree=session_id, limit=1)
+    if any(each.owner != call.person.owner for each in found):
+        raise Problem(409, f"The id {session_id!r} is taken. Choose another session_id.", "input-conflict")
+
+
+def _built(model: Any, given: dict[str, Any]) -> Any:
+    """Return the input as a state, if a field is named like an option."""
+    from pydantic import ValidationError
+
+    for name in given.keys() - model.model_fields.keys():  # Pydantic would ignore it
+        near = did_you_mean(name, model.model_fields)
+        raise StateRefused(f"The state of the workflow has no field {name!r}{near}", field=name)
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise StateRefused(f"{field}: {first['msg']}. Correct the value, then send it again.", field=field) from None
+
+
+async def headed(call: Call, info: SessionInfo, status: int = 200) -> Reply:
+    """Return a session's facts, with its mark as ETag."""
+    headers = {"ETag": documents.etag(info)}
+    if status == 201:
+        headers["Location"] = f"{call.desk.base(call.scope)}/sessions/{info.session_id}"
+    return Reply(documents.head(info), status, headers)
+
+
+async def show(call: Call) -> Reply:
+    """Return a session: its facts, pauses, open questions, origin, and the description of its workflow."""
+    info = await call.access.info(call.session_id)
+    if call.person.role == "answerer":
+        return await headed(call, info)
+    mark = documents.etag(info)
+    if mark in call.header("if-none-match"):
+        return Reply(None, 304, {"ETag": mark})
+    engine, session_id = call.engine, info.session_id
+    origin = await engine.origin(session_id)
+    workflow = engine.workflows.get(info.workflow)
+    document = documents.head(info) | {
+        "pauses": [engine_documents.pause(each) for each in await engine.pauses(session_id)],
+        "questions": [documents.question(each) for each in await engine.questions(session_id)],
+        "origin": None if origin is None else {"session_id": origin.session_id, "seq": origin.seq},
+        "outline": list(await engine.outline(session_id)),
+        "description": None if workflow is None else described(workflow),
+    }
+    return Reply(document, 200, {"ETag": mark})
+
+
+async def checkpoints(call: Call) -> Reply:
+    """List the checkpoints of a session, newest last."""
+    asked, info = call.query(bodies.Checkpoints), await call.access.info(call.session_id)
+    found = await call.engine.checkpoints(info.session_id, before=asked.before, limit=asked.limit)
+    return Reply(engine_documents.checkpoints(info.session_id, found))
+
+
+async def events(call: Call) -> Reply:
+    """List the events of a session after a cursor, oldest first."""
+    asked, info = call.query(bodies.Events), await call.access.info(call.session_id)
+    found = list[Event]()
+    reading = cast(AsyncGenerator[Event, None], call.engine.events(info.session_id, asked.after))
+    try:
+        async for event in reading:
+            found.append(event)
+            if len(found) >= asked.limit:
+                break
+    finally:
+        await reading.aclose()
+    last = found[-1].cursor if found else asked.after
+    return Reply(engine_documents.history(info.session_id, found) | {"next": last})
+
+
+async def state(call: Call) -> Reply:
+    """Return the state of a session, now or at a checkpoint."""
+    asked, info = call.query(bodies.At), await call.access.info(call.session_id)
+    found = await call.engine.stored(info.session_id, checkpoint_of(asked.at))
+    base = f"{call.desk.base(call.scope)}/sessions/{info.session_id}"
+    return Reply(documents.state(info.session_id, found.seq, found.values, base, asked.at))
+
+
+async def field(call: Call) -> Reply:
+    """Return one field of the state."""
+    asked, info, name = call.query(bodies.At), await call.access.info(call.session_id), call.params["field"]
+    found = await call.engine.stored(info.session_id, checkpoint_of(asked.at))
+    if name not in found.values:
+        raise Problem(404, f"The state has no field {name!r}{did_you_mean(name, found.values)}", "unknown-field")
+    return Reply({"session_id": info.session_id, "seq": found.seq, "field": name, "value": found.values[name]})
+
+
+async def diff(call: Call) -> Reply:
+    """Compare the state at two checkpoints."""
+    asked, info = call.query(bodies.Compared), await call.access.info(call.session_id)
+    found = await call.engine.diff(info.session_id, checkpoint_of(asked.a), checkpoint_of(asked.b))
+    return Reply(found.to_json())
+
+
+def checkpoint_of(text: str | None) -> int | str | None:
+    """Return a checkpoint as the engine takes it: a number, or the name of a visit."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+
+
+async def children(call: Call) -> Reply:
+    """List the children of a session."""
+    info = await call.access.info(call.session_id)
+    return Reply(documents.heads(await call.engine.children(info.session_id)))
+
+
+async def tree(call: Call) -> Reply:
+    """List a session with all its descendants."""
+    info = await call.access.info(call.session_id)
+    return Reply(documents.heads(await call.engine.sessions(tree=info.session_id, limit=TREE)))

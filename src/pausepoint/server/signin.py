@@ -1,0 +1,204 @@
+"""Signing in: a token, a cookie that was traded for one, an answer link, a proxy, or the program's own function."""
+
+from __future__ import annotations
+
+import hmac
+import inspect
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pausepoint.server.calls import Scope, header
+from pausepoint.server.limits import Attempts
+from pausepoint.server.people import ROLES, Person
+from pausepoint.server.problems import Problem
+from pausepoint.server.tokens import Tokens
+
+DAYS = 30
+"""How many days a cookie is valid."""
+
+Who = Callable[[Any], Person | Awaitable[Person | None] | None]
+"""A program's own sign-in: it gets the request, and returns a person, or None to refuse it."""
+
+
+class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a cookie or an answer link says, signed by the server. ``token`` is the id of the token behind it."""
+
+    person: Person
+    until: int
+    token: str = ""
+
+
+class Signed(NamedTuple):
+    """A sign-in. ``ambient``: the browser sends it on its own, so an action must prove that the page sent it.
+
+    ``until`` is the time at which an answer link ends.
+    """
+
+    person: Person
+    id: str
+    ambient: bool
+    until: int | None = None
+
+
+class SignIn:
+    """Finds out who sends a request.
+
+    - ``tokens``: the tokens of the store; None if only ``who`` signs people in.
+    - ``name``: the name of whoever uses the server's own token.
+    - ``who``: a function of the program that mounts the server. It replaces tokens and cookies.
+    - ``proxied``: believe the user and the groups that a proxy sends.
+    """
+
+    def __init__(
+        self, tokens: Tokens | None, attempts: Attempts, name: str = "admin", who: Who | None = None,
+        proxied: bool = False, now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self.tokens = tokens
+        self.name = name
+        self._who = who
+        self._proxied = proxied
+        self._attempts = attempts
+        self._now = now
+
+    async def person(self, scope: Scope) -> Signed | None:
+        """Return who sends a request; None if nobody is signed in. Raises a 401 for a wrong token."""
+        if self._who is not None:
+            return await self._asked(scope)
+        given = header(scope, "authorization")
+        if given:
+            kind, _, token = given.partition(" ")
+            if kind.lower() != "bearer":
+                raise refused("The header Authorization must be 'Bearer' and a token.")
+            return self.by_token(token.strip(), address_of(scope))
+        if self._proxied and scope.get("pausepoint.proxy"):
+            return _forwarded(scope)
+        return self._by_cookie(scope)
+
+    async def _asked(self, scope: Scope) -> Signed | None:
+        from starlette.requests import Request  # only programs that mount the server need it
+
+        assert self._who is not None
+        found = self._who(Request(scope))
+        person = await found if inspect.isawaitable(found) else found
+        ambient = not header(scope, "authorization")
+        return None if person is None else Signed(person, f"who:{person.name}", ambient)
+
+    def by_token(self, token: str, address: str) -> Signed:
+        """Return whose token this is. Raises a 401 if it is nobody's, and a 429 after too many wrong ones."""
+        self._attempts.check(address)
+        found = self._token(token)
+        if found is None:
+            self._attempts.wrong(address)
+            raise refused("The token is wrong, has expired or was revoked. Ask the operator of the server for another.")
+        self._attempts.right(address)
+        return found
+
+    def _token(self, token: str) -> Signed | None:
+        if self.tokens is None or not (own := self.tokens.own) or not token.isascii():
+            return None
+        if hmac.compare_digest(token, own):
+            return Signed(Person(self.name, "admin"), "own", False)
+        if (kept := self.tokens.find(token, self._now())) is not None:
+            return Signed(kept.person, kept.id, False)
+        if (ticket := self._opened(token, "link")) is not None:
+            return Signed(ticket.person, f"link:{ticket.person.question}", False, ticket.until)
+        return None
+
+    def _by_cookie(self, scope: Scope) -> Signed | None:
+        cookies: SimpleCookie = SimpleCookie()
+        try:
+            cookies.load(header(scope, "cookie"))
+        except CookieError:
+            return None
+        value = cookies.get(self.cookie_name)
+        ticket = None if value is None else self._opened(value.value, "cookie")
+        if ticket is None:
+            return None
+        created = ticket.token not in ("own", "link")
+        if created and (self.tokens is None or self.tokens.by_id(ticket.token, self._now()) is None):
+            return None  # the token it was traded for was revoked
+        return Signed(ticket.person, ticket.token, True)
+
+    # cookies and links
+
+    @property
+    def cookie_name(self) -> str:
+        """The name of the cookie. Browsers share cookies between ports, so each store has a name of its own."""
+        return f"pausepoint-{sha256(self._key('name')).hexdigest()[:8]}"
+
+    def cookie(self, signed: Signed, scope: Scope) -> str:
+        """Return the header that stores a sign-in in the browser."""
+        token = signed.id.partition(":")[0]
+        now = int(self._now())
+        until = min(now + DAYS * 86_400, signed.until or now + DAYS * 86_400)
+        return self._set_cookie(self._sealed(Ticket(signed.person, until, token), "cookie"), until - now, scope)
+
+    def no_cookie(self, scope: Scope) -> str:
+        """Return the header that deletes the cookie."""
+        return self._set_cookie("", 0, scope)
+
+    def _set_cookie(self, value: str, seconds: int, scope: Scope) -> str:
+        secure = "; Secure" if scope.get("scheme") == "https" else ""
+        path = scope.get("root_path") or "/"
+        return f"{self.cookie_name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+
+    def link(self, question_id: str, name: str, until: float) -> str:
+        """Return a token that can see and answer one question, until a time."""
+        return self._sealed(Ticket(Person(name, "answerer", None, question_id), int(until)), "link")
+
+    def _sealed(self, ticket: Ticket, purpose: str) -> str:
+        data = _base64(msgspec.json.encode(ticket))
+        return f"{data}.{_base64(self._mac(data, purpose))}"
+
+    def _opened(self, text: str, purpose: str) -> Ticket | None:
+        """Return a ticket whose signature is right and whose time is not over."""
+        data, _, mac = text.partition(".")
+        if not text.isascii() or not hmac.compare_digest(mac, _base64(self._mac(data, purpose))):
+            return None
+        try:
+            ticket = msgspec.json.decode(urlsafe_b64decode(data + "=" * (-len(data) % 4)), type=Ticket)
+        except (ValueError, msgspec.MsgspecError):
+            return None
+        return ticket if self._now() < ticket.until else None
+
+    def _mac(self, data: str, purpose: str) -> bytes:
+        return hmac.digest(self._key(purpose), data.encode(), "sha256")
+
+    def _key(self, purpose: str) -> bytes:
+        """Return a key that only holders of the server's own token know. A new token makes all old signatures wrong."""
+        own = "" if self.tokens is None else self.tokens.own
+        if not own and purpose != "name":
+            raise refused("This server has no token yet. Start it with pausepoint serve.")
+        return hmac.digest(own.encode(), f"pausepoint {purpose}".encode(), "sha256")
+
+
+def refused(text: str) -> Problem:
+    """Return a 401."""
+    return Problem(401, text, headers={"WWW-Authenticate": "Bearer"})
+
+
+def address_of(scope: Scope) -> str:
+    """Return the address of the client."""
+    return str((scope.get("client") or ("", 0))[0])
+
+
+def _forwarded(scope: Scope) -> Signed | None:
+    """Return the person that a proxy has signed in: a user, and the group that names the highest role."""
+    user = header(scope, "x-forwarded-user").strip()
+    groups = {
+        each.strip().lower().removeprefix("pausepoint-") for each in header(scope, "x-forwarded-groups").split(",")
+    }
+    roles = [role for role in ROLES if role in groups]
+    if not user or not roles:
+        return None
+    return Signed(Person(user, roles[-1]), f"proxy:{user}", True)
+
+
+def _base64(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()

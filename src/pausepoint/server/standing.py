@@ -1,0 +1,35 @@
+"""The handlers of the pause of everything."""
+
+from __future__ import annotations
+
+from pausepoint.engine import documents
+from pausepoint.server import bodies
+from pausepoint.server.calls import Call, Reply
+from pausepoint.server.documents import heads
+
+
+async def show(call: Call) -> Reply:
+    """Return the pause of everything; null if it is not in effect."""
+    return Reply(await _document(call))
+
+
+async def put(call: Call) -> Reply:
+    """Pause everything until it is lifted. Twice is not an error."""
+    asked: bodies.Pause = call.body
+    call.access.check_sees_all()
+    found = await call.engine.pause(
+        everything=True, reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze
+    )
+    return Reply(await _document(call) | {"sessions": heads(found)["sessions"]})
+
+
+async def delete(call: Call) -> Reply:
+    """Lift the pause of everything."""
+    call.access.check_sees_all()
+    found = await call.engine.lift_pause(by=call.by)
+    return Reply(await _document(call) | {"sessions": heads(found)["sessions"]})
+
+
+async def _document(call: Call) -> dict[str, object]:
+    found = await call.engine.standing_pause()
+    return {"standing_pause": None if found is None else documents.pause(found)}

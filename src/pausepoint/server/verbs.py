@@ -1,0 +1,257 @@
+"""The handlers of the verbs over one session, and of bulk verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from pausepoint.engine import documents as engine_documents
+from pausepoint.errors import PausepointError, SessionChanged, did_you_mean
+from pausepoint.model.views import Checkpoint, SessionInfo
+from pausepoint.server import bodies, documents
+from pausepoint.server.calls import Attachment, Call, Reply
+from pausepoint.server.problems import Problem, problem_of
+from pausepoint.server.sessions import headed
+
+if TYPE_CHECKING:
+    from pausepoint.engine.plan import Plan
+
+
+async def pause(call: Call) -> Reply:
+    """Pause a session and its children."""
+    asked: bodies.Pause = call.body
+    info = await call.access.info(call.session_id)
+    await call.engine.pause(info.session_id, reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze)
+    return await _after(call)
+
+
+async def resume(call: Call) -> Reply:
+    """Resume a session: here if this server drives its workflow, else in another engine."""
+    asked: bodies.Resume = call.body
+    info = await call.access.info(call.session_id)
+    here = call.desk.drives and info.workflow in call.engine.workflows
+    if here or info.guest:
+        await call.engine.resume(
+            info.session_id, by=call.by, steal=asked.steal, budget=asked.budget_usd, wake=asked.wake, code=asked.code,
+            until=asked.until, edits=asked.edits, rerun=asked.rerun,
+        )  # fmt: skip
+        return await _after(call)
+    if asked.steal or asked.wake or asked.code or asked.until or asked.edits or asked.rerun:
+        raise Problem(
+            409,
+            f"This server does not drive workflow {info.workflow!r}, so it can only close the pauses of session"
+            f" {info.session_id!r}. Leave out the other options, or ask a server that drives it.",
+            "call-refused",
+        )
+    await call.engine.resume(info.session_id, by=call.by, budget=asked.budget_usd, here=False)
+    return await _after(call)
+
+
+async def cancel(call: Call) -> Reply:
+    """Cancel a session and its children."""
+    info = await call.access.info(call.session_id)
+    await call.engine.cancel(info.session_id, reason=call.body.reason, by=call.by)
+    return await _after(call)
+
+
+async def send(call: Call) -> Reply:
+    """Send a message to a session."""
+    asked: bodies.Message = call.body
+    info = await call.access.info(call.session_id)
+    await call.engine.send(info.session_id, asked.value, key=asked.key, by=call.by, channel="http")
+    return await _after(call)
+
+
+async def edit(call: Call) -> Reply:
+    """Change the state of a session, if it is still as the person saw it."""
+    asked: bodies.Edit = call.body
+    if not asked.fields:
+        raise Problem(400, "The body names no field to change. Send at least one in 'fields'.")
+
+    async def apply(info: SessionInfo) -> None:
+        await call.engine.edit(info.session_id, asked.fields, by=call.by, reason=asked.reason, based_on=info.seq)
+
+    return await _conditional(call, apply)
+
+
+async def rewind(call: Call) -> Reply:
+    """Rewind a session, if it is still as the person saw it."""
+    asked: bodies.Rewind = call.body
+
+    async def apply(info: SessionInfo) -> None:
+        await call.engine.rewind(
+            info.session_id, asked.to, asked.changes, reuse=asked.reuse, by=call.by, reason=asked.reason,
+            based_on=info.seq,
+        )  # fmt: skip
+
+    return await _conditional(call, apply)
+
+
+async def _conditional(call: Call, apply: Callable[[SessionInfo], Awaitable[None]]) -> Reply:
+    """Apply a change if If-Match is the present mark of the session. Otherwise answer with the present facts."""
+    info = await call.access.info(call.session_id)
+    wanted = call.header("if-match")
+    if not wanted:
+        raise Problem(
+            428,
+            "The header If-Match is missing. Send the ETag of the session as you have read it, so that you change"
+            " nothing that you have not seen.",
+        )
+    if wanted != documents.etag(info):
+        raise _changed(info)
+    try:
+        await apply(info)
+    except SessionChanged:  # between the check above and the commit
+        raise _changed(await call.access.info(call.session_id)) from None
+    return await _after(call)
+
+
+def _changed(info: SessionInfo) -> Problem:
+    return Problem(
+        412,
+        f"Session {info.session_id!r} has changed since you read it. Nothing was written. Compare it with 'present',"
+        " then send the change again with its ETag.",
+        headers={"ETag": documents.etag(info)}, present=documents.head(info),
+    )  # fmt: skip
+
+
+async def fork(call: Call) -> Reply:
+    """Create a session from another one."""
+    asked: bodies.Fork = call.body
+    info = await call.access.info(call.session_id)
+    paused = asked.paused or not call.desk.drives
+    forked = await call.engine.fork(
+        info.session_id, asked.at, asked.changes, session_id=asked.session_id, reuse=asked.reuse,
+        owner=call.person.owner, paused=paused, reason=asked.reason, by=call.by,
+    )  # fmt: skip
+    if paused and not asked.paused:  # another engine drives it
+        await call.engine.resume(forked.id, by=call.by, here=False)
+    return await headed(call, await forked.info(), 201)
+
+
+async def plan(call: Call) -> Reply:
+    """Return what a resume would do. Changes nothing."""
+    asked, info = call.query(bodies.Rerun), await call.access.info(call.session_id)
+    return Reply((await call.engine.plan(info.session_id, rerun=asked.rerun)).to_json())
+
+
+async def plan_verb(call: Call) -> Reply:
+    """Return what a verb would do. Changes nothing."""
+    asked: bodies.Planned = call.body
+    info = await call.access.info(call.session_id)
+    return Reply((await _planned(call, info.session_id, asked)).to_json())
+
+
+async def _planned(call: Call, session_id: str, asked: bodies.Planned) -> Plan:
+    if asked.verb == "resume":
+        return await call.engine.plan(session_id, rerun=asked.rerun)
+    if asked.verb == "fork":
+        return await call.engine.plan_fork(session_id, asked.at, asked.changes, reuse=asked.reuse)
+    if asked.to is None:
+        raise Problem(400, "The plan of a rewind needs 'to', the visit to rewind to. Send it.")
+    return await call.engine.plan_rewind(session_id, asked.to, asked.changes, reuse=asked.reuse, rerun=asked.rerun)
+
+
+async def why(call: Call) -> Reply:
+    """Explain why a resume would run a step, or would not."""
+    info, step = await call.access.info(call.session_id), call.params["step"]
+    found = await call.engine.plan(info.session_id)
+    known = [each.step for each in found]
+    if step not in known:
+        text = f"Workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}"
+        raise Problem(404, text, "unknown-step")
+    return Reply(engine_documents.why(found, step, await _last_visit(call, info.session_id, step)))
+
+
+async def _last_visit(call: Call, session_id: str, step: str) -> Checkpoint | None:
+    found = await call.engine.checkpoints(session_id, limit=None)
+    return next((each for each in reversed(found) if each.step == step and not each.left_behind), None)
+
+
+async def remove(call: Call) -> Reply:
+    """Delete a session and its children permanently."""
+    info = await call.access.info(call.session_id)
+    stone = await call.engine.remove(info.session_id, by=call.by, reason=call.body.reason)
+    return Reply(documents.tombstone(stone))
+
+
+async def redact(call: Call) -> Reply:
+    """Remove content from a session permanently."""
+    asked: bodies.Redact = call.body
+    info = await call.access.info(call.session_id)
+    found = await call.engine.redact(
+        info.session_id, field=asked.field, seq=asked.seq, signal=asked.signal, event=asked.event, file=asked.file,
+        by=call.by, reason=asked.reason,
+    )  # fmt: skip
+    return Reply(engine_documents.redaction(info.session_id, found))
+
+
+async def export(call: Call) -> Attachment:
+    """Return a session and its children as a bundle, which `import` reads."""
+    info = await call.access.info(call.session_id)
+    data = (await call.engine.export_session(info.session_id)).to_bytes()
+
+    async def chunks() -> Any:
+        yield data
+
+    return Attachment(f"{info.session_id}.bundle", "application/octet-stream", len(data), chunks())
+
+
+async def _after(call: Call) -> Reply:
+    """Return the facts of the session after a verb."""
+    return await headed(call, await call.engine.info(call.session_id))
+
+
+# bulk
+
+
+async def bulk(call: Call) -> Reply:
+    """Apply a verb to many sessions. One that refuses does not stop the others."""
+    asked: bodies.Bulk = call.body
+    if bool(asked.ids) == (asked.filter is not None):
+        raise Problem(400, "A bulk verb needs either 'ids' or 'filter'. Send one of them.")
+    return await (_each(call, asked) if asked.ids else _matching(call, asked))
+
+
+async def _each(call: Call, asked: bodies.Bulk) -> Reply:
+    done, refused = list[Any](), list[Any]()
+    for session_id in dict.fromkeys(asked.ids):
+        try:
+            info = await call.access.info(session_id)
+            if not asked.dry_run:
+                await _verb(call, asked, session_id)
+                info = await call.engine.info(session_id)
+            done.append(documents.head(info))
+        except (PausepointError, Problem) as error:
+            problem = problem_of(error).document(call.scope["path"])
+            refused.append({"session_id": session_id, "problem": problem})
+    return Reply(documents.bulk(asked.verb, asked.dry_run, done, [], refused))
+
+
+async def _verb(call: Call, asked: bodies.Bulk, session_id: str) -> None:
+    match asked.verb:
+        case "pause":
+            await call.engine.pause(session_id, reason=asked.reason, by=call.by)
+        case "resume":
+            await call.engine.resume(session_id, by=call.by, here=False)
+        case "cancel":
+            await call.engine.cancel(session_id, reason=asked.reason, by=call.by)
+
+
+async def _matching(call: Call, asked: bodies.Bulk) -> Reply:
+    assert asked.filter is not None
+    which: dict[str, Any] = {
+        "status": asked.filter.status or None, "failed": asked.filter.failed, "workflow": asked.filter.workflow,
+        "owner": call.access.owner_of(asked.filter.owner), "tag": asked.filter.tag,
+    }  # fmt: skip
+    if all(value is None for value in which.values()):
+        raise Problem(400, "The filter of a bulk verb is empty, so it names all sessions. Send at least one condition.")
+    if asked.verb == "pause":
+        report = await call.engine.pause(**which, reason=asked.reason, by=call.by, dry_run=asked.dry_run)
+    elif asked.verb == "cancel":
+        report = await call.engine.cancel(**which, reason=asked.reason, by=call.by, dry_run=asked.dry_run)
+    else:  # driven by any engine: the answer must not wait until all of them have stopped
+        report = await call.engine.resume(**which, by=call.by, here=False, dry_run=asked.dry_run)
+    done, skipped = ([engine_documents.bulk_item(each) for each in some] for some in (report.done, report.skipped))
+    refused = [{"session_id": each.session_id, "problem": {"detail": each.reason}} for each in report.failed]
+    return Reply(documents.bulk(asked.verb, asked.dry_run, done, skipped, refused, report.unattended))

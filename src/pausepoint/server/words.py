@@ -1,0 +1,105 @@
+"""The sentences of errors in the words of HTTP.
+
+The engine's messages name Python calls as the way out. A client of the API cannot call them, so the sentences below
+name the request instead: `LINES` replace the whole message, `NEXT` replaces only the advice.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pausepoint.errors import PausepointError
+
+LINES = {
+    "UnknownSession": "There is no session {session_id!r}. List the sessions with GET /sessions.",
+    "UnknownQuestion": "There is no question {question_id!r}. List the open questions with GET /inbox.",
+    "AlreadyRunning": (
+        'Session {session_id!r} is driven by {holder}. Pause it first, or resume it with "steal": true to take it over.'
+    ),
+    "InputConflict": (
+        "Session {session_id!r} already exists with different input. Choose another session_id, or resume it with"
+        " POST /sessions/{session_id}/resume."
+    ),
+    "UndecidedEdits": (
+        "Artifacts of session {session_id!r} were edited: {paths}. Nothing was changed. Resume it with"
+        ' "edits": "accept" to keep the edits, or "discard" to restore the recorded content.'
+    ),
+    "HoldLost": "Session {session_id!r} has changed since it was read. Nothing was written. Read it again, then retry.",
+}
+"""Error → the whole message. It is used if the error has all fields that it names."""
+
+NEXT = {
+    "AmbiguousSession": "Send more of the id.",
+    "CallRefused": "Start a server or a worker that drives sessions.",
+    "DefinitionError": "Start the server with the workflow: pausepoint serve with the option target.",
+    "FileRefused": "Correct the request, then send it again.",
+    "FolderRefused": "Check the folder on the server, then retry.",
+    "NotFinished": "Read the session again later.",
+    "QuestionClosed": "List the open questions with GET /inbox.",
+    "SessionEnded": "Rewind or fork the session, or start a new one.",
+    "StateRefused": "Correct the value, then send it again.",
+    "StoreClosed": "The server is shutting down or not ready. Retry in a moment.",
+    "StoreUnavailable": "Check the store on the server, then retry.",
+    "UnknownCheckpoint": "List the checkpoints with GET /sessions/{session_id}/checkpoints.",
+    "ValueRefused": "Correct the value, then send it again.",
+    "VerbRefused": "Read the session with GET /sessions/{session_id}, then choose another action.",
+}
+"""Error → the advice that replaces sentences which name Python or the command line."""
+
+_CODE = re.compile(
+    r"\bengine\.\w|\bEngine\(|\b\w+\([^)]*\)|\b\w+=(?:True|False|None|\[|'|\"|\d|…|\.\.\.| )|\bbased_on\b|`|(?<!\w)--\w"
+)
+"""What only Python code or a shell understands."""
+
+_END = re.compile(r"(?<=[.?!])\s+(?=[A-Z'\"])")
+
+
+def detail_of(error: BaseException) -> str:
+    """Return an error's message for a client of the API.
+
+    >>> from pausepoint.errors import SessionEnded, UnknownSession
+    >>> detail_of(UnknownSession("This store has no session 'x'. See engine.sessions().", session_id="x"))
+    "There is no session 'x'. List the sessions with GET /sessions."
+    >>> detail_of(SessionEnded("Session 'x' has ended. Call engine.fork('x').", session_id="x"))
+    "Session 'x' has ended. Rewind or fork the session, or start a new one."
+    """
+    fields = _texts(error.fields) if isinstance(error, PausepointError) else {}
+    for cls in type(error).__mro__:
+        if (line := _filled(LINES.get(cls.__name__), fields)) is not None:
+            return line
+    return _without_code(str(error), _advice(error, fields))
+
+
+def names_code(text: str) -> bool:
+    """Return whether a message names Python or a command."""
+    return _CODE.search(text) is not None
+
+
+def _advice(error: BaseException, fields: dict[str, Any]) -> str:
+    for cls in type(error).__mro__:
+        if cls.__name__ in NEXT:
+            return _filled(NEXT[cls.__name__], fields) or ""
+    return ""
+
+
+def _texts(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def _filled(line: str | None, fields: dict[str, Any]) -> str | None:
+    """Return the line with the error's fields; None if one of them is missing or empty."""
+    if line is None or any(not fields.get(name) for name in re.findall(r"{(\w+)", line)):
+        return None
+    return line.format(**fields)
+
+
+def _without_code(message: str, advice: str) -> str:
+    if not message.endswith((".", "?", "!")):  # Pydantic's words
+        message = f"{message}. {advice}".strip()
+    sentences = _END.split(message.strip())
+    plain = [each for each in sentences if not names_code(each)]
+    if len(plain) == len(sentences):
+        return message
+    text = " ".join([*plain, advice] if advice else plain)
+    return text or "The request was refused. Read the session again, then choose another action."

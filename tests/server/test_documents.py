@@ -1,0 +1,211 @@
+"""Every route answers with the document that the table names, with a real server and a real store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pausepoint.server.calls import Route
+from pausepoint.server.openapi import openapi
+from pausepoint.server.routes import ROUTES
+from tests.server.kit import Served, fits, letter, served
+from tests.support.loop import PATIENCE
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("documents")) as found:
+        yield found
+
+
+class Caller:
+    """Calls routes by name, checks their documents, and remembers which ones were called."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self.client = client
+        self.called: set[str] = set()
+
+    def __call__(self, name: str, body: Any = None, status: int | None = None, **more: Any) -> Any:
+        method, path = name.split(" ")
+        route = self._route(method, path.partition("?")[0])
+        self.called.add(f"{route.method} {route.path}")
+        given: dict[str, Any] = {} if body is None and route.body is None else {"json": body or {}}
+        answer = self.client.request(method, path, **given, **more)
+        assert answer.status_code == (status or route.status), answer.text
+        if not route.answer:
+            return answer
+        fits(answer.json(), route.answer)
+        return answer.json()
+
+    def _route(self, method: str, path: str) -> Route:
+        def alike(route: Route) -> bool:
+            wanted, given = route.path.split("/"), path.split("/")
+            if "{path:path}" in wanted:
+                return given[:4] == wanted[:2] + given[2:3] + ["artifacts"] and len(given) > 4
+            pairs = zip(wanted, given, strict=True) if len(wanted) == len(given) else [("x", "y")]
+            return all(one == other or one.startswith("{") for one, other in pairs)
+
+        return next(route for route in ROUTES if route.method == method and alike(route))
+
+
+def test_every_route_answers_with_its_document(server: Served) -> None:
+    with server.admin(**{"X-Pausepoint": "1"}) as client:
+        call = Caller(client)
+        _sessions(call, server)
+        _verbs(call, server)
+        _files(call, server)
+        _everything(call, server)
+        assert {f"{route.method} {route.path}" for route in ROUTES} - call.called == set()
+
+
+def _sessions(call: Caller, server: Served) -> None:
+    made = call("POST /sessions", {"workflow": "brief", "input": {"topic": "octopus"}, "session_id": "one"})
+    assert made["session_id"] == "one"
+    server.run(server.engine.outcome("one"))
+    assert call("GET /sessions?limit=1&count=1")["total"] == 1
+    page = call("GET /sessions/one")
+    assert (page["status"], page["description"]["name"]) == ("waiting", "brief")
+    assert page["questions"][0]["next_question"] == "Which tone?"
+    assert call("GET /sessions/one/checkpoints")["checkpoints"][0]["name"] == "research#1"
+    first = call("GET /sessions/one/events?limit=2")
+    assert len(first["events"]) == 2
+    rest = call(f"GET /sessions/one/events?after={first['next']}")["events"]
+    assert not {each["cursor"] for each in rest} & {each["cursor"] for each in first["events"]}
+    assert call("GET /sessions/one/state")["values"]["topic"] == "octopus"
+    assert call("GET /sessions/one/state/notes?at=research%231")["value"] == "notes on octopus"
+    assert [each["path"] for each in call("GET /sessions/one/diff?a=1")["changes"]] == ["notes"]
+    assert call("GET /sessions/one/children")["sessions"] == []
+    assert [each["session_id"] for each in call("GET /sessions/one/tree")["sessions"]] == ["one"]
+
+
+def _verbs(call: Caller, server: Served) -> None:
+    assert call("POST /sessions/one/pause", {"reason": "lunch"})["pause"]["reason"] == "lunch"
+    assert call("GET /sessions?text=lunch")["sessions"][0]["session_id"] == "one"
+    assert [each["verdict"] for each in call("GET /sessions/one/plan")["steps"]][:1] == ["done"]
+    call("POST /sessions/one/plan", {"verb": "rewind", "to": "research"})
+    assert call("GET /sessions/one/why/research")["verdict"] == "done"
+    mark = call("GET /sessions/one")["etag"]
+    edited = call("POST /sessions/one/edit", {"fields": {"topic": "squid"}}, headers={"If-Match": mark})
+    assert edited["etag"] != mark
+    forked = call("POST /sessions/one/fork", {"session_id": "two", "changes": {"topic": "crab"}})
+    assert (forked["session_id"], forked["status"]) == ("two", "paused")
+    assert call("GET /sessions/two")["origin"]["session_id"] == "one"
+    call(
+        "POST /sessions/one/rewind",
+        {"to": "research", "changes": {"topic": "squid"}},
+        headers={"If-Match": edited["etag"]},
+    )
+    assert call("POST /sessions/one/resume")["pause_requested"] is False
+    server.run(server.engine.outcome("one"))
+    found = call("GET /inbox")["questions"]
+    (question,) = [each for each in found if each["session_id"] == "one"]
+    assert call(f"GET /inbox/{question['id']}")["context_json"]
+    taken = call(f"POST /inbox/{question['id']}/answer", {"value": "formal", "seen": question["digest"]})
+    assert taken["by"] == "root"
+    assert server.run(server.engine.outcome("one")).state.text == "formal: notes on squid"
+    call("POST /sessions/two/send", {"value": "hello", "key": "1"})
+    call("POST /sessions/bulk", {"verb": "pause", "ids": ["two", "nobody"]})
+    assert call("POST /sessions/bulk", {"verb": "cancel", "filter": {"workflow": "brief"}, "dry_run": True})["done"]
+    assert call("POST /sessions/two/cancel")["status"] == "cancelled"
+    assert call("POST /sessions/one/redact", {"field": "notes", "reason": "personal"})["records"]
+
+
+def _files(call: Caller, server: Served) -> None:
+    made = call("POST /sessions/one/files?filename=notes.txt", content=b"hello", headers={"Content-Type": "text/plain"})
+    assert call("GET /sessions/one/files")["files"][0]["filename"] == "notes.txt"
+    assert call(f"GET /sessions/one/files/{made['file_id']}").content == b"hello"
+    folder = server.folder / "letter"
+
+    async def published() -> None:
+        session = await server.engine.start(letter, session_id="three", folder=folder, topic="x")
+        await session.outcome()
+
+    server.run(published())
+    (one,) = call("GET /sessions/three/artifacts")["artifacts"]
+    assert (one["path"], one["state"]) == ("letter.html", "valid")
+    (folder / "letter.html").write_text("<b>edited by hand, and long enough</b>\n")
+    assert call("GET /sessions/three/artifacts/letter.html?version=recorded").text.startswith("<script>")
+    assert call("POST /sessions/three/artifacts/restore", {"paths": ["letter.html"]})["changed"] == ["letter.html"]
+    (folder / "letter.html").write_text("<b>edited by hand, and long enough</b>\n")
+    call("POST /sessions/three/artifacts/adopt")
+
+
+def _everything(call: Caller, server: Served) -> None:
+    assert call("PUT /standing-pause", {"reason": "a wrong model"})["standing_pause"]["by"] == "root"
+    assert call("PUT /standing-pause", {"reason": "twice is no error"})["standing_pause"]["reason"]
+    assert call("GET /standing-pause")["standing_pause"]
+    assert call("DELETE /standing-pause")["standing_pause"] is None
+    assert {each["name"] for each in call("GET /workflows")["workflows"]} == {"brief", "letter"}
+    assert call("GET /workflows/brief")["state_schema"]["required"] == ["topic"]
+    assert call("GET /store")["kind"] == "sqlite"
+    for begun in (call("POST /store/verify"), call("POST /store/gc")):
+        end = time.monotonic() + PATIENCE
+        while (job := call(f"GET /store/jobs/{begun['job']}"))["status"] == "running":
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert job["status"] == "done", job
+    assert b"one" in call("GET /sessions/one/export").content
+    assert call("DELETE /sessions/one", {"reason": "asked to"})["by"] == "root"
+    assert call.client.get("/sessions/one").json()["tombstone"]["reason"] == "asked to"
+    call("GET /health/live")
+    call("GET /health/ready")
+    assert call("GET /me")["role"] == "admin"
+    assert call("POST /login", {"token": server.tokens.own})["name"] == "root"
+    call("POST /logout")
+    assert call("GET /openapi.json")["openapi"] == "3.1.0"
+
+
+def test_the_description_names_every_route_and_every_schema_exists() -> None:
+    found = openapi(ROUTES)
+    assert {(path, method.upper()) for path, methods in found["paths"].items() for method in methods} == {
+        (route.path, route.method) for route in ROUTES
+    }
+    known = found["components"]["schemas"]
+    text = str(found)
+    for name in {part.split("'")[0] for part in text.split("#/components/schemas/")[1:]}:
+        assert name in known, name
+    for route in ROUTES:
+        assert not route.answer or route.answer in known, route
+        if route.body is not None:
+            fits(route.example, route.body.__name__)
+    ids = [each["operationId"] for methods in found["paths"].values() for each in methods.values()]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_large_field_has_an_address_of_its_own(server: Served) -> None:
+    server.asked("large", "x" * 70_000)
+    with server.admin() as client:
+        found = client.get("/sessions/large/state").json()["values"]["topic"]
+        assert found["large"] == 70_002
+        assert client.get(server.base + found["href"]).json()["value"] == "x" * 70_000
+
+
+def test_a_read_that_has_not_changed_is_a_304(server: Served) -> None:
+    server.asked("cached")
+    with server.admin() as client:
+        first = client.get("/sessions/cached")
+        again = client.get("/sessions/cached", headers={"If-None-Match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        client.post("/sessions/cached/pause", json={})
+        now = client.get("/sessions/cached", headers={"If-None-Match": first.headers["etag"]})
+        assert now.json()["status"] == "paused"
+
+
+def test_pages_of_sessions_follow_each_other(server: Served, tmp_path: Path) -> None:
+    for number in range(3):
+        server.asked(f"page-{number}", owner="pager")
+    with server.admin() as client:
+        seen, after = list[str](), list[Any]()
+        for _ in range(3):
+            more = {"after": after[-1]} if after else {}
+            page = client.get("/sessions", params={"owner": "pager", "limit": "1"} | more)
+            seen += [each["session_id"] for each in page.json()["sessions"]]
+            after.append(page.json()["next"])
+        assert (sorted(seen), after[-1]) == (["page-0", "page-1", "page-2"], None)
+        assert client.get("/sessions?after=nonsense").status_code == 400
+        assert client.get("/sessions?limit=201").status_code == 400

@@ -1,0 +1,166 @@
+"""The guard: requests that another site, another name or another method sends are refused, and change nothing."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from pausepoint.server.guard import CSP
+from tests.server.kit import API, FREE, Served, check_problem, served
+from tests.support.loop import PATIENCE
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("guard")) as found:
+        found.asked("one")
+        yield found
+
+
+def raw(server: Served, text: str) -> str:
+    """Send bytes as they are, and return the whole answer."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
+        connection.sendall(text.replace("\n", "\r\n").encode("latin-1"))
+        answer = b""
+        while piece := connection.recv(65_536):
+            answer += piece
+    return answer.decode("latin-1")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "127.0.0.1", "localhost",
+        "localhost.:{port}", "127.0.0.1:{port}.", "127.0.0.1:1", "[::2]:{port}", "0.0.0.0:{port}", "127.1:{port}",
+        "2130706433:{port}", "127.0.0.1:{port}@evil.example", "user@127.0.0.1:{port}", "",
+    ],
+)  # fmt: skip
+def test_another_host_is_refused(server: Served, host: str) -> None:
+    with server.admin() as client:
+        for path in ("/me", f"{server.base}/", "/health/live"):
+            check_problem(client.get(path, headers={"Host": host.format(port=server.port)}), 421)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "LOCALHOST:{port}", "[::1]:{port}"])
+def test_its_own_names_are_accepted(server: Served, host: str) -> None:
+    with server.admin() as client:
+        assert client.get("/me", headers={"Host": host.format(port=server.port)}).status_code == 200
+
+
+def test_two_hosts_and_none_are_refused(server: Served) -> None:
+    for hosts in ("", f"Host: 127.0.0.1:{server.port}\nHost: evil.example\n"):
+        answer = raw(server, f"GET {API}/health/live HTTP/1.1\n{hosts}Connection: close\n\n")
+        assert answer.split()[1] in ("400", "421"), answer
+
+
+@pytest.mark.parametrize("target", ["http://evil.example/api/v1/health/live", "//evil.example/x", "*"])
+def test_an_absolute_address_in_the_request_line_is_refused(server: Served, target: str) -> None:
+    answer = raw(server, f"GET {target} HTTP/1.1\nHost: 127.0.0.1:{server.port}\nConnection: close\n\n")
+    assert answer.split()[1] in ("400", "404", "421"), answer
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1:{port}", "http://localhost:{port}"],
+)
+def test_another_origin_is_refused_on_every_method(server: Served, method: str, origin: str) -> None:
+    with server.admin() as client:
+        answer = client.request(method, "/standing-pause", headers={"Origin": origin.format(port=server.port)})
+    assert answer.status_code == 403
+    assert "access-control-allow-origin" not in answer.headers
+    if method != "HEAD":
+        check_problem(answer, 403)
+
+
+def test_its_own_origin_is_accepted(server: Served) -> None:
+    with server.admin(Origin=server.base) as client:
+        assert client.get("/me").status_code == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
+def test_a_request_that_another_site_triggered_is_refused(server: Served, site: str) -> None:
+    with server.admin(**{"Sec-Fetch-Site": site}) as client:
+        check_problem(client.post("/sessions/one/pause", json={}), 403)
+        check_problem(client.delete("/sessions/one"), 403)
+        assert client.get("/me").status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "application/x-www-form-urlencoded"])
+def test_a_cookie_alone_changes_nothing(server: Served, kind: str) -> None:
+    """What a form, or fetch in the mode no-cors, of a sibling port can send: the cookie, but no header of its own."""
+    with server.client() as client:
+        signed = client.post("/login", json={"token": server.tokens.own}, headers={"X-Pausepoint": "1"})
+        assert signed.status_code == 200
+        answer = client.post("/sessions/one/pause", content=b"{}", headers={"Content-Type": kind})
+        check_problem(answer, 403)
+        upload = client.post("/sessions/one/files?filename=a", content=b"x", headers={"Content-Type": kind})
+        check_problem(upload, 403)
+        assert server.run(server.engine.info("one")).pause_requested is False
+
+
+def test_signing_in_needs_the_header_of_the_page_too(server: Served) -> None:
+    with server.client() as client:
+        check_problem(client.post("/login", json={"token": server.tokens.own}), 403)
+        check_problem(client.post("/logout", json={}), 403)
+
+
+def test_every_answer_has_the_headers(server: Served) -> None:
+    with server.admin() as client:
+        answers = [
+            client.get(path) for path in ("/me", "/nothing", "/sessions/none", f"{server.base}/", "/health/live")
+        ]
+        answers.append(client.get("/me", headers={"Host": "evil.example"}))
+        answers.append(client.request("PATCH", "/me"))
+    for answer in answers:
+        assert answer.headers["content-security-policy"] == CSP
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "server" not in answer.headers or answer.headers["server"] == "uvicorn"
+    assert "unsafe" not in CSP
+    assert "require-trusted-types-for 'script'" in CSP
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../asgi.py", "/static/x/index.html", "/static/%2e%2e/asgi.py", "/static/{folder}/../../asgi.py",
+        "/static/{folder}/%2e%2e/%2e%2e/asgi.py", "/static/{folder}/..%2f..%2fasgi.py", "/static/{folder}/style.css%00",
+        "/static/{folder}//etc/passwd", "/static/{folder}/", "/static/{folder}/%252e%252e/asgi.py",
+    ],
+)  # fmt: skip
+def test_the_page_serves_its_own_files_only(server: Served, path: str) -> None:
+    with server.admin() as client:
+        folder = client.get(server.base).text.split("static/")[1].split("/")[0]
+        target = path.format(folder=folder)
+    answer = raw(server, f"GET {target} HTTP/1.1\nHost: 127.0.0.1:{server.port}\nConnection: close\n\n")
+    assert answer.split()[1] == "404", answer
+    assert "import" not in answer
+
+
+def test_a_flood_of_headers_is_refused(server: Served) -> None:
+    many = "".join(f"X-{number}: {'y' * 20}\n" for number in range(10_000))
+    try:
+        answer = raw(server, f"GET {API}/me HTTP/1.1\nHost: 127.0.0.1:{server.port}\n{many}\n")
+    except (ConnectionResetError, BrokenPipeError):
+        return
+    assert answer.split()[1] in ("400", "431"), answer[:200]
+
+
+def test_a_slow_body_is_cut_off(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from msgspec.structs import replace
+
+    limits = replace(FREE, body_seconds=0.05)
+    with served(tmp_path_factory.mktemp("slow"), limits=limits) as server:
+        token = server.tokens.own
+        answer = raw(
+            server,
+            f"POST {API}/sessions/bulk HTTP/1.1\nHost: 127.0.0.1:{server.port}\nAuthorization: Bearer {token}\n"
+            "Content-Type: application/json\nContent-Length: 100\nConnection: close\n\n{",
+        )
+        assert answer.split()[1] == "408", answer

@@ -1,0 +1,143 @@
+"""Verbs over HTTP: conditions, refusals in the words of HTTP, and servers that drive nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pausepoint import Status
+from tests.server.kit import Served, brief, check_problem, served
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("verbs")) as found:
+        yield found
+
+
+def test_an_edit_needs_the_mark_of_what_was_read(server: Served) -> None:
+    server.asked("edited")
+    with server.admin() as client:
+        change = {"fields": {"topic": "squid"}}
+        check_problem(client.post("/sessions/edited/edit", json=change), 428)
+        mark = client.get("/sessions/edited").headers["etag"]
+        client.post("/sessions/edited/pause", json={"reason": "someone else was faster"})
+        refused = client.post("/sessions/edited/edit", json=change, headers={"If-Match": mark})
+        present = check_problem(refused, 412)["present"]
+        assert present["pause"]["reason"] == "someone else was faster"
+        assert refused.headers["etag"] == present["etag"]
+        done = client.post("/sessions/edited/edit", json=change, headers={"If-Match": present["etag"]})
+        assert done.status_code == 200
+        assert client.get("/sessions/edited/state").json()["values"]["topic"] == "squid"
+        events = client.get("/sessions/edited/events").json()["events"]
+        assert any("edited by root" in each["summary"] for each in events)
+
+
+def test_of_several_edits_at_once_one_wins(server: Served) -> None:
+    server.asked("raced")
+    with server.admin() as client, ThreadPoolExecutor(8) as pool:
+        mark = client.get("/sessions/raced").headers["etag"]
+
+        def edit(number: int) -> int:
+            with server.admin(**{"If-Match": mark}) as own:
+                return own.post("/sessions/raced/edit", json={"fields": {"topic": f"{number}"}}).status_code
+
+        assert sorted(pool.map(edit, range(8))) == [200] + [412] * 7
+
+
+def test_values_that_do_not_fit_are_named(server: Served) -> None:
+    server.asked("unfit")
+    with server.admin() as client:
+        mark = client.get("/sessions/unfit").headers["etag"]
+        wrong = client.post("/sessions/unfit/edit", json={"fields": {"topic": 5}}, headers={"If-Match": mark})
+        assert check_problem(wrong, 422)["field"] == "topic"
+        start = {"workflow": "brief", "input": {"topic": 5}}
+        check_problem(client.post("/sessions", json=start), 422)
+        check_problem(client.post("/sessions", json={"workflow": "brief", "input": {}}), 422)
+        check_problem(client.post("/sessions", json={"workflow": "brief", "input": {"topic": "x", "owner": 1}}), 422)
+        unknown = client.post("/sessions", json={"workflow": "breif"})
+        assert "Did you mean 'brief'" in check_problem(unknown, 409)["detail"]
+
+
+def test_the_same_start_is_the_same_session_and_another_is_refused(server: Served) -> None:
+    with server.admin() as client:
+        asked = {"workflow": "brief", "input": {"topic": "x"}, "session_id": "same", "paused": True}
+        assert client.post("/sessions", json=asked).status_code == 201
+        assert client.post("/sessions", json=asked).status_code == 201
+        other = client.post("/sessions", json=asked | {"input": {"topic": "y"}})
+        assert check_problem(other, 409)["type"] == "urn:pausepoint:input-conflict"
+
+
+def test_answers_are_judged(server: Served) -> None:
+    question = server.asked("judged")
+    with server.admin() as client:
+        path = f"/inbox/{question}/answer"
+        seen = client.get(f"/inbox/{question}").json()["digest"]
+        check_problem(client.post(path, json={"value": "rude", "seen": seen}), 422)
+        check_problem(client.post(path, json={"value": "formal", "seen": "00" * 16}), 412)
+        check_problem(client.post(path, json={"value": "formal", "seen": "nonsense"}), 400)
+        assert client.post(path, json={"value": "formal"}).status_code in (200, 412)
+        server.run(server.engine.outcome("judged"))
+        assert client.post(path, json={"value": "formal"}).status_code == 200  # the same answer again
+        conflict = client.post(path, json={"value": "playful"})
+        assert check_problem(conflict, 409)["by"] == "root"
+
+
+def test_a_refused_verb_says_what_to_do_over_http(server: Served) -> None:
+    server.finished("ended")
+    with server.admin() as client:
+        client.post("/sessions/ended/cancel", json={})
+        mark = client.get("/sessions/ended").headers["etag"]
+        unknown = client.post("/sessions/ended/rewind", json={"to": "wirte"}, headers={"If-Match": mark})
+        check_problem(unknown, 404)
+        check_problem(client.get("/sessions/ended/state?at=9999"), 404)
+        check_problem(client.get("/sessions/ended/why/wirte"), 404)
+        check_problem(client.get("/sessions/ended/events?after=nonsense"), 400)
+        check_problem(client.post("/sessions/ended/plan", json={"verb": "rewind"}), 400)
+        check_problem(client.post("/sessions/ended/redact", json={}), 400)
+        check_problem(client.post("/sessions/ended/artifacts/adopt", json={}), 409)
+
+
+def test_a_failed_session_is_retried(server: Served) -> None:
+    with server.admin() as client:
+        client.post("/sessions", json={"workflow": "brief", "input": {"topic": "fail"}, "session_id": "failed"})
+        server.run(server.engine.outcome("failed"))
+        found = client.get("/sessions?failed=1").json()["sessions"]
+        assert [each["failure"]["message"] for each in found] == ["the library burned down"]
+        assert client.post("/sessions/failed/resume", json={}).status_code == 200
+
+
+def test_a_server_that_observes_leaves_the_work_to_another(tmp_path: Path) -> None:
+    with served(tmp_path, drives="none") as observer, observer.admin() as client:
+        made = client.post(
+            "/sessions", json={"workflow": "brief", "input": {"topic": "x"}, "session_id": "remote"}
+        ).json()  # fmt: skip
+        assert made["status"] in ("created", "ready")
+        with served(tmp_path) as worker:
+            worker.run(worker.engine.take_ready())
+            worker.run(worker.engine.outcome("remote"))
+        assert client.get("/sessions/remote").json()["status"] == "waiting"
+        client.post("/sessions/remote/pause", json={})
+        refused = client.post("/sessions/remote/resume", json={"wake": True})
+        assert "does not drive" in check_problem(refused, 409)["detail"]
+        assert client.post("/sessions/remote/resume", json={}).json()["pause_requested"] is False
+        assert client.get("/workflows").json()["workflows"][0]["drives"] is False
+
+
+def test_a_server_without_the_code_still_shows_pauses_and_answers(tmp_path: Path) -> None:
+    with served(tmp_path) as worker:
+        question = worker.asked("foreign")
+    with served(tmp_path, workflows=()) as server, server.admin() as client:
+        page = client.get("/sessions/foreign").json()
+        assert (page["description"], page["outline"]) == (None, ["research", "choose", "write"])
+        assert client.post("/sessions/foreign/pause", json={}).json()["status"] == "paused"
+        assert client.post("/sessions/foreign/resume", json={}).status_code == 200
+        check_problem(client.get("/sessions/foreign/plan"), 409)
+        assert client.post(f"/inbox/{question}/answer", json={"value": "formal"}).status_code == 200
+    with served(tmp_path) as worker:
+        worker.run(worker.engine.take_ready())
+        assert worker.run(worker.engine.outcome("foreign")).status is Status.COMPLETED
+        assert brief.name == "brief"
