@@ -55,20 +55,22 @@ CASE
 END
 
 -- part: mentions
--- Whether a session has the text somewhere a person can see it. `lower` knows only the letters A to Z; `instr` has no
--- wildcards and, unlike LIKE, no limit. A failure that is not JSON is damaged, and matches nothing.
+-- Whether a session has the text where a person can see it. `lower` knows only the letters A to Z; `instr` has no
+-- wildcards and, unlike LIKE, no limit. A failure that is not JSON is damaged, and matches nothing. Tags are looked up
+-- only if their JSON has the text, and pauses are read once for all sessions.
 (
     instr(lower(session_id), lower(:text)) OR instr(lower(owner), lower(:text))
-    OR EXISTS (SELECT 1 FROM tagged WHERE tagged.session = sessions.key AND instr(lower(tag), lower(:text)))
+    OR (instr(lower(tags), lower(:quoted)) AND EXISTS (
+        SELECT 1 FROM tagged WHERE tagged.session = sessions.key AND instr(lower(tag), lower(:text))
+    ))
     OR (failure IS NOT NULL AND json_valid(failure) AND (
         instr(lower(json_extract(failure, '$.message')), lower(:text))
         OR instr(lower(json_extract(failure, '$.type')), lower(:text))
     ))
-    OR EXISTS (
-        SELECT 1 FROM pauses INDEXED BY pauses_open
-        WHERE pauses.session = sessions.key AND {open} AND instr(lower(reason), lower(:text))
+    OR key IN (
+        SELECT session FROM pauses INDEXED BY pauses_open WHERE {open} AND instr(lower(reason), lower(:text))
     )
-    OR ({stopped} AND instr(lower((SELECT reason FROM standing_pause)), lower(:text)))
+    OR (EXISTS (SELECT 1 FROM standing_pause WHERE instr(lower(reason), lower(:text))) AND {stopped})
 )
 
 -- name: facts
