@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pausepoint.model.questions import Inquiry
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, Position, SessionRow, position, ready_at
-from pausepoint.stores.base import Found, Store
+from pausepoint.stores.base import Found, FoundQuestions, Store
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite
 from pausepoint.testing.suite import base as suite_base
@@ -273,6 +274,11 @@ class CountsNoSignals(DictStore):
         return replace(super()._seen(kept), signals=0)
 
 
+class SortsQuestionsByNumber(DictStore):
+    async def questions(self, query: Inquiry) -> FoundQuestions:
+        return await super().questions(replace(query, sort="asked"))
+
+
 TWINS: dict[type[DictStore], str] = {
     LeavesTheParkedOpen: "test_cancel_ends_what_no_engine_drives_with_the_request",
     EndsTheTreeInPieces: "test_a_cancel_that_is_cut_off_ends_the_whole_tree_or_nothing",
@@ -307,6 +313,7 @@ TWINS: dict[type[DictStore], str] = {
     ForgetsFrozenTime: "test_frozen_time_is_added_up_and_the_timers_are_computed_again",
     NamesTheLastPause: "test_the_first_open_pauses_of_several_sessions_are_read_at_once",
     CountsNoSignals: "test_a_row_counts_what_reached_the_session_from_outside",
+    SortsQuestionsByNumber: "test_questions_are_sorted_and_their_pages_are_the_list",
     RepeatsTheLast: "test_the_pages_of_a_list_are_the_list",
     CountsOffsets: "test_what_is_added_or_removed_between_two_pages_moves_nothing_else",
     ExemptsForEver: "test_a_resumed_session_runs_until_everything_is_paused_again",

@@ -357,9 +357,10 @@ class Store(Protocol):
         """
 
     async def questions(self, query: Inquiry) -> FoundQuestions:
-        """Return the questions that match, oldest first, each verified, with the record that asks and the answer.
+        """Return the questions that match, each verified, with the record that asks and the answer.
 
-        Damaged questions are listed in ``damaged``. A damaged question that was requested by its id raises
+        They are sorted by ``query.sort``, as `pausepoint.model.questions.place_of` defines it. ``next`` is as in
+        `find`. Damaged questions are listed in ``damaged``. A damaged question that was requested by its id raises
         `DamagedRecord`.
         """
 
