@@ -279,6 +279,14 @@ class SortsQuestionsByNumber(DictStore):
         return await super().questions(replace(query, sort="asked"))
 
 
+class AnnouncesNothingNew(DictStore):
+    """Knows only what an engine drove when it opened."""
+
+    def announce(self, workflows: Sequence[str]) -> None:
+        if not self._number:
+            super().announce(workflows)
+
+
 TWINS: dict[type[DictStore], str] = {
     LeavesTheParkedOpen: "test_cancel_ends_what_no_engine_drives_with_the_request",
     EndsTheTreeInPieces: "test_a_cancel_that_is_cut_off_ends_the_whole_tree_or_nothing",
@@ -314,6 +322,7 @@ TWINS: dict[type[DictStore], str] = {
     NamesTheLastPause: "test_the_first_open_pauses_of_several_sessions_are_read_at_once",
     CountsNoSignals: "test_a_row_counts_what_reached_the_session_from_outside",
     SortsQuestionsByNumber: "test_questions_are_sorted_and_their_pages_are_the_list",
+    AnnouncesNothingNew: "test_what_each_engine_drives_is_known_to_the_others",
     RepeatsTheLast: "test_the_pages_of_a_list_are_the_list",
     CountsOffsets: "test_what_is_added_or_removed_between_two_pages_moves_nothing_else",
     ExemptsForEver: "test_a_resumed_session_runs_until_everything_is_paused_again",

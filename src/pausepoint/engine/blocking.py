@@ -274,6 +274,7 @@ class BlockingEngine:
     redact = on_engine(Control.redact)
     verify = on_engine(Control.verify)
     health = on_engine(Control.health)
+    engines = on_engine(Control.engines)
     export_session = on_engine(Control.export_session)
     import_session = on_engine(Control.import_session)
 

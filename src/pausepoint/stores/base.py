@@ -108,6 +108,13 @@ class Store(Protocol):
     def number(self) -> int:
         """The number of this engine, as found in `SessionRow.holder` of the sessions that it holds."""
 
+    def announce(self, workflows: Sequence[str]) -> None:
+        """Record whose due sessions this engine picks up, for `about`. Replaces what was announced before.
+
+        May be called before `open`. Afterwards, it takes effect at the latest with the next write of this engine other
+        than a commit, so that it costs no write of its own.
+        """
+
     def has_news(self) -> bool:
         """Return whether any engine has written since ``on_change`` was last called. Takes microseconds."""
 

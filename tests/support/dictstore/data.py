@@ -43,6 +43,7 @@ class Data:
     large: dict[bytes, bytes] = field(default_factory=dict)
     stones: list[Tombstone] = field(default_factory=list)
     engines: dict[int, Callable[[], None]] = field(default_factory=dict)
+    drives: dict[int, tuple[str, ...]] = field(default_factory=dict)
     standing: Pause | None = None
     rounds: list[Round] = field(default_factory=list)
     last_key: int = 0

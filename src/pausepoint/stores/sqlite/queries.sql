@@ -499,7 +499,7 @@ SELECT key, pause_requested, pause_mode, updated_at, {stopped},
 FROM sessions WHERE key IN (SELECT value FROM json_each(?)) AND removing = 0
 
 -- name: register
-INSERT INTO engines (pid, host, started_at) VALUES (?, ?, ?) RETURNING id
+INSERT INTO engines (pid, host, started_at, workflows) VALUES (?, ?, ?, ?) RETURNING id
 
 -- name: forget_engine
 DELETE FROM engines WHERE id = ?
@@ -512,7 +512,8 @@ SELECT id FROM engines WHERE id NOT IN (SELECT holder FROM sessions WHERE holder
 SELECT pid, host, started_at FROM engines WHERE id = ?
 
 -- name: leave_mark
-UPDATE engines SET mark = ? WHERE id = ?
+-- Also what the engine drives: this row is written anyway.
+UPDATE engines SET mark = ?, workflows = ? WHERE id = ?
 
 -- name: mark
 SELECT mark FROM engines WHERE id = ?
@@ -709,7 +710,7 @@ SELECT coalesce(sum(json_extract(CAST(payload AS TEXT), '$.size')), 0) FROM sign
 WHERE session IN (SELECT value FROM json_each(?)) AND kind = 'file' AND length(payload)
 
 -- name: engines
-SELECT id, pid, host, started_at FROM engines ORDER BY id
+SELECT id, pid, host, started_at, workflows FROM engines ORDER BY id
 
 -- name: held_sessions
 SELECT holder, session_id FROM sessions WHERE holder IS NOT NULL AND removing = 0 ORDER BY created_at, key

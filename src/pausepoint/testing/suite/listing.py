@@ -25,7 +25,7 @@ async def pages(store: Store, query: Filter, size: int) -> list[list[str]]:
     """Return the ids of all pages of a list."""
     found: list[list[str]] = []
     after: Position | None = None
-    while True:
+    while len(found) < 20:
         page = await store.find(replace(query, limit=size, after=after))
         assert await store.ids(replace(query, limit=size, after=after)) == [row.session_id for row in page]
         found.append([row.session_id for row in page])
@@ -33,6 +33,7 @@ async def pages(store: Store, query: Filter, size: int) -> list[list[str]]:
             return found
         assert page.next == position(page[-1], query.sort)
         after = page.next
+    raise AssertionError(f"the list of {query} does not end")
 
 
 async def remove(store: Store, session_id: str) -> None:
