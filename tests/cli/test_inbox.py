@@ -86,6 +86,13 @@ def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(fol
     (line,) = here(folder, "inbox", "call", "--jsonl").stdout.splitlines()
     assert json.loads(line)["sub_chain_id"].startswith("call.")
     assert "Did you mean 'survey'" in here(folder, "inbox", "--workflow", "survy").stderr
+    assert found["next"] is not None
+    rest = json.loads(here(folder, "inbox", "--owner", "ann", "--after", found["next"], "--json").stdout)
+    assert ([each["id"] for each in rest["questions"]], rest["next"]) == ([ids["call"]], None)
+    newest = json.loads(here(folder, "inbox", "--sort", "updated", "--json").stdout)["questions"]
+    assert [each["session_id"] for each in newest] == ["refund", "call", "tone"]
+    refused = here(folder, "inbox", "--after", found["next"], "--reverse")
+    assert (refused.code, "--after is not a cursor of this list" in refused.stderr) == (2, True)
 
 
 def test_ids_are_cut_on_a_terminal_and_any_beginning_is_taken(folder: Path) -> None:

@@ -103,7 +103,7 @@ def test_ls_says_why_it_is_empty(zoo: Zoo, tmp_path: Path) -> None:
     nothing = run("ls", "--json", cwd=tmp_path)
     assert (nothing.code, json.loads(nothing.stdout)) == (
         0,
-        {"standing_pause": None, "sessions": [], "total": 0, "damaged": []},
+        {"standing_pause": None, "sessions": [], "total": 0, "next": None, "damaged": []},
     )
     hinted = run("status", cwd=tmp_path)
     assert (hinted.code, hinted.stdout) == (0, "")
@@ -211,3 +211,37 @@ def test_notes_do_not_depend_on_the_day() -> None:
     assert clock(noon, noon) == f"{noon.astimezone():%H:%M:%S}"
     assert clock(datetime(2024, 4, 1, 12, tzinfo=UTC), noon).startswith("01 Apr")
     assert clock(datetime(2023, 4, 1, 12, tzinfo=UTC), noon).startswith("2023-04-01")
+
+
+def test_a_list_is_searched_for_a_text_and_read_page_by_page(zoo: Zoo) -> None:
+    folder, ids = zoo
+
+    def listed(*words: str) -> tuple[list[str], str | None]:
+        done = run("ls", "--json", "--no-children", *words, cwd=folder)
+        assert done.code == 0, done.stderr
+        found = json.loads(done.stdout)
+        return [each["session_id"] for each in found["sessions"]], found["next"]
+
+    assert listed("--text", "LUNCH") == (["student"], None)
+    assert listed("--text", "no tone for") == ([ids["fail"]], None)
+    assert listed("--text", "%") == ([], None)
+    whole, _ = listed("--all", "--sort", "id")
+    first, next = listed("--sort", "id", "--limit", "3")
+    assert next is not None
+    rest, end = listed("--sort", "id", "--after", next)
+    assert (first + rest, end) == (whole, None)
+    for words in (("--after", "nonsense"), ("--after", next), ("--after", next, "--sort", "id", "--reverse")):
+        refused = here(folder, "ls", *words)
+        assert refused.code == 2
+        assert "--after is not a cursor of this list. Pass `next` of the JSON of the page before" in refused.stderr
+    refused = here(folder, "ls", "--sort", "status", "--after", next)
+    assert (refused.code, "--after does not work with --sort status" in refused.stderr) == (2, True)
+
+
+def test_the_json_of_a_paused_session_says_why(zoo: Zoo) -> None:
+    folder, ids = zoo
+    listed = json.loads(here(folder, "ls", "--json").stdout)["sessions"]
+    found = {each["session_id"]: each["pause"] for each in listed}
+    assert [found["student"][name] for name in ("kind", "reason", "by")] == ["operator", "lunch", "bob"]
+    assert found[ids["guard"]]["kind"] == "guard"
+    assert found[ids["octopus"]] is None

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from pydantic import BaseModel
 
@@ -228,3 +229,47 @@ def test_the_blocking_engine_has_the_same_verbs(tmp_path: Path) -> None:
         assert (found.summary, found.data) == ("by a person", {"who": "ann"})
         assert (engine.running, engine.ending, engine.workflow_of("one").name) == ((), "", "listening")
         assert [info.session_id for info in session.watch()] == ["one"]
+
+
+async def driven(engine: Engine) -> list[tuple[str, ...]]:
+    """Return what the engines of the store drive."""
+    return [each.workflows for each in await engine.engines()]
+
+
+@on_loop
+async def test_every_engine_knows_what_the_others_drive(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with Engine(path, drives="none", workflows=ALL) as looking:
+        assert await driven(looking) == [()], "no engine drives anything"
+        async with Engine(path, workflows=[napping]) as worker:
+            assert await driven(looking) == [(), ("napping",)]
+            await worker.start(listening, session_id="l")
+            assert await driven(looking) == [(), ("listening", "napping")], "what it starts, it drives"
+            assert [each.sessions for each in await looking.engines()] in ([(), ("l",)], [(), ()])
+            async with Engine(path, drives="asked", workflows=ALL):
+                assert await driven(looking) == [(), ("listening", "napping"), ()]
+            await worker.outcome("l")
+            await worker.drive_only("l")
+            await worker.pause("l")
+            assert await driven(looking) == [(), ()], "it picks up one session only"
+        assert await driven(looking) == [()], "it has closed the store"
+
+
+def test_the_blocking_engine_names_the_engines_too() -> None:
+    with Engine(":memory:", workflows=[napping]) as engine:
+        [own] = engine.engines()
+        assert (own.live, own.workflows) == (True, ("napping",))
+
+
+@on_loop
+async def test_telling_what_an_engine_drives_costs_no_write_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with Engine(path, drives="none") as looking, Engine(path) as engine:
+        version = apsw.Connection(str(path))
+        before = version.pragma("data_version")
+        engine.register(napping)
+        assert version.pragma("data_version") == before
+        await engine.start(napping, session_id="n", paused=True)
+        assert version.pragma("data_version") == before + 1
+        assert await driven(looking) == [(), ("napping",)]
+        version.close()

@@ -208,7 +208,7 @@ async def test_what_waits_is_listed_over_all_sessions_by_page_and_by_what_it_is(
         for session in sessions:
             await waits(session)
         first = await engine.questions(limit=2)
-        rest = await engine.questions(after=first[-1].n)
+        rest = await engine.questions(after=first.next)
         assert [each.session_id for each in first + rest] == [session.id for session in sessions]
         assert len(await engine.questions(owner="ann")) == 2
         assert await engine.questions(workflow="other") == []
@@ -323,3 +323,27 @@ async def test_a_step_that_no_longer_exists_is_told_clearly(tmp_path: Path) -> N
         await settled(session, Status.PAUSED)
         [pause] = await session.pauses()
         assert (pause.kind, "middle" in pause.reason) == ("definition", True)
+
+
+@on_loop
+async def test_the_inbox_can_be_sorted_and_read_page_by_page() -> None:
+    asking = Asking()
+    async with Engine(":memory:") as engine:
+        sessions = [await engine.start(asking.workflow) for _ in range(3)]
+        for session in sessions:
+            await waits(session)
+        ids = [session.id for session in sessions]
+        for sort, whole in (("asked", ids), ("expires", ids), ("updated", ids[::-1])):
+            how: dict[str, Any] = {"sort": sort}
+            assert [each.session_id for each in await engine.questions(**how)] == whole
+            assert [each.session_id for each in await engine.questions(**how, reverse=True)] == whole[::-1]
+            page = await engine.questions(**how, limit=2)
+            rest = await engine.questions(**how, after=page.next)
+            assert ([each.session_id for each in [*page, *rest]], rest.next) == (whole, None)
+        with pytest.raises(ValueError, match=r"'expire' is not a sort of questions\. Did you mean 'expires'\?"):
+            await engine.questions(sort="expire")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="is not a cursor of a list of questions"):
+            await engine.questions(after="7")
+        of_sessions = (await engine.sessions(limit=1)).next
+        with pytest.raises(ValueError, match="is not a cursor of a list of questions"):
+            await engine.questions(after=of_sessions)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -15,8 +16,9 @@ from msgspec.structs import replace
 
 from pausepoint import Engine
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
-from pausepoint.model.sessions import Filter, Sort, Status
-from pausepoint.stores.sqlite import SqliteStore, pauses, pickup, schema, sessions, sql
+from pausepoint.model.questions import Inquiry, QuestionSort
+from pausepoint.model.sessions import Filter, Position, QuestionStatus, Sort, Status
+from pausepoint.stores.sqlite import SqliteStore, pauses, pickup, questions, schema, sessions, sql
 from pausepoint.stores.sqlite.engines import Present
 from tests.stores.kit import on_loop, opened, outside, started, stored
 
@@ -476,9 +478,28 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_paused_sessio
         (Filter(text="a", failed=True), "sessions_failed"),
     ],
 )
-def test_a_search_for_a_text_reads_only_what_belongs_to_each_session(query: Filter, index: str) -> None:
+def test_a_search_for_a_text_reads_no_more_than_it_must(query: Filter, index: str) -> None:
     plan = _plan_of(replace(query, limit=50))
     assert any(index in line for line in plan), plan
-    assert "SEARCH pauses USING INDEX pauses_open (session=?)" in plan, plan
-    assert any("tagged_session (session=?)" in line for line in plan), plan
-    assert not any(line.startswith(("SCAN pauses", "SCAN tagged")) for line in plan), plan
+    assert "SEARCH tagged USING COVERING INDEX tagged_session (session=?)" in plan, plan
+    assert "SCAN pauses USING INDEX pauses_open" in plan, "only open pauses are read, and once"
+
+
+@pytest.mark.parametrize("sort", ["asked", "expires", "updated"])
+@pytest.mark.parametrize("after", [None, (1, 1)])
+def test_the_inbox_reads_what_waits_and_not_what_was_answered(sort: QuestionSort, after: Position | None) -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    asked: list[tuple[str, Any]] = []
+
+    def traced(_: object, statement: str, bindings: Any) -> bool:
+        asked.append((statement, bindings))
+        return True
+
+    connection.exec_trace = traced
+    at = after[:1] if after is not None and sort == "asked" else after
+    questions.found(connection, Inquiry(statuses=(QuestionStatus.WAITING,), sort=sort, after=at, limit=20), now=0)
+    connection.exec_trace = None
+    ((statement, bindings),) = asked
+    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {statement}", bindings)]
+    assert any("questions USING" in line and "INDEX questions_waiting" in line for line in plan), plan

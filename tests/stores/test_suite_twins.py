@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pausepoint.model.questions import Inquiry
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.remembered import Remembered
 from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, Position, SessionRow, position, ready_at
-from pausepoint.stores.base import Found, Store
+from pausepoint.stores.base import Found, FoundQuestions, Store
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite
 from pausepoint.testing.suite import base as suite_base
@@ -293,6 +294,19 @@ class CountsNoSignals(DictStore):
         return replace(super()._seen(kept), signals=0)
 
 
+class SortsQuestionsByNumber(DictStore):
+    async def questions(self, query: Inquiry) -> FoundQuestions:
+        return await super().questions(replace(query, sort="asked"))
+
+
+class AnnouncesNothingNew(DictStore):
+    """Knows only what an engine drove when it opened."""
+
+    def announce(self, workflows: Sequence[str]) -> None:
+        if not self._number:
+            super().announce(workflows)
+
+
 TWINS: dict[type[DictStore], str] = {
     TakesAKeyFromTheLiving: "test_of_two_engines_one_takes_the_key_and_the_other_learns_the_answer",
     ForgetsTheEffect: "test_the_key_of_an_engine_that_is_gone_can_be_taken_again",
@@ -330,6 +344,8 @@ TWINS: dict[type[DictStore], str] = {
     ForgetsFrozenTime: "test_frozen_time_is_added_up_and_the_timers_are_computed_again",
     NamesTheLastPause: "test_the_first_open_pauses_of_several_sessions_are_read_at_once",
     CountsNoSignals: "test_a_row_counts_what_reached_the_session_from_outside",
+    SortsQuestionsByNumber: "test_questions_are_sorted_and_their_pages_are_the_list",
+    AnnouncesNothingNew: "test_what_each_engine_drives_is_known_to_the_others",
     RepeatsTheLast: "test_the_pages_of_a_list_are_the_list",
     CountsOffsets: "test_what_is_added_or_removed_between_two_pages_moves_nothing_else",
     ExemptsForEver: "test_a_resumed_session_runs_until_everything_is_paused_again",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pausepoint.cli.context import Cli
-from pausepoint.cli.exits import not_one_of
+from pausepoint.cli.exits import USAGE, Refused, not_one_of
 from pausepoint.cli.host import STORE
 from pausepoint.cli.project import VARIABLE
 from pausepoint.errors import error_text
@@ -77,6 +77,21 @@ class BudgetOption(click.ParamType["Budget"]):
             )  # fmt: skip
 
 
+CURSOR = click.option(
+    "--after", metavar="CURSOR", help="List what comes after this cursor: `next` of the JSON of the page before."
+)
+"""``--after``: the next page of a list."""
+
+
+def not_a_cursor() -> Refused:
+    """Return the refusal of a cursor that does not belong to the list."""
+    return Refused(
+        "--after is not a cursor of this list. Pass `next` of the JSON of the page before, with the same --sort and"
+        " --reverse.",
+        USAGE,
+    )
+
+
 def completion_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
     """Return the shell completion of an argument or option. ``kind`` names a function in `pausepoint.cli.completion`.
 
@@ -136,6 +151,14 @@ def _storable(ctx: click.Context, option: click.Parameter, text: str | None) -> 
         raise click.BadParameter("The text cannot be stored. Use at most 10,000 characters of UTF-8.", ctx, option)
     return text
 
+
+TEXT = click.option(
+    "--text",
+    metavar="TEXT",
+    callback=_storable,
+    help="Only sessions with this text in their id, owner, a tag, their failure, or the reason of a pause.",
+)
+"""``--text``: a search."""
 
 by_option = click.option(
     "--by",

@@ -94,9 +94,17 @@ class Service:
                 f"The engine needs a Workflow, not {type(workflow).__name__} {workflow!r:.60}. Create one:"
                 " Workflow(name, state=Model, steps=[…])."
             )
-        known = self.workflows.setdefault(workflow.name, workflow)
-        if known is not workflow:
+        known = self.workflows.get(workflow.name)
+        if known is None:
+            self.workflows[workflow.name] = workflow
+            self._announce()
+        elif known is not workflow:
             raise DefinitionError(f"Two different workflows are named {workflow.name!r}. Rename one of them.")
+
+    def _announce(self) -> None:
+        """Tell the other engines of the store whose due sessions this one picks up."""
+        drives = self.drives == "all" and self.waker.asked is None
+        self.store.announce(list(self.workflows) if drives else [])
 
     def _workflow_of(self, row: SessionRow) -> Workflow[Any]:
         workflow = self.workflows.get(row.workflow)

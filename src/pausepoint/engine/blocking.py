@@ -285,6 +285,7 @@ class BlockingEngine:
     remember = on_engine(Control.remember)
     recall = on_engine(Control.recall)
     forget = on_engine(Control.forget)
+    engines = on_engine(Control.engines)
     export_session = on_engine(Control.export_session)
     import_session = on_engine(Control.import_session)
 

@@ -522,6 +522,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, R
         self._check_drives("drive", session_id)
         row = await self._row(session_id)
         self.waker.asked = {row.session_id}
+        self._announce()
         self.waker.poke()
 
     async def idle(self, *session_ids: str) -> None:

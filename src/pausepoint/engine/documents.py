@@ -55,6 +55,7 @@ def session(info: SessionInfo) -> dict[str, Any]:
         "waiting": list(info.waiting),
         "wakes_at": moment(info.wakes_at),
         "parent_id": info.parent_id,
+        "pause": None if info.pause is None else pause(info.pause),
     }
 
 
@@ -103,9 +104,12 @@ def question(found: Question, answer: str) -> dict[str, Any]:
     }
 
 
-def inbox(found: Sequence[dict[str, Any]], total: int, broken: Any) -> dict[str, Any]:
-    """Return the result of ``inbox``: questions, the number of all matches, and unreadable questions."""
-    return {"questions": list(found), "total": total, "damaged": [damaged(each) for each in broken]}
+def inbox(found: Sequence[dict[str, Any]], total: int, broken: Any, next: str | None = None) -> dict[str, Any]:
+    """Return the result of ``inbox``: questions, the number of all matches, and unreadable questions.
+
+    ``next`` is the cursor of the next page.
+    """
+    return {"questions": list(found), "total": total, "next": next, "damaged": [damaged(each) for each in broken]}
 
 
 def answered(found: Receipt, info: SessionInfo, resume: str) -> dict[str, Any]:
@@ -273,15 +277,18 @@ def damaged(error: Any) -> dict[str, Any]:
     return {"session_id": error.session_id, "error": str(error)}
 
 
-def listing(infos: Any, total: int, broken: Any, standing: Pause | None = None) -> dict[str, Any]:
+def listing(
+    infos: Any, total: int, broken: Any, standing: Pause | None = None, next: str | None = None
+) -> dict[str, Any]:  # fmt: skip
     """Return the result of ``ls``: sessions up to the limit, the number of all matches, and unreadable sessions.
 
-    ``standing`` is the pause of everything, while it is in effect.
+    ``standing`` is the pause of everything, while it is in effect. ``next`` is the cursor of the next page.
     """
     return {
         "standing_pause": None if standing is None else pause(standing),
         "sessions": [session(each) for each in infos],
         "total": total,
+        "next": next,
         "damaged": [damaged(each) for each in broken],
     }
 
@@ -447,12 +454,13 @@ def health(found: Health) -> dict[str, Any]:
 
 
 def holder(found: Holder) -> dict[str, Any]:
-    """Return an engine and the sessions it holds, or held when it died."""
+    """Return an engine, the sessions it holds or held when it died, and the workflows it drives."""
     return {
         "pid": found.pid,
         "host": found.host,
         "since": moment(to_datetime(found.since)),
         "sessions": list(found.sessions),
+        "workflows": list(found.workflows),
     }
 
 

@@ -141,6 +141,7 @@ class Engine(Bulk):
         self._opened_with = way
 
     async def _open(self) -> None:
+        self._announce()
         await self.store.open(self.driver.on_change)
         self.is_open = True
         self._pid = os.getpid()

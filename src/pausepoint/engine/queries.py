@@ -37,7 +37,7 @@ from pausepoint.model.cursors import from_cursor, to_cursor
 from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
+from pausepoint.model.sessions import Event, Filter, Holder, Level, Pause, QuestionStatus, SessionRow, Sort, Status
 from pausepoint.model.streams import StreamItem
 from pausepoint.model.views import (
     Checkpoint,
@@ -422,6 +422,16 @@ class Queries(Service):
             tuple(holder for holder in others if holder.live), tuple(holder for holder in others if not holder.live),
             crashes, tuple(str(damage) for damage in found.damaged), await self.store.standing_pause(),
         )  # fmt: skip
+
+    async def engines(self) -> list[Holder]:
+        """Return the engines that have the store open, this one included: the sessions they hold, and what they drive.
+
+        If no engine has a workflow in its ``workflows``, its sessions stay ready until someone starts one::
+
+            driven = any("brief" in each.workflows for each in await engine.engines())
+        """
+        self._check_open()
+        return [holder for holder in (await self.store.about()).holders if holder.live]
 
     async def checkpoints(
         self, session_id: str, *, before: int | None = None, limit: int | None = 100

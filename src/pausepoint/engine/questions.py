@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from pausepoint.errors import (
 )
 from pausepoint.log.replay import Line
 from pausepoint.log.state import Blob, Inline
+from pausepoint.model.cursors import from_cursor, to_cursor
 from pausepoint.model.ids import check_session_id
 from pausepoint.model.questions import (
     Answer,
@@ -36,6 +37,7 @@ from pausepoint.model.questions import (
     Inquiry,
     Question,
     QuestionRow,
+    QuestionSort,
     Receipt,
     objection_to,
     question_of,
@@ -56,21 +58,29 @@ class Questions(Queries):
 
     async def questions(
         self, session_id: str | None = None, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None,
-        owner: str | None = None, key: str | int | None = None, prefix: str = "", after: int = 0,
-        limit: int | None = None,
+        owner: str | None = None, key: str | int | None = None, prefix: str = "", sort: QuestionSort = "asked",
+        reverse: bool = False, limit: int | None = None, after: str | None = None,
     ) -> Listing[Question]:  # fmt: skip
         """Return the open questions of all sessions, or of one session and its children, oldest first.
 
         - ``status``: one or more statuses instead of ``WAITING``; None returns questions in every status.
         - ``workflow``, ``owner``, ``key``: further filters. ``prefix``: the beginning of the question's id.
-        - ``after``, ``limit``: to page, pass the ``n`` of the last question you have as ``after``.
+        - ``sort``: ``"asked"``: the oldest first. ``"expires"``: the time limit that ends first comes first, questions
+          without one last. ``"updated"``: the last updated first. ``reverse`` turns the order around.
+        - ``limit``: the most questions to return. If there are more, ``next`` of the result is a cursor; pass it as
+          ``after``, with the same sort and filters, to get the next page.
 
         Unreadable questions are listed in ``damaged`` of the result.
         """
+        if sort not in get_args(QuestionSort):
+            raise ValueError(f"{sort!r} is not a sort of questions{did_you_mean(str(sort), get_args(QuestionSort))}")
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must be a number of questions, 0 or more, or None for all, not {limit}.")
         query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key, prefix=prefix)
-        now = self.clock.now()
-        found = await self.store.questions(replace(query, after=after, limit=limit))
-        return Listing((question_of(row, now) for row in found), found.damaged)
+        now, start = self.clock.now(), from_cursor("questions", sort, reverse, after)
+        found = await self.store.questions(replace(query, sort=sort, reverse=reverse, after=start, limit=limit))
+        next = to_cursor("questions", sort, reverse, found.next)
+        return Listing((question_of(row, now) for row in found), found.damaged, next=next)
 
     async def tally_questions(
         self, session_id: str | None = None, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pausepoint.clock import to_datetime
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.records import SignalRecord
-from pausepoint.model.sessions import QuestionChange, QuestionFacts, QuestionStatus, SessionRow
+from pausepoint.model.sessions import Position, QuestionChange, QuestionFacts, QuestionStatus, SessionRow
 
 ROUNDS = 5
 """The default number of rounds: how often a question is asked before the step gives up."""
@@ -33,6 +33,7 @@ def is_time_to_answer(given: object) -> bool:
 
 Kind = Literal["ask", "confirm", "collect"]
 OnExpiry = Literal["pause", "default", "escalate"]
+QuestionSort = Literal["asked", "expires", "updated"]
 
 _REASONS: dict[Kind, str] = {
     "ask": "WAITING_USER_INPUT",
@@ -148,11 +149,11 @@ class QuestionRow(msgspec.Struct, frozen=True):
 
 
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
-    """Selects questions. Results are in the order in which the questions were first asked.
+    """Selects questions, sorted by `place_of` and turned around by ``reverse``.
 
     ``session`` is the key of the session that asked; ``session_id`` is the id of that session or of its root.
     ``statuses`` selects questions whose current status is one of these. ``prefix`` is the start of the id. ``after``
-    selects questions with a higher number ``n``.
+    selects the questions after this position in the sorted list; it does not affect counts.
     """
 
     ids: tuple[str, ...] = ()
@@ -163,8 +164,29 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     prefix: str = ""
     statuses: tuple[QuestionStatus, ...] = ()
-    after: int = 0
+    sort: QuestionSort = "asked"
+    reverse: bool = False
+    after: Position | None = None
     limit: int | None = None
+
+
+NEVER = 2**63 - 1
+"""The time limit of a question without one, as far as the order is concerned."""
+
+
+def place_of(n: int, facts: QuestionFacts, sort: QuestionSort) -> Position:
+    """Return where a question is in a list that is sorted like this.
+
+    ``asked``: the oldest comes first. ``expires``: the time limit that ends first comes first, and no limit last; time
+    for which timers were frozen does not change the order. ``updated``: the last updated comes first.
+    """
+    match sort:
+        case "asked":
+            return (n,)
+        case "expires":
+            return NEVER if facts.expires_at is None else facts.expires_at, n
+        case "updated":
+            return facts.updated_at, n
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

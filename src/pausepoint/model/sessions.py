@@ -489,7 +489,11 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """An engine that has a store open, or that died while it held ``sessions``."""
+    """An engine that has a store open, or that died while it held ``sessions``.
+
+    ``workflows`` are the names of the workflows whose due sessions it picks up. It is empty for an engine that drives
+    only what it is asked to drive, or nothing.
+    """
 
     number: int
     pid: int
@@ -497,6 +501,7 @@ class Holder(msgspec.Struct, frozen=True):
     since: int
     live: bool
     sessions: tuple[str, ...]
+    workflows: tuple[str, ...] = ()
 
 
 class About(msgspec.Struct, frozen=True):

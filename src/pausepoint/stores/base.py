@@ -119,6 +119,13 @@ class Store(Protocol):
     def number(self) -> int:
         """The number of this engine, as found in `SessionRow.holder` of the sessions that it holds."""
 
+    def announce(self, workflows: Sequence[str]) -> None:
+        """Record whose due sessions this engine picks up, for `about`. Replaces what was announced before.
+
+        May be called before `open`. Afterwards, it takes effect at the latest with the next write of this engine other
+        than a commit, so that it costs no write of its own.
+        """
+
     def has_news(self) -> bool:
         """Return whether any engine has written since ``on_change`` was last called. Takes microseconds."""
 
@@ -368,9 +375,10 @@ class Store(Protocol):
         """
 
     async def questions(self, query: Inquiry) -> FoundQuestions:
-        """Return the questions that match, oldest first, each verified, with the record that asks and the answer.
+        """Return the questions that match, each verified, with the record that asks and the answer.
 
-        Damaged questions are listed in ``damaged``. A damaged question that was requested by its id raises
+        They are sorted by ``query.sort``, as `pausepoint.model.questions.place_of` defines it. ``next`` is as in
+        `find`. Damaged questions are listed in ``damaged``. A damaged question that was requested by its id raises
         `DamagedRecord`.
         """
 

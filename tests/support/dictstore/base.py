@@ -36,6 +36,7 @@ class Base:
         self.clock = clock or SystemClock()
         self._number = 0
         self._closed = False
+        self._workflows: tuple[str, ...] = ()
 
     @property
     def number(self) -> int:
@@ -48,12 +49,18 @@ class Base:
     def trouble(self) -> str | None:
         return None
 
+    def announce(self, workflows: Sequence[str]) -> None:
+        self._workflows = tuple(sorted(workflows))
+        if self._number:
+            self.data.drives[self._number] = self._workflows
+
     async def open(self, on_change: Callable[[], None]) -> None:
         if self._closed or self._number:
             raise StoreClosed("this store was opened before; make another one")
         self.data.last_engine += 1
         self._number = self.data.last_engine
         self.data.engines[self._number] = on_change
+        self.data.drives[self._number] = self._workflows
         for kept in self._known():
             self._end(kept, self.clock.now())
 

@@ -57,6 +57,7 @@ class Data:
     engines: dict[int, Callable[[], None]] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     descriptions: dict[bytes, StoredDescription] = field(default_factory=dict)
+    drives: dict[int, tuple[str, ...]] = field(default_factory=dict)
     standing: Pause | None = None
     rounds: list[Round] = field(default_factory=list)
     last_key: int = 0

@@ -10,9 +10,10 @@ from pausepoint.errors import (
     SessionEnded,
 )
 from pausepoint.model import questions
-from pausepoint.model.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply, settled
+from pausepoint.model.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, place_of, reply, settled
 from pausepoint.model.sessions import (
     Commit,
+    Position,
     QuestionChange,
     QuestionStatus,
 )
@@ -82,16 +83,25 @@ class Questions(Requests):
 
     async def questions(self, query: Inquiry) -> FoundQuestions:
         self._check()
-        rows = sorted((self._asked(kept, n) for kept in self._known() for n in kept.questions), key=lambda row: row.n)
+        rows = [self._asked(kept, n) for kept in self._known() for n in kept.questions]
+        rows.sort(key=lambda row: _place(row, query), reverse=(query.sort == "updated") != query.reverse)
         rows = [row for row in rows if not query.ids or row.facts.id in query.ids]
         rows = [row for row in rows if query.session in (None, self._named(row.session_id).row.key)]
         rows = [row for row in rows if query.session_id in (None, row.session_id, row.root_id)]
         rows = [row for row in rows if query.workflow in (None, row.workflow) and query.owner in (None, row.owner)]
-        rows = [row for row in rows if query.key in (None, row.facts.key) and row.n > query.after]
+        rows = [row for row in rows if query.key in (None, row.facts.key)]
         rows = [row for row in rows if row.facts.id.startswith(query.prefix)]
         now = self.clock.now()
         found = [row for row in rows if not query.statuses or row.status_at(now) in query.statuses]
-        return FoundQuestions(found[: query.limit])
+        if query.after is not None:
+            falls = (query.sort == "updated") != query.reverse
+            found = [
+                row
+                for row in found
+                if (_place(row, query) < query.after if falls else _place(row, query) > query.after)
+            ]
+        page = found[: query.limit]
+        return FoundQuestions(page, next=_place(page[-1], query) if page and len(page) < len(found) else None)
 
     def _asked(self, kept: Kept, n: int) -> QuestionRow:
         facts, root, now = kept.questions[n], kept.row, self.clock.now()
@@ -110,7 +120,7 @@ class Questions(Requests):
 
     async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
         now = self.clock.now()
-        return Counter(row.status_at(now) for row in await self.questions(query))
+        return Counter(row.status_at(now) for row in await self.questions(replace(query, after=None, limit=None)))
 
     async def forget_questions(self, before: int, limit: int) -> int:
         self._check()
@@ -140,3 +150,7 @@ class Questions(Requests):
                 last = QuestionChange(facts.id, status)
                 kept.questions[n] = questions.changed(facts, last, commit.updated_at)
                 kept.inbox = [unread for unread in kept.inbox if unread != facts.answer]
+
+
+def _place(row: QuestionRow, query: Inquiry) -> Position:
+    return place_of(row.n, row.facts, query.sort)

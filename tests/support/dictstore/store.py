@@ -51,7 +51,11 @@ class DictStore(Notes):
         for kept in self._known():
             if kept.row.holder is not None:
                 held.setdefault(kept.row.holder, []).append(kept.row.session_id)
-        holders = [Holder(n, 0, "", 0, n in self.data.engines, tuple(ids)) for n, ids in sorted(held.items())]
+        drives = self.data.drives
+        holders = [
+            Holder(n, 0, "", 0, n in self.data.engines, tuple(ids), drives.get(n, ()))
+            for n, ids in sorted(held.items())
+        ]
         return About("dictionaries", "memory", 1, (await self.space()).total, 0, {}, tuple(holders))
 
     # transfer

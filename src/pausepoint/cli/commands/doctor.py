@@ -193,7 +193,8 @@ def _engines(health: Health, left: dict[int, str]) -> Iterator[Finding]:
         yield Finding("ok", "engines", "no other process has the store open")
     for holder in health.engines:
         held = f"holds {_session_list(holder.sessions)}" if holder.sessions else "holds no session"
-        yield Finding("ok", "engines", f"{_holder_name(holder)} {held}")
+        drives = f" and drives {', '.join(holder.workflows)}" if holder.workflows else ""
+        yield Finding("ok", "engines", f"{_holder_name(holder)} {held}{drives}")
     for holder in health.gone:
         yield Finding(
             "warn",

@@ -12,7 +12,7 @@ from pausepoint.cli.console import span
 from pausepoint.cli.context import Cli, not_found, run_async
 from pausepoint.cli.exits import USAGE
 from pausepoint.cli.host import command_line, how_to_start
-from pausepoint.cli.options import SESSIONS, WORKFLOWS, OneOf, Whole, common
+from pausepoint.cli.options import CURSOR, SESSIONS, WORKFLOWS, OneOf, Whole, common, not_a_cursor
 from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import LEAST, MANY, counted, one_line, shortened, time_left
 from pausepoint.errors import SessionError, UnknownSession, did_you_mean
@@ -28,6 +28,9 @@ STATUSES = ("WAITING_USER_INPUT", "RESUMED", "COMPLETED", "EXPIRED", "CANCELLED"
 """The values of `QuestionStatus`, which is not imported so that ``--help`` is fast."""
 
 
+SORTS = ("asked", "expires", "updated")
+
+
 @click.command()
 @click.argument("session", required=False, shell_complete=SESSIONS)
 @click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="Only questions of this workflow.")
@@ -37,7 +40,17 @@ STATUSES = ("WAITING_USER_INPUT", "RESUMED", "COMPLETED", "EXPIRED", "CANCELLED"
     "--status", "statuses", multiple=True, type=OneOf(STATUSES), metavar="STATUS",
     help=f"List questions with this status; repeatable: {', '.join(STATUSES)}.",
 )  # fmt: skip
+@click.option(
+    "--sort",
+    type=OneOf(SORTS),
+    default="asked",
+    metavar="BY",
+    help="Sort by asked, the oldest first; expires, the least time left first; or updated, the last first."
+    "  [default: asked]",
+)
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option("--limit", type=Whole(), default=LIMIT, show_default=True, metavar="N", help="List at most N.")
+@CURSOR
 @click.option("--all", "everything", is_flag=True, help="List all.")
 @common(lines=True)
 def inbox(cli: Cli, **how: Any) -> None:
@@ -49,8 +62,9 @@ def inbox(cli: Cli, **how: Any) -> None:
 
 
 async def _inbox(
-    cli: Cli, session: str | None, statuses: tuple[str, ...], limit: int, everything: bool, **filters: Any
-) -> None:
+    cli: Cli, session: str | None, statuses: tuple[str, ...], limit: int, everything: bool, sort: str, reverse: bool,
+    after: str | None, **filters: Any,
+) -> None:  # fmt: skip
     if session is None and not (cli.place.exists or cli.place.explicit):
         await show_list(cli, None, [], 0)
         cli.out.note(f"No questions: there is no store here. {how_to_start()}")
@@ -58,14 +72,24 @@ async def _inbox(
     async with cli.engine() as engine:
         named = None if session is None else (await find_session(engine, session)).session_id
         wanted = filters | {"status": statuses or STATUSES[0]}
-        found = await engine.questions(named, limit=None if everything else limit, **wanted)
-        total = len(found) if everything else sum((await engine.tally_questions(named, **wanted)).values())
-        await show_list(cli, engine, found, total, found.damaged)
+        order: dict[str, Any] = {"sort": sort, "reverse": reverse, "after": after}
+        try:
+            found = await engine.questions(named, limit=None if everything else limit, **wanted, **order)
+        except ValueError:
+            if after is None:
+                raise
+            raise not_a_cursor() from None
+        total = (
+            len(found)
+            if everything and after is None
+            else sum((await engine.tally_questions(named, **wanted)).values())
+        )
+        await show_list(cli, engine, found, total, found.damaged, found.next)
         for broken in found.damaged:
             cli.out.note(f"! {broken}")
         if not total:
             cli.out.note(await _nothing(engine, statuses, filters))
-        elif (more := total - len(found) - len(found.damaged)) > 0:
+        elif after is None and (more := total - len(found) - len(found.damaged)) > 0:
             cli.out.note(f"… and {more:,} more. --all lists all.")
         if found and not statuses:
             first = await short_questions(cli, engine, found[:1])
@@ -81,14 +105,15 @@ async def _nothing(engine: Engine, statuses: Sequence[str], filters: dict[str, A
 
 
 async def show_list(
-    cli: Cli, engine: Engine | None, found: Sequence[Question], total: int, damaged: Sequence[Any] = ()
-) -> None:
+    cli: Cli, engine: Engine | None, found: Sequence[Question], total: int, damaged: Sequence[Any] = (),
+    next: str | None = None,
+) -> None:  # fmt: skip
     """Print questions as a table, JSON or JSON lines."""
     from pausepoint.engine import documents
 
     entries = [documents.question(each, cli.command("answer", each.id)) for each in found]
     if cli.out.as_json:
-        cli.out.document(documents.inbox(entries, total, damaged))
+        cli.out.document(documents.inbox(entries, total, damaged, next))
     elif cli.out.as_lines:
         for each in entries:
             cli.out.record(each)

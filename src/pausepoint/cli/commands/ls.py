@@ -10,9 +10,10 @@ import click
 
 from pausepoint.cli.console import ago, columns, money
 from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.filters import STATUSES, Filters, filter_options
 from pausepoint.cli.host import command_line, how_to_start
-from pausepoint.cli.options import OneOf, Whole, common
+from pausepoint.cli.options import CURSOR, TEXT, OneOf, Whole, common, not_a_cursor
 from pausepoint.cli.text import (
     MANY,
     counted,
@@ -53,9 +54,11 @@ SORTED_BY = f"Sort by {', '.join(SORTS[:-1])} or {SORTS[-1]}.  [default: updated
 
 @click.command()
 @filter_options("Only sessions")
+@TEXT
 @click.option("--sort", type=OneOf(SORTS), default="updated", metavar="BY", help=SORTED_BY)
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option("--limit", type=Whole(), default=LIMIT, show_default=True, metavar="N", help="List at most N.")
+@CURSOR
 @click.option("--all", "everything", is_flag=True, help="List all.")
 @click.option(
     "--children/--no-children", default=True, show_default=True, help="Show each session's children below it."
@@ -86,22 +89,30 @@ class Wanted(NamedTuple):
     reverse: bool
     limit: int | None
     children: bool
+    after: str | None = None
 
-    async def page(self, engine: Engine) -> tuple[list[SessionInfo], list[DamagedRecord]]:
-        """Return the sessions at the top level, and the damaged ones. Sessions that are not shown are not read."""
+    async def page(self, engine: Engine) -> tuple[list[SessionInfo], list[DamagedRecord], str | None]:
+        """Return the sessions at the top level, the damaged ones, and the cursor of the next page.
+
+        Sessions that are not shown are not read.
+        """
         found: list[SessionInfo] = []
         damaged: list[DamagedRecord] = []
+        next: str | None = None
         for part in self._parts():
             room = None if self.limit is None else self.limit - len(found)
             some = await engine.sessions(**part, level="top" if self.children else "root", limit=room)
             found += some
             damaged += some.damaged
-        return found, damaged
+            next = some.next
+        return found, damaged, None if self.sort == "status" else next
 
     def _parts(self) -> list[dict[str, Any]]:
         """Return the queries that give the sessions in the requested order, one after the other."""
         if self.sort != "status":
-            return [self.filters | {"sort": self.sort, "reverse": self.reverse}]
+            return [self.filters | {"sort": self.sort, "reverse": self.reverse, "after": self.after}]
+        if self.after is not None:
+            raise Refused("--after does not work with --sort status. Choose another order, or list --all.", USAGE)
         kinds = [status for status in STATUSES if status in (self.filters["status"] or STATUSES)]
         return [self.filters | {"status": each, "sort": "updated"} for each in kinds[:: -1 if self.reverse else 1]]
 
@@ -125,19 +136,25 @@ class Wanted(NamedTuple):
 
 
 async def _list(
-    cli: Cli, engine: Engine, *, sort: str, reverse: bool, limit: int, everything: bool, children: bool, **given: Any
-) -> None:
+    cli: Cli, engine: Engine, *, sort: str, reverse: bool, limit: int, everything: bool, children: bool,
+    text: str | None, after: str | None, **given: Any,
+) -> None:  # fmt: skip
     chosen = Filters.taken_from(given)
-    filters, workflow, owner = chosen.options, chosen.workflow, chosen.owner
-    wanted = Wanted(filters, sort, reverse, None if everything else limit, children)
-    page, damaged = await wanted.page(engine)
+    filters, workflow, owner = chosen.options | {"text": text}, chosen.workflow, chosen.owner
+    wanted = Wanted(filters, sort, reverse, None if everything else limit, children, after)
+    try:
+        page, damaged, next = await wanted.page(engine)
+    except ValueError:
+        if after is None:
+            raise
+        raise not_a_cursor() from None
     shown = await wanted.tree(engine, page)
     total = sum((await engine.tally(**filters, level="any" if children else "root")).values())
     standing = await engine.standing_pause()
     if cli.out.for_people:
         await _table(cli, engine, shown, sum((await engine.tally_questions(workflow=workflow, owner=owner)).values()))
     else:
-        _print_list(cli, [info for _, info in shown], total, damaged, standing)
+        _print_list(cli, [info for _, info in shown], total, damaged, standing, next)
     if standing is not None:
         finishing = (await engine.tally(status="pausing")).values()
         cli.out.note(f"{standing_pause_line(standing, sum(finishing))}. Resume everything:  {cli.lift}")
@@ -150,11 +167,14 @@ async def _list(
         cli.out.note(f"{len(shown):,} of {total:,} sessions. --all lists all.")
 
 
-def _print_list(cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any, standing: Pause | None = None) -> None:
+def _print_list(
+    cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any, standing: Pause | None = None,
+    next: str | None = None,
+) -> None:  # fmt: skip
     from pausepoint.engine import documents
 
     if cli.out.as_json:
-        cli.out.document(documents.listing(infos, total, broken, standing))
+        cli.out.document(documents.listing(infos, total, broken, standing, next))
     elif cli.out.as_lines:
         for each in infos:
             cli.out.record(documents.session(each))

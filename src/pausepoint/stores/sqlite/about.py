@@ -8,6 +8,7 @@ from collections import defaultdict
 from contextlib import suppress
 
 import apsw
+import msgspec
 
 from pausepoint.model.sessions import About, Holder
 from pausepoint.stores.sqlite import removal as cleaning
@@ -45,14 +46,21 @@ def _size(path: str) -> int:
     return total
 
 
+def _workflows(stored: str) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode(stored, type=tuple[str, ...])
+    except msgspec.MsgspecError:
+        return ()  # damaged; it must not hide the engine
+
+
 def _holders(connection: apsw.Connection, present: Present) -> list[Holder]:
     held = defaultdict(list)
     for number, session_id in every(connection, QUERIES["held_sessions"]):
         held[number].append(str(session_id))
     engines = every(connection, QUERIES["engines"])
     known = [
-        Holder(number, pid, host, since, present.alive(number), tuple(held.pop(number, ())))
-        for number, pid, host, since in engines
+        Holder(number, pid, host, since, present.alive(number), tuple(held.pop(number, ())), _workflows(driven))
+        for number, pid, host, since, driven in engines
     ]
     # The row of an engine that died may be missing.
     lost = [Holder(number, 0, "", 0, present.alive(number), tuple(ids)) for number, ids in held.items()]

@@ -23,17 +23,22 @@ class Present(NamedTuple):
 
 
 class OwnEngine:
-    """This engine, as the other engines of the store see it. ``number`` is 0 until it is registered."""
+    """This engine, as the other engines of the store see it. ``number`` is 0 until it is registered.
 
-    def __init__(self, hold: Hold, clock: Clock) -> None:
+    ``workflows`` are the names of the workflows whose due sessions it picks up, as JSON.
+    """
+
+    def __init__(self, hold: Hold, clock: Clock, workflows: str = "[]") -> None:
         self.hold = hold
         self.present = Present(hold.alive, clock.now)
         self.now = clock.now
         self.number = 0
+        self.workflows = workflows
 
     def register(self, connection: apsw.Connection) -> None:
         """Get a number, and lock it before other engines can see it. Delete engines that died without a session."""
-        number: int = connection.execute(QUERIES["register"], (os.getpid(), socket.gethostname(), self.now())).get
+        facts = os.getpid(), socket.gethostname(), self.now(), self.workflows
+        number: int = connection.execute(QUERIES["register"], facts).get
         self.hold.take(number)
         for (other,) in every(connection, QUERIES["unheld_engines"]):
             if not self.hold.alive(other):

@@ -55,20 +55,22 @@ CASE
 END
 
 -- part: mentions
--- Whether a session has the text somewhere a person can see it. `lower` knows only the letters A to Z; `instr` has no
--- wildcards and, unlike LIKE, no limit. A failure that is not JSON is damaged, and matches nothing.
+-- Whether a session has the text where a person can see it. `lower` knows only the letters A to Z; `instr` has no
+-- wildcards and, unlike LIKE, no limit. A failure that is not JSON is damaged, and matches nothing. Tags are looked up
+-- only if their JSON has the text, and pauses are read once for all sessions.
 (
     instr(lower(session_id), lower(:text)) OR instr(lower(owner), lower(:text))
-    OR EXISTS (SELECT 1 FROM tagged WHERE tagged.session = sessions.key AND instr(lower(tag), lower(:text)))
+    OR (instr(lower(tags), lower(:quoted)) AND EXISTS (
+        SELECT 1 FROM tagged WHERE tagged.session = sessions.key AND instr(lower(tag), lower(:text))
+    ))
     OR (failure IS NOT NULL AND json_valid(failure) AND (
         instr(lower(json_extract(failure, '$.message')), lower(:text))
         OR instr(lower(json_extract(failure, '$.type')), lower(:text))
     ))
-    OR EXISTS (
-        SELECT 1 FROM pauses INDEXED BY pauses_open
-        WHERE pauses.session = sessions.key AND {open} AND instr(lower(reason), lower(:text))
+    OR key IN (
+        SELECT session FROM pauses INDEXED BY pauses_open WHERE {open} AND instr(lower(reason), lower(:text))
     )
-    OR ({stopped} AND instr(lower((SELECT reason FROM standing_pause)), lower(:text)))
+    OR (EXISTS (SELECT 1 FROM standing_pause WHERE instr(lower(reason), lower(:text))) AND {stopped})
 )
 
 -- name: facts
@@ -497,7 +499,7 @@ SELECT key, pause_requested, pause_mode, updated_at, {stopped},
 FROM sessions WHERE key IN (SELECT value FROM json_each(?)) AND removing = 0
 
 -- name: register
-INSERT INTO engines (pid, host, started_at) VALUES (?, ?, ?) RETURNING id
+INSERT INTO engines (pid, host, started_at, workflows) VALUES (?, ?, ?, ?) RETURNING id
 
 -- name: forget_engine
 DELETE FROM engines WHERE id = ?
@@ -510,7 +512,8 @@ SELECT id FROM engines WHERE id NOT IN (SELECT holder FROM sessions WHERE holder
 SELECT pid, host, started_at FROM engines WHERE id = ?
 
 -- name: leave_mark
-UPDATE engines SET mark = ? WHERE id = ?
+-- Also what the engine drives: this row is written anyway.
+UPDATE engines SET mark = ?, workflows = ? WHERE id = ?
 
 -- name: mark
 SELECT mark FROM engines WHERE id = ?
@@ -707,7 +710,7 @@ SELECT coalesce(sum(json_extract(CAST(payload AS TEXT), '$.size')), 0) FROM sign
 WHERE session IN (SELECT value FROM json_each(?)) AND kind = 'file' AND length(payload)
 
 -- name: engines
-SELECT id, pid, host, started_at FROM engines ORDER BY id
+SELECT id, pid, host, started_at, workflows FROM engines ORDER BY id
 
 -- name: held_sessions
 SELECT holder, session_id FROM sessions WHERE holder IS NOT NULL AND removing = 0 ORDER BY created_at, key

@@ -17,12 +17,15 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from pausepoint.errors import DamagedRecord
-from pausepoint.model.questions import Inquiry, QuestionRow, changed, settled
+from pausepoint.model.cursors import QUESTIONS
+from pausepoint.model.questions import NEVER, Inquiry, QuestionRow, QuestionSort, changed, settled
 from pausepoint.model.records import SignalRecord
-from pausepoint.model.sessions import Commit, QuestionChange, QuestionFacts, QuestionStatus
+from pausepoint.model.sessions import Commit, Position, QuestionChange, QuestionFacts, QuestionStatus
 from pausepoint.stores.base import FoundQuestions
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import sessions, signals
+from pausepoint.stores.sqlite.pages import Column, beyond, last_position, ordered
+from pausepoint.stores.sqlite.pages import bindings as after_bindings
 from pausepoint.stores.sqlite.rows import every, one
 from pausepoint.stores.sqlite.sql import QUERIES
 
@@ -61,6 +64,13 @@ class _Row(msgspec.Struct, array_like=True):
 
 
 _WIDTH = len(_Row.__struct_fields__)
+_UPDATED, _EXPIRES = map(_Row.__struct_fields__.index, ("updated_at", "expires_at"))
+
+_SORTS: dict[QuestionSort, tuple[Column, ...]] = {
+    "asked": (Column("questions.n"),),
+    "expires": (Column(f"ifnull(questions.expires_at, {NEVER})"), Column("questions.n")),
+    "updated": (Column("questions.updated_at", falls=True), Column("questions.n", falls=True)),
+}
 
 
 class StoredQuestion(NamedTuple):
@@ -176,43 +186,77 @@ def all_of(connection: apsw.Connection, session: int) -> list[QuestionFacts]:
 
 
 def found(connection: apsw.Connection, query: Inquiry, now: int) -> FoundQuestions:
-    """Return the questions that match, oldest first."""
+    """Return the questions that match, sorted."""
     if query.ids:
         rows = [row for id in query.ids for row in _chosen(connection, "WHERE id = :id", {"id": _bytes(id)})]
         return FoundQuestions(_around(connection, row, now) for row in rows)
-    rows, damaged = [], []
-    for each in islice(_matching(connection, query, now), query.limit):
-        rows.append(each) if isinstance(each, QuestionRow) else damaged.append(each)
-    return FoundQuestions(rows, damaged)
+    most = None if query.limit is None else query.limit + 1  # is there a next page?
+    matching = list(islice(_matching(connection, query, now), most))
+    page = matching[: query.limit]
+    return FoundQuestions(
+        (row for _, row in page if isinstance(row, QuestionRow)),
+        (row for _, row in page if isinstance(row, DamagedRecord)),
+        _last([stored for stored, _ in page], query.sort) if len(page) < len(matching) else None,
+    )
 
 
-def _matching(connection: apsw.Connection, query: Inquiry, now: int) -> Iterator[QuestionRow | DamagedRecord]:
-    where, bindings = _where(query)
-    where += f" ORDER BY n LIMIT {AT_ONCE if query.limit is None else query.limit}"
-    after = query.after
-    while page := _chosen(connection, where, bindings | {"after": after}):
+def _matching(
+    connection: apsw.Connection, query: Inquiry, now: int
+) -> Iterator[tuple[Sequence[Any], QuestionRow | DamagedRecord]]:
+    """Yield the rows that match, each as stored and as read."""
+    size = AT_ONCE if query.limit is None else query.limit + 1
+    page = _page(connection, query, size)
+    while page:
         for stored in page:
-            after = stored[0]
             try:
                 row = _around(connection, stored, now)
             except DamagedRecord as exc:
-                yield exc
+                yield stored, exc
                 continue
             if not query.statuses or row.status_at(now) in query.statuses:
-                yield row
+                yield stored, row
+        after = _last(page, query.sort) if len(page) == size else None
+        page = [] if after is None else _page(connection, replace(query, after=after), size)
+
+
+def _page(connection: apsw.Connection, query: Inquiry, size: int) -> list[Any]:
+    where, bindings = _where(query)
+    columns = _SORTS[query.sort]
+    if query.after is not None:
+        where += f" AND {beyond(columns, query.reverse)}"
+        bindings |= after_bindings(query.after)
+    order = ordered(columns, query.reverse)
+    return _chosen(connection, f"{where} ORDER BY {order} LIMIT {size}", bindings, order)
+
+
+def _last(page: Sequence[Sequence[Any]], sort: QuestionSort) -> Position | None:
+    """Return the position of the last question that can be read."""
+    places = [(row[_UPDATED], row[0]) if sort == "updated" else (row[0],) for row in page]
+    if sort == "expires":
+        places = [(NEVER if row[_EXPIRES] is None else row[_EXPIRES], row[0]) for row in page]
+    return last_position(places, range(len(QUESTIONS[sort])), QUESTIONS[sort])
 
 
 def _where(query: Inquiry) -> tuple[str, dict[str, Any]]:
     """Return a WHERE clause for the rows that may match. Whether a waiting question has expired is checked later."""
     bindings: dict[str, Any] = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
-    conditions = [_CONDITIONS[part] for part in bindings] + ["n > :after"]
+    conditions = [_CONDITIONS[part] for part in bindings]
     if query.statuses:
         may_be = {*query.statuses} | ({QuestionStatus.WAITING} if QuestionStatus.EXPIRED in query.statuses else set())
         conditions.append(" OR ".join(f"status = '{each.value}'" for each in sorted(may_be)).join("()"))
     if query.prefix:
         conditions.append("id BETWEEN :low AND :high")
         bindings["low"], bindings["high"] = _beginning(query.prefix)
-    return f"WHERE {' AND '.join(conditions)}", bindings | {"after": query.after}
+    return f"{_index(query)}WHERE {' AND '.join(conditions or ['TRUE'])}", bindings
+
+
+def _index(query: Inquiry) -> str:
+    """Return the index of waiting questions, unless another one leaves fewer of them.
+
+    Without it, SQLite prefers to read all questions in the order in which they were asked.
+    """
+    narrow = query.session is not None or query.session_id is not None or query.prefix
+    return "INDEXED BY questions_waiting " if query.statuses == (QuestionStatus.WAITING,) and not narrow else ""
 
 
 def _beginning(prefix: str) -> tuple[bytes, bytes]:
@@ -255,8 +299,8 @@ def by_number(connection: apsw.Connection, n: int) -> StoredQuestion:
     return _stored_question(one(connection, QUERIES["question"], n))
 
 
-def _chosen(connection: apsw.Connection, where: str, bindings: dict[str, Any]) -> list[Any]:
-    query = f"{QUERIES['questions']} WHERE questions.n IN (SELECT n FROM questions {where}) ORDER BY questions.n"
+def _chosen(connection: apsw.Connection, where: str, bindings: dict[str, Any], order: str = "questions.n") -> list[Any]:
+    query = f"{QUERIES['questions']} WHERE questions.n IN (SELECT n FROM questions {where}) ORDER BY {order}"
     return connection.execute(query, bindings).fetchall()
 
 

@@ -239,6 +239,8 @@ def _where(connection: apsw.Connection, query: Filter, present: Present) -> tupl
     conditions = [other.get(part, _CONDITIONS[part]) for part in bindings]
     if query.ids is not None:
         bindings["ids"] = msgspec.json.encode(query.ids).decode()
+    if query.text is not None:
+        bindings["quoted"] = msgspec.json.encode(query.text).decode()[1:-1]  # as it is in the JSON of tags
     conditions.append("removing = 0")
     if query.unended:
         conditions.append("(ended IS NULL OR ended = 'failed')")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import msgspec
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.errors import DamagedRecord, HoldLost, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
@@ -136,6 +137,7 @@ class SqliteStore(Notes):
         self._state = "new"
         self._forks = _forks[-1]
         self._read: apsw.Connection | None = None
+        self._drives = "[]"
 
     # opening and closing
 
@@ -162,7 +164,7 @@ class SqliteStore(Notes):
             refuse_inherited(self.path)
             await asyncio.to_thread(self._with_ballast, lambda: schema.prepare(self._place))
         self._hold: Hold = MemoryHold() if self._place.in_memory else self._file_hold()
-        self._engine = OwnEngine(self._hold, self._clock)
+        self._engine = OwnEngine(self._hold, self._clock, self._drives)
         self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
         self._writer = Writer(self._place, self._engine, self._held, self._trouble, self._ballast, on_change)
         self._writer.start()
@@ -271,6 +273,11 @@ class SqliteStore(Notes):
         except apsw.Error:
             return None  # the next read raises the error, and becoming readable again counts as a change
         return version
+
+    def announce(self, workflows: Sequence[str]) -> None:
+        self._drives = msgspec.json.encode(sorted(workflows)).decode()
+        if self._state == "open":
+            self._engine.workflows = self._drives
 
     # sessions
 

@@ -201,7 +201,7 @@ class Transactions:
 
     def _mark(self, connection: apsw.Connection) -> Trace:
         mark, number = str(uuid.uuid4()), self._engine.number
-        connection.execute(QUERIES["leave_mark"], (mark, number))
+        connection.execute(QUERIES["leave_mark"], (mark, self._engine.workflows, number))
         return Trace(QUERIES["mark"], (number,), mark)
 
     def _commit(self, place: apsw.Connection | apsw.Cursor, trace: Callable[[], Trace | None]) -> None:

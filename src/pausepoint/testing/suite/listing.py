@@ -25,7 +25,7 @@ async def pages(store: Store, query: Filter, size: int) -> list[list[str]]:
     """Return the ids of all pages of a list."""
     found: list[list[str]] = []
     after: Position | None = None
-    while True:
+    while len(found) < 20:
         page = await store.find(replace(query, limit=size, after=after))
         assert await store.ids(replace(query, limit=size, after=after)) == [row.session_id for row in page]
         found.append([row.session_id for row in page])
@@ -33,6 +33,7 @@ async def pages(store: Store, query: Filter, size: int) -> list[list[str]]:
             return found
         assert page.next == position(page[-1], query.sort)
         after = page.next
+    raise AssertionError(f"the list of {query} does not end")
 
 
 async def remove(store: Store, session_id: str) -> None:
@@ -165,7 +166,7 @@ class ListingTests(Suite):
     async def test_sessions_are_found_by_a_part_of_what_a_person_sees(self, place: Place) -> None:
         async with place.store() as store:
             await created(store, "Brief-1", owner="ann@example.com", claim=False)
-            await created(store, "b", tags=("Night-run", "x"), claim=False)
+            await created(store, "b", tags=("Night-run", "x", 'say "Ü\\n"', "tab\t"), claim=False)
             failing = await started(store, "c")
             failure = Failure("first", "LookupError", "no PRICE for 100%_", traceback="line 7 of secret.py")
             await failing.commit(ended="failed", failure=failure, release=True)
@@ -185,7 +186,8 @@ class ListingTests(Suite):
             assert await ids("lunch") == [], "the pause is closed"
             assert await ids("secret") == [], "a traceback is not searched"
             assert await ids("%") == await ids("_") == await ids("%_") == ["c"]
-            assert await ids("*") == await ids("?") == await ids('"') == await ids("[") == await ids("message") == []
+            assert await ids('y "Ü') == await ids("\\N") == await ids('"') == await ids("B\t") == ["b"]
+            assert await ids("*") == await ids("?") == await ids("[") == await ids('","') == await ids("message") == []
             assert await ids("' OR 1=1 --") == await ids("x" * 60_000) == []
             assert await ids("") == ["Brief-1", "b", "c", "d", "e"]
             assert await ids("e", owner="ann@example.com") == ["Brief-1"]

@@ -189,6 +189,26 @@ class SharingTests(Suite):
                 await other.claim("s1", steal=True, fence=seen.fence)
 
     @on_loop
+    async def test_what_each_engine_drives_is_known_to_the_others(self, place: Place) -> None:
+        mine = place.make(place.folder, place.clock)
+        mine.announce(["memo", "brief"])
+        await mine.open(lambda: None)
+        async with place.store() as other:
+            drives = {each.number: each.workflows for each in (await other.about()).holders if each.live}
+            assert drives == {mine.number: ("brief", "memo"), other.number: ()}
+            other.announce(["devs"])
+            await created(other)  # the next write carries it
+            mine.announce([])
+            await mine.pause(Filter(), operator())
+            drives = {each.number: each.workflows for each in (await mine.about()).holders if each.live}
+            assert drives == {mine.number: (), other.number: ("devs",)}
+            other.announce(["devs", "memo"])
+            await mine.close()
+            await other.pause(Filter(), operator("night", mode="abort"))
+            [last] = [each for each in (await other.about()).holders if each.live]
+            assert (last.number, last.workflows) == (other.number, ("devs", "memo"))
+
+    @on_loop
     async def test_of_two_engines_that_take_at_once_each_gets_its_own(self, place: Place) -> None:
         async with place.store() as mine, place.store() as other:
             for n in range(6):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import pytest
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pausepoint.errors import SessionEnded, UnknownSession
 from pausepoint.log.replay import WaitBody, to_payload
-from pausepoint.model.questions import Answer, Asked, Inquiry, QuestionRow, digest, reply_of
+from pausepoint.model.questions import Answer, Asked, Inquiry, QuestionRow, QuestionSort, digest, place_of, reply_of
 from pausepoint.model.sessions import Filter, QuestionChange, QuestionFacts, QuestionStatus, Status
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import Driver, Place, Suite, on_loop, operator, parked, started, stored
@@ -101,8 +101,36 @@ class AskingTests(Suite):
             assert await listed(key="k") == await listed(session_id="s2") == [two.id]
             assert await listed(workflow="other") == await listed(owner="ann") == []
             (first,) = await store.questions(Inquiry(limit=1))
-            assert await listed(after=first.n, limit=1) == [two.id]
+            assert await listed(after=(first.n,), limit=1) == [two.id]
             assert await listed(statuses=(WAITING,), limit=1) == [two.id]
+
+    @on_loop
+    async def test_questions_are_sorted_and_their_pages_are_the_list(self, place: Place) -> None:
+        async with place.store() as store:
+            limits = {"a": 9_000_000, "b": None, "c": 5_000_000, "d": None, "e": 5_000_000}
+            ids = {(await waiting(store, name, expires_at=at)).id: name for name, at in limits.items()}
+            for n, name in enumerate("bea"):
+                await store.answer(said(session_id=name, at=7000 + n))
+
+            async def listed(**query: Any) -> str:
+                return "".join(ids[row.facts.id] for row in await store.questions(Inquiry(**query)))
+
+            assert await listed() == "abcde"
+            assert await listed(sort="expires") == "ceabd", "those without a limit come last"
+            assert await listed(sort="updated") == "aebdc"
+            sorts: tuple[QuestionSort, ...] = get_args(QuestionSort)
+            for sort in sorts:
+                whole = await listed(sort=sort)
+                assert await listed(sort=sort, reverse=True) == whole[::-1]
+                for query in (Inquiry(sort=sort), Inquiry(sort=sort, reverse=True, statuses=(WAITING, RESUMED))):
+                    pages = [await store.questions(replace(query, limit=2))]
+                    while (after := pages[-1].next) is not None and len(pages) < 9:
+                        assert after == place_of(pages[-1][-1].n, pages[-1][-1].facts, sort)
+                        pages.append(await store.questions(replace(query, limit=2, after=after)))
+                    found = "".join(ids[row.facts.id] for page in pages for row in page)
+                    assert found == (whole[::-1] if query.reverse else whole)
+                    assert sum((await store.tally_questions(replace(query, after=(9, 9), limit=1))).values()) == 5
+            assert (await store.questions(Inquiry(limit=5))).next is None
 
     @on_loop
     async def test_an_answer_is_accepted_once_and_wakes_the_session(self, place: Place) -> None:

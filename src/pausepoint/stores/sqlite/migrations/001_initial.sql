@@ -299,6 +299,7 @@ CREATE TABLE engines (
     pid INTEGER NOT NULL,
     host TEXT NOT NULL,
     started_at INTEGER NOT NULL,
+    workflows TEXT NOT NULL DEFAULT '[]',
     mark TEXT
 ) STRICT;
 
