@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -32,6 +33,9 @@ Drives = Literal["all", "asked", "none"]
 
 Until = Literal["ended", "parked"]
 """When to stop following a session."""
+
+TURN = 128
+"""How many sessions are converted for a listing before other tasks get a turn."""
 
 
 class Service:
@@ -129,6 +133,15 @@ class Service:
             f" pause it, or take it over with engine.resume({row.session_id!r}, steal=True).",
             session_id=row.session_id, holder=holder,
         )  # fmt: skip
+
+    async def _infos(self, rows: Iterable[SessionRow]) -> list[SessionInfo]:
+        """Return the facts of many sessions. Other tasks get a turn in between."""
+        found: list[SessionInfo] = []
+        for row in rows:
+            found.append(self._info(row))
+            if not len(found) % TURN:
+                await asyncio.sleep(0)
+        return found
 
     def _info(self, row: SessionRow) -> SessionInfo:
         return SessionInfo(

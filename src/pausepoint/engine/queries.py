@@ -108,7 +108,7 @@ class Queries(Service):
             reverse=reverse, limit=limit,
         )  # fmt: skip
         found = await self.store.find(query)
-        return Listing(map(self._info, found), found.damaged)
+        return Listing(await self._infos(found), found.damaged)
 
     async def tally(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
@@ -168,7 +168,7 @@ class Queries(Service):
         """Return the child sessions of a session, newest first."""
         self._check_open()
         found = await self.store.find(Filter(parent=(await self._row(session_id)).key))
-        return Listing(map(self._info, found), found.damaged)
+        return Listing(await self._infos(found), found.damaged)
 
     async def state(self, session_id: str, at_checkpoint: int | str | None = None) -> BaseModel:
         """Return the session's state at its last checkpoint, or at an earlier one.
@@ -392,16 +392,20 @@ class Queries(Service):
     async def health(self) -> Health:
         """Return the store's health: its errors, the other processes that have it open, and crashed sessions.
 
-        Changes nothing.
+        Changes nothing, and reads no session but the crashed ones: `verify` checks all of them.
         """
         self._check_open()
-        about, found = await self.store.about(), await self.store.find(Filter())
-        crashes = {SessionId(row.session_id): row.crashes for row in found if row.crashes and row.ended is None}
+        about, counts = await self.store.about(), await self.store.tally(Filter())
+        crashed = await self.store.find(Filter(crashed=True))
+        statuses: Counter[Status] = Counter()
+        for (_, status), count in counts.items():
+            statuses[status] += count
         others = [holder for holder in about.holders if holder.number != self.store.number]
         return Health(
-            about, self.trouble, dict(Counter(row.status for row in found)),
+            about, self.trouble, dict(statuses),
             tuple(holder for holder in others if holder.live), tuple(holder for holder in others if not holder.live),
-            crashes, tuple(str(damage) for damage in found.damaged), await self.store.standing_pause(),
+            {SessionId(row.session_id): row.crashes for row in crashed},
+            tuple(str(damage) for damage in crashed.damaged), await self.store.standing_pause(),
         )  # fmt: skip
 
     async def checkpoints(

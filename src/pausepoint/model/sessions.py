@@ -493,8 +493,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     ``ids`` are the ids of several sessions. ``tree`` adds the descendants of ``session_id`` or ``ids``. ``parent`` is
     the key of a session whose children are selected. ``prefix`` is the start of the id. ``statuses`` selects sessions
     whose current status is one of these. ``failed`` selects sessions that have failed, or those that have not, even if
-    they are paused. ``since`` and ``until`` are limits of ``updated_at``, which both match. ``level`` is ``root`` to
-    leave out all child sessions, or ``top`` to leave out only those whose parent matches too.
+    they are paused. ``crashed`` selects unended sessions whose process died since they last made progress. ``since``
+    and ``until`` are limits of ``updated_at``, which both match. ``level`` is ``root`` to leave out all child sessions,
+    or ``top`` to leave out only those whose parent matches too.
     """
 
     session_id: str | None = None
@@ -508,6 +509,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     parent: int | None = None
     statuses: tuple[Status, ...] = ()
     failed: bool | None = None
+    crashed: bool = False
     input_digest: bytes | None = None
     since: int | None = None
     until: int | None = None

@@ -127,6 +127,7 @@ class Base:
         found = [each for each in found if not query.statuses or self._seen(each).status in query.statuses]
         failed = query.failed
         found = [each for each in found if failed is None or (each.row.ended == "failed") is failed]
+        found = [each for each in found if not query.crashed or (each.row.crashes and each.row.ended is None)]
         above = {each.row.key for each in found} if query.level == "top" else set(self.data.sessions)
         found = [each for each in found if query.level == "any" or each.row.parent not in above]
         falling = query.sort in ("created", "updated", "spent")
