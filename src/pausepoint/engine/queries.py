@@ -51,6 +51,7 @@ from pausepoint.model.views import (
 )
 from pausepoint.runtime.driver import Run, waited_for
 from pausepoint.stores.base import Found
+from pausepoint.threads import in_thread
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -374,6 +375,7 @@ class Queries(Service):
                 continue  # a resume needs no code: the session's own program has it
             if not row.live and (wrong := await self._misfit(row)) is not None:
                 misfits.append(Misfit(self._info(row), wrong.reasons, wrong.ways))
+            await asyncio.sleep(0)  # other tasks get a turn
         return misfits
 
     async def _misfit(self, row: SessionRow) -> Obstacles | None:
@@ -437,10 +439,11 @@ class Queries(Service):
         second = row if other is None else await self._row(other)
         (seq_a, state_a), (seq_b, state_b) = await self._state_at(row, a), await self._state_at(second, b)
         found = Comparison(state_a, state_b)
-        while needed := found.needs():
+        while needed := await in_thread(found.needs):  # it may decode and compare large values
             found.provide(await self.store.blobs(needed))
+        changes = await in_thread(lambda: tuple(found.changes()))
         other_id = None if other is None else SessionId(second.session_id)
-        return Diff(SessionId(row.session_id), seq_a, seq_b, tuple(found.changes()), other_id)
+        return Diff(SessionId(row.session_id), seq_a, seq_b, changes, other_id)
 
     async def _state_at(self, row: SessionRow, at_checkpoint: int | str | None) -> tuple[int, State]:
         timeline = self._timeline(row)

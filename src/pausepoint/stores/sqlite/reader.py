@@ -23,6 +23,9 @@ from pausepoint.stores.sqlite.errors import edge
 THREADS = 2
 """The most threads of one store. More of them would only compete for the interpreter."""
 
+CHECK_AFTER = 50_000
+"""After how many instructions of SQLite's machine a read checks whether it was abandoned: every few milliseconds."""
+
 T = TypeVar("T")
 
 
@@ -50,20 +53,30 @@ class InlineRead(edge):
 
 
 class _Read:
-    """One read. ``connection`` is set while a thread runs it."""
+    """One read. It is ``abandoned`` when the task that waits for it was cancelled."""
 
-    __slots__ = ("abandoned", "at_once", "connection", "future", "run")
+    __slots__ = ("abandoned", "at_once", "future", "run")
 
     def __init__(self, run: Callable[[apsw.Connection], Any], at_once: bool, future: asyncio.Future[Any]) -> None:
         self.run = run
         self.at_once = at_once
         self.future = future
-        self.connection: apsw.Connection | None = None
         self.abandoned = False
+
+    def perform(self, connection: apsw.Connection) -> Any:
+        if self.abandoned:
+            return None
+        # An interrupt from the loop would have no effect between two statements.
+        connection.set_progress_handler(lambda: self.abandoned, CHECK_AFTER)
+        try:
+            with snapshot(connection) if self.at_once else nullcontext():
+                return self.run(connection)
+        finally:
+            connection.set_progress_handler(None)  # it must not keep a large answer in memory until the next read
 
 
 class Reader:
-    """Runs the reads of one store. Everything here runs on the loop's thread, except `_serve` and what it calls."""
+    """Runs the reads of one store. Everything here runs on the loop's thread, except `_serve`."""
 
     def __init__(self, place: schema.Place) -> None:
         self._place = place
@@ -71,7 +84,6 @@ class Reader:
         self._queue: queue.SimpleQueue[_Read | None] = queue.SimpleQueue()
         self._ends: list[asyncio.Future[None]] = []  # one for each thread, done when the thread has ended
         self._unfinished = 0
-        self._guard = threading.Lock()  # an interrupt must not reach the next read of the connection
 
     async def do(self, run: Callable[[apsw.Connection], T], at_once: bool = False) -> T:
         """Return what ``run`` returns for a connection. If the task is cancelled, the read is interrupted.
@@ -86,7 +98,7 @@ class Reader:
         try:
             answer: T = await read.future
         except asyncio.CancelledError:
-            self._abandon(read)
+            read.abandoned = True
             raise
         return answer
 
@@ -103,12 +115,6 @@ class Reader:
         name = f"{NAME}-reader-{len(self._ends)}"
         threading.Thread(target=self._serve, args=(end,), name=name, daemon=True).start()
 
-    def _abandon(self, read: _Read) -> None:
-        with self._guard:
-            read.abandoned = True
-            if read.connection is not None:
-                read.connection.interrupt()
-
     def _deliver(self, read: _Read, answer: Any, error: BaseException | None) -> None:
         self._unfinished -= 1
         if read.future.done():  # the waiting task was cancelled
@@ -118,8 +124,6 @@ class Reader:
         else:
             read.future.set_result(answer)
 
-    # on a reader thread
-
     def _serve(self, end: asyncio.Future[None]) -> None:
         connection: apsw.Connection | None = None
         while (read := self._queue.get()) is not None:
@@ -127,26 +131,14 @@ class Reader:
             try:
                 with edge(self._place.path):
                     connection = connection or schema.connect(self._place, serialized=True)
-                    answer = self._run(read, connection)
+                    answer = read.perform(connection)
             except BaseException as exc:  # no task may wait forever
                 error = exc
             self._post(self._deliver, read, answer, error)
-            del read, answer, error  # a large answer must not stay in memory until the next read
+            del read, answer, error
         if connection is not None:
             schema.disconnect(connection)
         self._post(end.set_result, None)
-
-    def _run(self, read: _Read, connection: apsw.Connection) -> Any:
-        with self._guard:
-            if read.abandoned:
-                return None
-            read.connection = connection
-        try:
-            with snapshot(connection) if read.at_once else nullcontext():
-                return read.run(connection)
-        finally:
-            with self._guard:
-                read.connection = None
 
     def _post(self, callback: Callable[..., object], *args: Any) -> None:
         with suppress(RuntimeError):  # the loop is closed, so no task is waiting
