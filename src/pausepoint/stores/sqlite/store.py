@@ -492,9 +492,9 @@ class SqliteStore:
             return await self._do(lambda connection: cleaning.sweep(connection, after, limit), urgent=True)
         return await self._scan(lambda connection: cleaning.swept(cleaning.unnamed(connection, after, limit), limit))
 
-    async def weight(self, session_id: str) -> int:
+    async def weight(self, *session_ids: str) -> int:
         def read(connection: apsw.Connection) -> int:
-            tree = sessions.find(connection, Filter(session_id=session_id, tree=True), self._engine.present)
+            tree = sessions.find(connection, Filter(ids=session_ids, tree=True), self._engine.present)
             return cleaning.weight(connection, tree)
 
         return await self._scan(read, at_once=True)
