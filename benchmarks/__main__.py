@@ -19,6 +19,7 @@ import apsw
 from benchmarks import fresh, steps, travel
 from benchmarks.agents import agents
 from benchmarks.chat import chat
+from benchmarks.listings import listings
 from benchmarks.messages import messages
 from benchmarks.operations import operations
 from benchmarks.parked import parked
@@ -37,6 +38,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "resume": fresh.resume,
     "travel": travel.travel,
     "parked": parked,
+    "listings": listings,
     "questions": questions,
     "agents": agents,
     "operations": operations,

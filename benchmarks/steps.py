@@ -38,6 +38,7 @@ class Scale:
     warm_ups: int = 1  # new processes that are not counted, because they compile modules on their first import
     traveled: int = 10_000
     parked: int = 10_000
+    listed: int = 100_000
     talk: int = 10_000
     talk_warm: int = 100
     talk_edge: int = 1_000
@@ -51,7 +52,7 @@ class Scale:
 QUICK = Scale(
     rounds=2, block=10, steps=20, sessions=5, steps_each=3, grown=40, edge=10, ballast=100_000, changed=10,
     checkpoints=20, processes=1, warm_ups=0, traveled=40, parked=20, talk=40, talk_warm=10, talk_edge=10, agents=20,
-    agents_warm=0.0, agents_step=0.02, operations=20, chunks=20,
+    agents_warm=0.0, agents_step=0.02, operations=20, chunks=20, listed=60,
 )  # fmt: skip
 
 

@@ -29,6 +29,8 @@ def test_a_quick_run_measures_every_figure_and_leaves_nothing_behind(tmp_path: P
         "chat": None, "chat-slope": 1.25, "chat-slope-cpu": 1.25, "chat-resume": 60.0, "messages": 25.0,
         "resume": 20.0, "import": 1.3,
         "import-names": None, "travel-checkpoints": 20.0, "travel-state": 20.0, "travel-state-by-name": 20.0,
+        "listings-page": 10.0, "listings-updated": None, "listings-tally": None, "listings-health": None,
+        "listings-lag": None,
         "parked-tasks": 0, "parked-threads": 0, "parked-bytes": 4096,
         "agents-loops": 50.0, "agents-run": 50.0, "agents-sessions": 50.0, "operations": 1.08,
         "stream-step": 1.05, "stream-latency": 200.0,

@@ -505,6 +505,11 @@ class StoreModel(EverythingModel):
         assert await store.tally(Filter()) == Counter((row.workflow, row.status) for row in listed)
         for status in {row.status for row in listed}:
             assert await store.find(Filter(statuses=(status,))) == [row for row in listed if row.status is status]
+        crashed = [row for row in listed if row.crashes and row.ended is None]
+        assert await store.find(Filter(crashed=True)) == crashed
+        assert await store.find(Filter(unended=True)) == [
+            row for row in listed if row.ended not in ("completed", "cancelled")
+        ]
 
     async def check_entries(self, store: MortalStore, row: SessionRow, known: Known) -> None:
         assert await store.records(row.key, 1) == known.records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,7 +18,7 @@ from pausepoint.testing.suite.base import Driver, new_session, on_loop, operator
 
 __all__ = [
     "ENGINE", "LOCKER", "Driver", "Process", "new_session", "on_loop", "opened", "operator", "outside", "payloads",
-    "process", "started", "stored",
+    "process", "started", "stored", "unbound",
 ]  # fmt: skip
 
 SOURCE = str(Path(pausepoint.__file__).parents[1])
@@ -46,6 +47,14 @@ def outside(path: str | Path, *statements: str) -> list[Any]:
     command = [sys.executable, "-c", program, str(path), *statements]
     rows: list[Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return rows
+
+
+def unbound(query: str) -> list[None] | dict[str, None]:
+    """Return a binding for each parameter. Named and numbered parameters count once."""
+    if named := re.findall(r":(\w+)", query):
+        return dict.fromkeys(named)
+    numbered = {int(number) for number in re.findall(r"\?(\d+)", query)}
+    return [None] * (len(numbered) or query.count("?"))
 
 
 class Process:

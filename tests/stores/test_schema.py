@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pausepoint.model.questions import Inquiry, QuestionSort
 from pausepoint.model.sessions import Filter, Position, QuestionStatus, Sort, Status
 from pausepoint.stores.sqlite import SqliteStore, pauses, pickup, questions, schema, sessions, sql
 from pausepoint.stores.sqlite.engines import Present
-from tests.stores.kit import on_loop, opened, outside, started, stored
+from tests.stores.kit import on_loop, opened, outside, started, stored, unbound
 
 
 def shape(connection: apsw.Connection) -> set[tuple[object, ...]]:
@@ -269,15 +269,7 @@ def test_every_named_query_can_be_prepared() -> None:
     schema.create(connection)
     for name, query in sql.QUERIES.items():
         query = f"{sql.QUERIES['facts']} {query}" if name == "ready" else query
-        assert connection.execute(f"EXPLAIN {query}", _nothing(query)).fetchall(), name
-
-
-def _nothing(query: str) -> list[None] | dict[str, None]:
-    """Return a binding for each parameter. Named and numbered parameters count once."""
-    if named := re.findall(r":(\w+)", query):
-        return dict.fromkeys(named)
-    numbered = {int(number) for number in re.findall(r"\?(\d+)", query)}
-    return [None] * (len(numbered) or query.count("?"))
+        assert connection.execute(f"EXPLAIN {query}", unbound(query)).fetchall(), name
 
 
 @pytest.mark.parametrize(
@@ -295,13 +287,15 @@ def _nothing(query: str) -> list[None] | dict[str, None]:
         ("pauses", "pauses_session"),
         ("own_pauses", "pauses_open"),
         ("release_all", "sessions_held"),
+        ("held_sessions", "sessions_held"),
+        ("tally_ended", "USING COVERING INDEX sessions_ended"),
     ],
 )
 def test_queries_keep_their_index(query: str, index: str) -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES[query]
-    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text)).fetchall()
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound(text)).fetchall()
     assert any(index in str(line[3]) for line in plan), plan
     assert not any(str(line[3]).startswith("SCAN log") for line in plan), plan
 
@@ -312,7 +306,7 @@ def test_what_a_session_does_most_needs_no_table_of_its_own(query: str) -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES[query]
-    program = [line[1] for line in connection.execute(f"EXPLAIN {text}", _nothing(text))]
+    program = [line[1] for line in connection.execute(f"EXPLAIN {text}", unbound(text))]
     assert "Transaction" in program
     assert "OpenEphemeral" not in program
 
@@ -333,6 +327,11 @@ def test_what_a_session_does_most_needs_no_table_of_its_own(query: str) -> None:
         (Filter(owner="ann", workflow="w", statuses=(Status.FAILED,)), "sessions_owner (owner=?)"),
         (Filter(tag="night", statuses=(Status.FAILED,)), "PRIMARY KEY (tag=?)"),
         (Filter(tag="night", owner="ann", unended=True), "PRIMARY KEY (tag=?)"),
+        (Filter(unended=True), "sessions_open"),
+        (Filter(unended=True, since=1, failed=False), "sessions_open"),
+        (Filter(statuses=(Status.WAITING, Status.FAILED)), "sessions_open"),
+        (Filter(crashed=True), "sessions_open"),
+        (Filter(crashed=True, workflow="w"), "sessions_open"),
     ],
 )
 @pytest.mark.parametrize("order", ["", "ORDER BY created_at, key", "ORDER BY created_at DESC, key DESC LIMIT 20"])
@@ -345,11 +344,63 @@ def test_looking_for_sessions_keeps_its_index(query: Filter, index: str, order: 
     assert not any(str(line[3]).startswith("SCAN sessions") and index not in str(line[3]) for line in plan), plan
 
 
+@pytest.mark.parametrize("sort", ["created", "updated"])
+def test_a_page_of_open_sessions_reads_no_ended_one_and_sorts_only_keys(sort: Sort) -> None:
+    plans = plans_of(lambda connection: sessions.find(connection, Filter(unended=True, sort=sort, limit=9), NOW))
+    page = next(plan for plan in plans if any("LIST SUBQUERY" in line for line in plan))
+    assert "SCAN sessions USING INDEX sessions_open" in page, page
+    assert any(line.startswith("SEARCH sessions USING INTEGER PRIMARY KEY") for line in page), page
+
+
+@pytest.mark.parametrize(
+    ("query", "indexes"),
+    [
+        (Filter(), {"SCAN sessions USING INDEX sessions_open", "SCAN sessions USING COVERING INDEX sessions_ended"}),
+        (
+            Filter(workflow="w"),
+            {
+                "SCAN sessions USING INDEX sessions_open",
+                "SEARCH sessions USING COVERING INDEX sessions_ended (workflow=? AND ended=? AND removing=?)",
+            },
+        ),
+        (Filter(statuses=(Status.COMPLETED,)), {"SCAN sessions USING COVERING INDEX sessions_ended"}),
+        (Filter(statuses=(Status.WAITING,)), {"SCAN sessions USING INDEX sessions_open"}),
+        (Filter(unended=True), {"SCAN sessions USING INDEX sessions_open"}),
+        (Filter(failed=True), {"SCAN sessions USING INDEX sessions_failed"}),
+    ],
+)
+def test_counting_reads_no_ended_session(query: Filter, indexes: set[str]) -> None:
+    plans = plans_of(lambda connection: sessions.tally(connection, query, NOW))
+    lines = {line for plan in plans for line in plan if line.split()[1] == "sessions" and "sessions_held" not in line}
+    assert lines == indexes
+
+
+NOW = Present(lambda holder: True, lambda: 0)
+
+
+def plans_of(read: Callable[[apsw.Connection], object]) -> list[list[str]]:
+    """Return the plan of each statement that a read executes."""
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    asked: list[str] = []
+
+    def traced(_: object, statement: str, bindings: object) -> bool:
+        asked.append(statement)
+        return True
+
+    connection.exec_trace = traced
+    read(connection)
+    connection.exec_trace = None
+    return [
+        [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {each}", unbound(each))] for each in asked
+    ]
+
+
 def test_ready_sessions_are_read_in_the_order_of_their_index() -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     text = f"{sql.QUERIES['facts']} {sql.QUERIES['ready']}"
-    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
+    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound(text))]
     assert "SEARCH sessions USING INDEX sessions_ready (workflow=? AND ready_at>? AND ready_at<?)" in plan, plan
     assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
 
@@ -358,7 +409,7 @@ def test_due_sessions_are_found_without_reading_those_that_sleep() -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     text = f"{sql.QUERIES['facts']} WHERE {pickup._DUE} ORDER BY wakes_at"
-    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
+    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound(text))]
     assert "SEARCH sessions USING INDEX sessions_waking (wakes_at>? AND wakes_at<?)" in plan, plan
     assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
 
@@ -380,7 +431,7 @@ def test_what_runs_is_found_without_reading_what_does_not(statuses: tuple[Status
     sessions.tally(connection, Filter(statuses=statuses), present)
     connection.exec_trace = None
     for statement in [each for each in asked if "status" in each]:
-        plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {statement}", _nothing(statement))]
+        plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {statement}", unbound(statement))]
         looked = [line for line in plan if "sessions" in line.split()[1]]
         assert any("sessions_held" in line for line in looked), plan
         assert not any("sessions_created" in line for line in plan), plan

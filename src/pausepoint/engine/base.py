@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -32,6 +33,9 @@ Drives = Literal["all", "asked", "none"]
 
 Until = Literal["ended", "parked"]
 """When to stop following a session."""
+
+TURN = 128
+"""How many sessions are converted for a listing before other tasks get a turn."""
 
 
 class Service:
@@ -140,11 +144,16 @@ class Service:
         )  # fmt: skip
 
     async def _infos(self, rows: Iterable[SessionRow]) -> list[SessionInfo]:
-        """Return the facts about sessions. The pauses of all of them are read at once."""
-        found = list(rows)
-        paused = [row.key for row in found if row.pause_requested or row.open_pauses]
+        """Return the facts of many sessions. Their pauses are read at once; other tasks get a turn in between."""
+        rows = list(rows)
+        paused = [row.key for row in rows if row.pause_requested or row.open_pauses]
         pauses = await self.store.first_pauses(paused) if paused else {}
-        return [self._info(row, pauses.get(row.key)) for row in found]
+        found: list[SessionInfo] = []
+        for row in rows:
+            found.append(self._info(row, pauses.get(row.key)))
+            if not len(found) % TURN:
+                await asyncio.sleep(0)
+        return found
 
     def _info(self, row: SessionRow, pause: Pause | None = None) -> SessionInfo:
         return SessionInfo(

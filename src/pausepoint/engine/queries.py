@@ -53,6 +53,7 @@ from pausepoint.model.views import (
 )
 from pausepoint.runtime.driver import Run, waited_for
 from pausepoint.stores.base import Found
+from pausepoint.threads import in_thread
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -393,6 +394,7 @@ class Queries(Service):
                 continue  # a resume needs no code: the session's own program has it
             if not row.live and (wrong := await self._misfit(row)) is not None:
                 misfits.append(Misfit(await self._info_of(row), wrong.reasons, wrong.ways))
+            await asyncio.sleep(0)  # other tasks get a turn
         return misfits
 
     async def _misfit(self, row: SessionRow) -> Obstacles | None:
@@ -411,16 +413,20 @@ class Queries(Service):
     async def health(self) -> Health:
         """Return the store's health: its errors, the other processes that have it open, and crashed sessions.
 
-        Changes nothing.
+        Changes nothing, and reads no session but the crashed ones: `verify` checks all of them.
         """
         self._check_open()
-        about, found = await self.store.about(), await self.store.find(Filter())
-        crashes = {SessionId(row.session_id): row.crashes for row in found if row.crashes and row.ended is None}
+        about, counts = await self.store.about(), await self.store.tally(Filter())
+        crashed = await self.store.find(Filter(crashed=True))
+        statuses: Counter[Status] = Counter()
+        for (_, status), count in counts.items():
+            statuses[status] += count
         others = [holder for holder in about.holders if holder.number != self.store.number]
         return Health(
-            about, self.trouble, dict(Counter(row.status for row in found)),
+            about, self.trouble, dict(statuses),
             tuple(holder for holder in others if holder.live), tuple(holder for holder in others if not holder.live),
-            crashes, tuple(str(damage) for damage in found.damaged), await self.store.standing_pause(),
+            {SessionId(row.session_id): row.crashes for row in crashed},
+            tuple(str(damage) for damage in crashed.damaged), await self.store.standing_pause(),
         )  # fmt: skip
 
     async def engines(self) -> list[Holder]:
@@ -462,10 +468,11 @@ class Queries(Service):
         second = row if other is None else await self._row(other)
         (seq_a, state_a), (seq_b, state_b) = await self._state_at(row, a), await self._state_at(second, b)
         found = Comparison(state_a, state_b)
-        while needed := found.needs():
+        while needed := await in_thread(found.needs):  # it may decode and compare large values
             found.provide(await self.store.blobs(needed))
+        changes = await in_thread(lambda: tuple(found.changes()))
         other_id = None if other is None else SessionId(second.session_id)
-        return Diff(SessionId(row.session_id), seq_a, seq_b, tuple(found.changes()), other_id)
+        return Diff(SessionId(row.session_id), seq_a, seq_b, changes, other_id)
 
     async def _state_at(self, row: SessionRow, at_checkpoint: int | str | None) -> tuple[int, State]:
         timeline = self._timeline(row)

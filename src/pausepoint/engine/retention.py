@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,7 @@ from pausepoint.clock import to_micros
 from pausepoint.codec.values import encode
 from pausepoint.engine import redaction
 from pausepoint.engine.base import Until, check_texts
+from pausepoint.engine.bulk_run import in_pages
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.remembered import forget_notes
 from pausepoint.engine.streams import clear_streams, forget_stream
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 
 ROWS = 500
 """The number of rows deleted or read in one transaction. Other writers commit in between."""
+
+TOGETHER = 25
+"""The number of expired sessions removed at the same time. They share the store's transactions."""
 
 QUESTIONS_KEPT_FOR = timedelta(days=7)
 """How long a question's row is kept after the question is closed."""
@@ -145,7 +150,8 @@ class Retention(Queries):
         session_id = removal.tombstone.session_id
         folder, any_folder = self.store.folder(session_id), self.store.folder("any")
         if folder is not None and any_folder is not None:
-            await asyncio.to_thread(_remove_files, folder, any_folder.parent, session_id)
+            remove = partial(_remove_files, folder, any_folder.parent, session_id)
+            await asyncio.to_thread(remove) if any_folder.parent.exists() else remove()  # a thread costs more
         forget_stream(self, removal.key, session_id)
         stone = await self._stripped(removal)
         self.driver.on_change()
@@ -261,17 +267,24 @@ class Retention(Queries):
     ) -> None:
         after = 0
         while batch := await self.store.expired(now, after, ROWS, ended_for):
-            for after, session_id in batch:  # noqa: B007 (where the next batch begins)
-                try:
-                    if await self._expires(session_id, report.applied, now, ended_for):
-                        if not report.applied:
-                            report.expired_bytes += await self.store.weight(session_id)
-                        report.expired.append(SessionId(session_id))
-                except UnknownSession:
-                    pass  # another process has removed it
-                except (DamagedRecord, StoreUnavailable, AlreadyRunning, InvalidSessionId) as error:
-                    report.kept[SessionId(session_id)] = str(error)
+            after = batch[-1][0]
+            for some in in_pages((session_id for _, session_id in batch), TOGETHER):
+                found = await asyncio.gather(*[self._expire(report, each, now, ended_for) for each in some])
+                expired = [session_id for session_id, done in zip(some, found, strict=True) if done]
+                if expired and not report.applied:
+                    report.expired_bytes += await self.store.weight(*expired)
+                report.expired += map(SessionId, expired)
                 notify(report)
+
+    async def _expire(self, report: CleanUp, session_id: str, now: int, ended_for: int | None) -> bool:
+        """Remove a session that has expired. Return whether it has; if it cannot be removed, report why."""
+        try:
+            return await self._expires(session_id, report.applied, now, ended_for)
+        except UnknownSession:
+            pass  # another process has removed it
+        except (DamagedRecord, StoreUnavailable, AlreadyRunning, InvalidSessionId) as error:
+            report.kept[SessionId(session_id)] = str(error)
+        return False
 
     async def _expires(self, session_id: str, apply: bool, now: int, ended_for: int | None) -> bool:
         if apply:

@@ -304,7 +304,8 @@ class Health(msgspec.Struct, frozen=True):
 
     ``trouble`` says why the store cannot be written at present; ``standing_pause`` is the pause of everything, if one
     is in effect. ``gone`` are engines that died while they held sessions. ``crashes`` counts, for each unended session,
-    how often its process died since the session last made progress.
+    how often its process died since the session last made progress. ``damaged`` are the errors of those that cannot be
+    read; `Engine.verify` checks all sessions. ``sessions`` counts damaged sessions too.
     """
 
     store: About

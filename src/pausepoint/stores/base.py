@@ -483,8 +483,11 @@ class Store(Protocol):
         With ``apply``, delete them.
         """
 
-    async def weight(self, session_id: str) -> int:
-        """Estimate how many bytes removing a session and its descendants would free; 0 if it does not exist."""
+    async def weight(self, *session_ids: str) -> int:
+        """Estimate how many bytes removing these sessions and their descendants would free.
+
+        A session that does not exist counts as 0.
+        """
 
     async def space(self) -> Space:
         """Return the size of the store, and how much of it is free."""

@@ -137,6 +137,7 @@ class Base:
         found = [each for each in found if query.text is None or self._mentions(each, query.text)]
         failed = query.failed
         found = [each for each in found if failed is None or (each.row.ended == "failed") is failed]
+        found = [each for each in found if not query.crashed or (each.row.crashes and each.row.ended is None)]
         above = {each.row.key for each in found} if query.level == "top" else set(self.data.sessions)
         found = [each for each in found if query.level == "any" or each.row.parent not in above]
         found = [each for each in found if comes_after(each.row, query)]

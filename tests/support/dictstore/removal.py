@@ -96,9 +96,9 @@ class Removals(Sessions):
             del self.data.large[key]
         return Sweep(after + kept if len(looked) == limit else None, len(loose), sum(loose.values()))
 
-    async def weight(self, session_id: str) -> int:
+    async def weight(self, *session_ids: str) -> int:
         self._check()
-        tree = self._tree(session_id)
+        tree = [kept for session_id in session_ids for kept in self._tree(session_id)]
         others = {name for kept in self._known() if kept not in tree for name in kept.names}
         values = {name for kept in tree for name in kept.names} - others
         records = sum(len(record.payload) for kept in tree for record in kept.records)

@@ -6,7 +6,7 @@ import asyncio
 import glob
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
@@ -148,7 +148,7 @@ async def _opened(cli: Cli, known: Known, workflows: list[Workflow[Any]]) -> lis
         known.health = health = await engine.health()
         left = {holder.number: await _resumes(cli, engine, holder.sessions[0]) for holder in health.gone}
         findings = [*_store(health), *_engines(health, left), *_sessions(health)]
-        return findings + [finding async for finding in _misfits(cli, engine)]
+        return findings + [finding async for finding in _misfits(cli, engine, health.damaged)]
 
 
 def _store(health: Health) -> Iterator[Finding]:
@@ -221,17 +221,26 @@ def _sessions(health: Health) -> Iterator[Finding]:
     if health.standing_pause is not None:
         way = f"`{command_line('resume', '--all')}` lifts the pause"
         yield Finding("warn", "sessions", standing_pause_line(health.standing_pause), way)
-    for text in health.damaged:
-        yield Finding("bad", "sessions", text, f"`{command_line('verify')}` lists everything that is damaged")
+    yield from _damaged(health.damaged)
     for session_id, count in health.crashes.items():
         times = "once" if count == 1 else f"{count} times in a row"
         way = f"check `{command_line('show', session_id)}`; after three times the session is paused"
         yield Finding("warn", "sessions", f"the process of {session_id} died {times}", way)
 
 
-async def _misfits(cli: Cli, engine: Engine) -> Any:
-    """Yield one finding per workflow whose code is not loaded, and one per session that does not fit its code."""
+def _damaged(errors: Iterable[object]) -> Iterator[Finding]:
+    for error in errors:
+        yield Finding("bad", "sessions", str(error), f"`{command_line('verify')}` lists everything that is damaged")
+
+
+async def _misfits(cli: Cli, engine: Engine, known: Collection[str]) -> Any:
+    """Yield one finding per workflow whose code is not loaded, and one per session that does not fit its code.
+
+    Also those that cannot be read, unless they are ``known``.
+    """
     misfits = await engine.misfits()
+    for finding in _damaged(error for error in misfits.damaged if str(error) not in known):
+        yield finding
     unknown = Counter(each.session.workflow for each in misfits if each.session.workflow not in engine.workflows)
     for workflow, count in unknown.items():
         which = counted(count, f"resumable session of {workflow!r}", f"resumable sessions of {workflow!r}")

@@ -712,8 +712,14 @@ WHERE session IN (SELECT value FROM json_each(?)) AND kind = 'file' AND length(p
 -- name: engines
 SELECT id, pid, host, started_at, workflows FROM engines ORDER BY id
 
+-- name: tally_ended
+-- How many sessions have completed or were cancelled, by workflow. Callers add a condition and a GROUP BY.
+SELECT workflow, ended = 'completed', count(*) FROM sessions INDEXED BY sessions_ended
+WHERE (ended = 'completed' OR ended = 'cancelled') AND removing = 0
+
 -- name: held_sessions
-SELECT holder, session_id FROM sessions WHERE holder IS NOT NULL AND removing = 0 ORDER BY created_at, key
+-- Without the index, SQLite prefers to scan all sessions in the order of the result.
+SELECT holder, session_id FROM sessions INDEXED BY sessions_held WHERE holder IS NOT NULL AND removing = 0 ORDER BY created_at, key
 
 -- name: questions
 -- Questions with their session, their root session, the record that asks, and since when their timers are frozen.

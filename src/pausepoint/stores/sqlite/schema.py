@@ -128,10 +128,13 @@ def _missing(path: Path) -> StoreMissing:
     )
 
 
-def connect(place: Place) -> apsw.Connection:
-    """Return a new connection with the store's settings."""
-    # No connection is used by two threads at once, so SQLite does not need to lock it for each call.
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX | (apsw.SQLITE_OPEN_CREATE if place.in_memory else 0)
+def connect(place: Place, serialized: bool = False) -> apsw.Connection:
+    """Return a new connection with the store's settings.
+
+    Unless it is ``serialized``, no two threads may use it at once, so SQLite does not need to lock it for each call.
+    """
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if place.in_memory else 0)
+    flags |= apsw.SQLITE_OPEN_FULLMUTEX if serialized else apsw.SQLITE_OPEN_NOMUTEX
     connection = apsw.Connection(place.path, flags=flags, vfs=place.vfs)
     try:
         _tune(connection, place)

@@ -28,7 +28,7 @@ from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite.engines import Present
 from pausepoint.stores.sqlite.pages import Column, beyond, last_position, ordered
 from pausepoint.stores.sqlite.pages import bindings as after_bindings
-from pausepoint.stores.sqlite.rows import Flag, Seq, Time, damaged_facts, every, one, typed
+from pausepoint.stores.sqlite.rows import Flag, Seq, Time, damaged_facts, every, in_turns, one, typed
 from pausepoint.stores.sqlite.sql import PARTS, QUERIES
 
 Rows = list[SessionRow]
@@ -98,7 +98,11 @@ _STATUS = f"""CASE
     ELSE 'ready'
 END"""
 _BY_KEY = "NOT INDEXED "
+_OPEN = "INDEXED BY sessions_open "
+_BROAD = ("", _OPEN, "INDEXED BY sessions_workflow ")
+"""The indexes that do not narrow a filter down further than by workflow and end."""
 _HELD = {Status.RUNNING, Status.PAUSING}
+_OVER = {Status.COMPLETED, Status.CANCELLED}
 _SORTS: dict[Sort, tuple[Column, ...]] = {
     "created": (Column("created_at", falls=True), Column("key", falls=True)),
     "updated": (Column("updated_at", falls=True), Column("key", falls=True)),
@@ -197,19 +201,23 @@ def _last(page: Sequence[Sequence[Any]], sort: Sort) -> Position | None:
 def look(connection: apsw.Connection, query: Filter, present: Present) -> list[Looked]:
     """Return key and facts of the sessions that match. A damaged session has its error instead of the facts."""
     present = asked_once(present)
-    return [(row[0], _row_or_damage(row, present)) for row in _stored(connection, query, present)]
+    return [(row[0], _row_or_damage(row, present)) for row in in_turns(_stored(connection, query, present))]
 
 
 def _stored(connection: apsw.Connection, query: Filter, present: Present) -> list[Any]:
     """Return the rows of the sessions that match, as stored and not verified."""
     selected, bindings = _selected(connection, query, present)
+    if query.limit is not None:
+        # First only the keys: sorting evaluates all columns of many more rows than the limit.
+        order = ordered(_SORTS[query.sort], query.reverse)
+        selected = f"WHERE key IN (SELECT key FROM sessions {selected}) ORDER BY {order}"
     return connection.execute(f"{FACTS} {selected}", bindings).fetchall()
 
 
 def ids(connection: apsw.Connection, query: Filter, present: Present) -> list[str]:
     selected, bindings = _selected(connection, query, present)
-    statement = f"SELECT session_id FROM sessions {selected}"
-    return [str(session_id) for (session_id,) in connection.execute(statement, bindings)]
+    rows: list[Any] = connection.execute(f"SELECT session_id FROM sessions {selected}", bindings).fetchall()
+    return [str(session_id) for (session_id,) in rows]
 
 
 def _selected(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
@@ -224,17 +232,52 @@ def _selected(connection: apsw.Connection, query: Filter, present: Present) -> t
 
 
 def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[tuple[str, Status], int]:
-    """Count the sessions that match, by workflow and status."""
-    where, bindings = _where(connection, query, present)
+    """Count the sessions that match, by workflow and status.
+
+    Ended sessions are counted in their index. Only the others have a status that must be derived from the row.
+    """
+    if not _counts_by_index(query):
+        return _derived(connection, query, present)
+    counts: dict[tuple[str, Status], int] = {}
+    if not query.statuses or not set(query.statuses) <= _OVER:
+        counts |= _derived(connection, replace(query, unended=True), present, _OPEN)
+    if not query.unended and (not query.statuses or set(query.statuses) & _OVER):
+        counts |= _ended(connection, query)
+    return counts
+
+
+def _counts_by_index(query: Filter) -> bool:
+    """Return whether a filter selects ended sessions by nothing but their workflow and status."""
+    others = [part for part in _CONDITIONS if part != "workflow" and getattr(query, part) is not None]
+    return not others and query.level == "any" and not query.crashed and _index(query) in _BROAD
+
+
+def _derived(
+    connection: apsw.Connection, query: Filter, present: Present, index: str | None = None
+) -> dict[tuple[str, Status], int]:
+    where, bindings = _where(connection, query, present, index)
     bindings |= _moment(connection, present)
     statement = f"SELECT workflow, {_STATUS}, count(*) FROM sessions {where} GROUP BY 1, 2"
-    return {(str(name), Status(status)): count for name, status, count in connection.execute(statement, bindings)}
+    rows: list[Any] = connection.execute(statement, bindings).fetchall()
+    return {(str(name), Status(status)): count for name, status, count in rows}
 
 
-def _where(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+def _ended(connection: apsw.Connection, query: Filter) -> dict[tuple[str, Status], int]:
+    """Count completed and cancelled sessions in their index, without reading them."""
+    which = "" if query.workflow is None else " AND workflow = :workflow"
+    bindings = {} if query.workflow is None else {"workflow": query.workflow}
+    rows: list[Any] = connection.execute(f"{QUERIES['tally_ended']}{which} GROUP BY 1, 2", bindings).fetchall()
+    # A damaged index may have other values of `ended`.
+    found = {(str(name), Status.COMPLETED if completed else Status.CANCELLED): n for name, completed, n in rows}
+    return {key: count for key, count in found.items() if not query.statuses or key[1] in query.statuses}
+
+
+def _where(
+    connection: apsw.Connection, query: Filter, present: Present, index: str | None = None
+) -> tuple[str, dict[str, Any]]:
     """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings."""
     bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
-    index = _index(query)
+    index = _index(query) if index is None else index
     other = (_TREES if query.tree else {}) | ({"tag": _TAGGED} if index == _BY_KEY else {})
     conditions = [other.get(part, _CONDITIONS[part]) for part in bindings]
     if query.ids is not None:
@@ -242,8 +285,10 @@ def _where(connection: apsw.Connection, query: Filter, present: Present) -> tupl
     if query.text is not None:
         bindings["quoted"] = msgspec.json.encode(query.text).decode()[1:-1]  # as it is in the JSON of tags
     conditions.append("removing = 0")
-    if query.unended:
+    if query.unended or index == _OPEN:
         conditions.append("(ended IS NULL OR ended = 'failed')")
+    if query.crashed:
+        conditions.append("crashes > 0 AND ended IS NULL")
     if query.statuses:
         bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
         conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
@@ -280,7 +325,14 @@ def _index(query: Filter) -> str:
         return "INDEXED BY sessions_held "
     if _only_failed(query):
         return "INDEXED BY sessions_failed "
-    return "" if query.workflow is None else "INDEXED BY sessions_workflow "
+    if query.workflow is not None and not query.crashed:
+        return "INDEXED BY sessions_workflow "
+    return _OPEN if _only_open(query) else ""
+
+
+def _only_open(query: Filter) -> bool:
+    """Return whether no session that matches has completed or was cancelled."""
+    return query.unended or query.crashed or (bool(query.statuses) and not set(query.statuses) & _OVER)
 
 
 def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:

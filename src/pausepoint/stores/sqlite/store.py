@@ -1,4 +1,10 @@
-"""The SQLite store. Reads run on the event loop's thread; all writes go through the writer."""
+"""The SQLite store. All writes go through the writer.
+
+Reads of one session run on the event loop's thread: they take microseconds. Reads whose cost follows the number of
+sessions, questions or large values go through the reader, to another thread. A store in memory has only one connection,
+which the loop needs for every commit, so it reads on the loop's thread as well: with a lock for another thread, commits
+would wait for long reads just the same.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +71,7 @@ from pausepoint.stores.sqlite.errors import edge, is_full
 from pausepoint.stores.sqlite.liveness import FileHold, Hold, MemoryHold, refuse_inherited
 from pausepoint.stores.sqlite.notes import Notes
 from pausepoint.stores.sqlite.pace import Pace
+from pausepoint.stores.sqlite.reader import InlineRead, Reader, snapshot
 from pausepoint.stores.sqlite.removal import session_folder
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.trouble import Trouble
@@ -77,19 +84,6 @@ _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 # A different object in every forked process. Comparing it is cheaper than asking the system for the process id.
 _forks: list[object] = [object()]
 os.register_at_fork(after_in_child=lambda: _forks.append(object()))
-
-
-class _Reading(edge):
-    """Gives out the read connection and translates its errors."""
-
-    __slots__ = ("connection",)
-
-    def __init__(self, path: str, connection: apsw.Connection) -> None:
-        super().__init__(path)
-        self.connection = connection
-
-    def __enter__(self) -> apsw.Connection:
-        return self.connection
 
 
 def _real_path(path: str | Path) -> str:
@@ -168,6 +162,7 @@ class SqliteStore(Notes):
         self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
         self._writer = Writer(self._place, self._engine, self._held, self._trouble, self._ballast, on_change)
         self._writer.start()
+        self._reader = Reader(self._place)
         try:
             if self._place.in_memory:
                 self._connect()
@@ -245,7 +240,10 @@ class SqliteStore(Notes):
 
     async def _disconnect(self) -> None:
         try:
-            await self._writer.stop()
+            try:
+                await self._reader.stop()
+            finally:
+                await self._writer.stop()
             if self._read is not None and not self._place.in_memory:
                 schema.disconnect(self._read)
         finally:
@@ -292,21 +290,18 @@ class SqliteStore(Notes):
     async def get(self, session_id: str, *, sure: bool = False) -> SessionRow | None:
         with self._reading() as connection:
             row = sessions.get(connection, session_id, self._engine.present)
-            if row is None and sure:
-                sessions.check_missing(connection, session_id)
-            return row
+        if row is None and sure:
+            await self._scan(lambda connection: sessions.check_missing(connection, session_id))
+        return row
 
     async def find(self, query: Filter) -> Found:
-        with self._reading() as connection:
-            return sessions.find(connection, query, self._engine.present)
+        return await self._scan(lambda connection: sessions.find(connection, query, self._engine.present))
 
     async def ids(self, query: Filter) -> list[str]:
-        with self._reading() as connection:
-            return sessions.ids(connection, query, self._engine.present)
+        return await self._scan(lambda connection: sessions.ids(connection, query, self._engine.present))
 
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
-        with self._reading() as connection:
-            return sessions.tally(connection, query, self._engine.present)
+        return await self._scan(lambda connection: sessions.tally(connection, query, self._engine.present))
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         with self._snapshot() as connection:
@@ -442,12 +437,15 @@ class SqliteStore(Notes):
         )
 
     async def questions(self, query: Inquiry) -> FoundQuestions:
-        with self._snapshot() as connection:
-            return asking.found(connection, query, self._clock.now())
+        now = self._clock.now()
+        if query.ids:  # the cost follows the ids; a step that asked must not wait behind a scan
+            with self._snapshot() as connection:
+                return asking.found(connection, query, now)
+        return await self._scan(lambda connection: asking.found(connection, query, now), at_once=True)
 
     async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
-        with self._snapshot() as connection:
-            return asking.tally(connection, query, self._clock.now())
+        now = self._clock.now()
+        return await self._scan(lambda connection: asking.tally(connection, query, now), at_once=True)
 
     async def forget_questions(self, before: int, limit: int) -> int:
         return await self._do(lambda connection: asking.forget(connection, before, limit), urgent=True)
@@ -488,19 +486,16 @@ class SqliteStore(Notes):
         return await self._act(verb, urgent=True)
 
     async def removing(self) -> list[Removal]:
-        with self._reading() as connection:
-            return cleaning.removing(connection)
+        return await self._scan(cleaning.removing)
 
     async def strip(self, key: int, limit: int) -> Tombstone | None:
         return await self._do(lambda connection: cleaning.strip(connection, key, limit), urgent=True)
 
     async def expired(self, now: int, after: int, limit: int, ended_for: int | None = None) -> list[tuple[int, str]]:
-        with self._reading() as connection:
-            return cleaning.expired(connection, now, after, limit, ended_for)
+        return await self._scan(lambda connection: cleaning.expired(connection, now, after, limit, ended_for))
 
     async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
-        with self._reading() as connection:
-            return cleaning.tombstones(connection, session_id)
+        return await self._scan(lambda connection: cleaning.tombstones(connection, session_id))
 
     def folder(self, session_id: str) -> Path | None:
         return None if self._place.in_memory else session_folder(self.path, session_id)
@@ -511,17 +506,17 @@ class SqliteStore(Notes):
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
         if apply:
             return await self._do(lambda connection: cleaning.sweep(connection, after, limit), urgent=True)
-        with self._reading() as connection:
-            return cleaning.swept(cleaning.unnamed(connection, after, limit), limit)
+        return await self._scan(lambda connection: cleaning.swept(cleaning.unnamed(connection, after, limit), limit))
 
-    async def weight(self, session_id: str) -> int:
-        with self._snapshot() as connection:
-            tree = sessions.find(connection, Filter(session_id=session_id, tree=True), self._engine.present)
+    async def weight(self, *session_ids: str) -> int:
+        def read(connection: apsw.Connection) -> int:
+            tree = sessions.find(connection, Filter(ids=session_ids, tree=True), self._engine.present)
             return cleaning.weight(connection, tree)
 
+        return await self._scan(read, at_once=True)
+
     async def space(self) -> Space:
-        with self._snapshot() as connection:
-            return cleaning.space(connection)
+        return await self._scan(cleaning.space, at_once=True)
 
     async def compact(self, at_most: int) -> int:
         pages = max(1, at_most // schema.PAGE_SIZE)
@@ -535,33 +530,35 @@ class SqliteStore(Notes):
     # verification
 
     async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
-        with self._snapshot() as connection:
-            return checking.survey(connection, after, limit, self._engine.present)
+        return await self._scan(
+            lambda connection: checking.survey(connection, after, limit, self._engine.present), at_once=True
+        )
 
     async def names(self, key: int) -> dict[bytes, bool]:
         with self._reading() as connection:
             return checking.names(connection, key)
 
     async def values(self, after: int, limit: int) -> Proved:
-        with self._reading() as connection:
-            return checking.values(connection, after, limit)
+        return await self._scan(lambda connection: checking.values(connection, after, limit))
 
     async def check(self) -> list[str]:
         self._check()
-        if not self._place.in_memory:
+        if not self._place.in_memory:  # on a thread of its own, because it reads every page of the file
             return await asyncio.to_thread(checking.check_file, self._place)
         with self._reading() as connection:
             return checking.check(connection)
 
     async def about(self) -> About:
-        with self._snapshot() as connection:
-            return about(connection, self._place, self._ballast, self._engine.present)
+        return await self._scan(
+            lambda connection: about(connection, self._place, self._ballast, self._engine.present), at_once=True
+        )
 
     # transfer
 
     async def whole(self, session_id: str) -> list[Whole]:
-        with self._snapshot() as connection:
-            return moving.whole(connection, session_id, self._engine.present)
+        return await self._scan(
+            lambda connection: moving.whole(connection, session_id, self._engine.present), at_once=True
+        )
 
     async def import_(self, sessions: Sequence[Whole]) -> bool:
         return await self._act(lambda connection: moving.import_(connection, self._engine, sessions), wrote=bool)
@@ -581,17 +578,21 @@ class SqliteStore(Notes):
             what = "is not open yet. Call open() first." if self._state == "new" else "is closed. Create another store."
             raise StoreClosed(f"The store {self.path} {what}")
 
-    def _reading(self) -> _Reading:
+    async def _scan(self, read: Callable[[apsw.Connection], T], *, at_once: bool = False) -> T:
+        """Read what may take long on a thread of its own; with ``at_once``, all statements see the same moment."""
+        self._check()
+        if self._place.in_memory:
+            with self._snapshot() if at_once else self._reading() as connection:
+                return read(connection)
+        return await self._reader.do(read, at_once)
+
+    def _reading(self) -> InlineRead:
         self._check()
         assert self._read is not None  # the store is open
-        return _Reading(self.path, self._read)
+        return InlineRead(self.path, self._read)
 
     @contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:
         """Read with several statements that all see the same moment."""
-        with self._reading() as connection:
-            connection.execute("BEGIN")
-            try:
-                yield connection
-            finally:
-                connection.execute("ROLLBACK")
+        with self._reading() as connection, snapshot(connection):
+            yield connection

@@ -138,7 +138,8 @@ class EndTests(Suite):
             await created(store, "s2", names=(shared[0],), claim=False)
             assert 5000 < await store.weight("s1") < 6000
             assert await store.weight("child") < 1000
-            assert await store.weight("nobody") == 0
+            assert await store.weight("nobody") == await store.weight() == 0
+            assert await store.weight("s1", "s2", "nobody") > 14_000, "nothing else needs what they share"
 
     @on_loop
     async def test_strip_is_for_sessions_that_are_being_removed(self, place: Place) -> None:

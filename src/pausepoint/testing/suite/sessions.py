@@ -162,6 +162,36 @@ class SessionTests(Suite):
             }
 
     @on_loop
+    async def test_counts_agree_with_listings_whatever_the_filter(self, place: Place) -> None:
+        async with place.store() as store:
+            for n, ended in enumerate(("completed", "completed", "cancelled", "failed", None)):
+                for workflow in ("brief", "other"):
+                    driver = await started(store, f"{workflow}{n}", workflow=workflow, owner="ann" if n else None)
+                    await driver.commit(ended=ended, release=True)
+            await store.remove("brief0", None, "", 9000)
+            for status in ((), (Status.COMPLETED,), (Status.CANCELLED, Status.READY), (Status.FAILED,)):
+                for query in (
+                    Filter(statuses=status), Filter(statuses=status, workflow="other"),
+                    Filter(statuses=status, workflow="nothing"), Filter(statuses=status, unended=True),
+                    Filter(statuses=status, failed=False), Filter(statuses=status, failed=True),
+                    Filter(statuses=status, owner="ann"), Filter(statuses=status, level="root"),
+                    Filter(statuses=status, since=1002),
+                ):  # fmt: skip
+                    found = await store.find(query)
+                    counts = Counter((row.workflow, row.status) for row in found)
+                    assert await store.tally(query) == counts, query
+                    assert [row.session_id for row in found] == await store.ids(query), query
+
+    @on_loop
+    async def test_a_listing_shows_every_write_that_was_acknowledged(self, place: Place) -> None:
+        async with place.store() as store:
+            for n in range(1, 6):
+                driver = await started(store, f"s{n}")
+                assert len(await store.find(Filter())) == len(await store.ids(Filter())) == n
+                await driver.commit(ended="completed", release=True)
+                assert await store.tally(Filter()) == {("brief", Status.COMPLETED): n}
+
+    @on_loop
     async def test_the_order_can_be_chosen_and_reversed(self, place: Place) -> None:
         async with place.store() as store:
             for id, workflow, spent in (("b", "x", 1), ("c", "y", 3), ("a", "x", 2)):

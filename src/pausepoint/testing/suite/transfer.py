@@ -12,7 +12,7 @@ from pausepoint.errors import FileRefused, HoldLost, InvalidSessionId, UnknownSe
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer
 from pausepoint.model.records import first_digest, seal_signal
-from pausepoint.model.sessions import Filter, Whole
+from pausepoint.model.sessions import Filter, Status, Whole
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
 
@@ -146,6 +146,21 @@ class MovingTests(Suite):
         async with place.store() as store:
             with pytest.raises(UnknownSession):
                 await store.whole("nobody")
+
+    @on_loop
+    async def test_sessions_whose_process_died_are_found(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, "calm")
+            for id, facts in (("crashed", {}), ("ended", {"ended": "failed"})):
+                await parked(store, id, **facts)
+                [session] = await store.whole(id)
+                await gone(store, id)
+                await store.import_([replace(session, row=replace(session.row, crashes=2))])
+            found = await store.find(Filter(crashed=True))
+            assert [(row.session_id, row.crashes) for row in found] == [("crashed", 2)]
+            assert await store.tally(Filter(crashed=True)) == {("brief", Status.READY): 1}
+            await Driver(store, await store.claim("crashed")).commit()
+            assert await store.find(Filter(crashed=True)) == [], "a commit is progress"
 
     @on_loop
     async def test_a_store_describes_itself_and_the_engines_that_hold_sessions(self, place: Place) -> None:

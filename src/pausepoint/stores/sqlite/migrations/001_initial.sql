@@ -67,6 +67,8 @@ CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
 CREATE INDEX sessions_cancelled ON sessions (key) WHERE cancel_requested = 1;
 CREATE INDEX sessions_failed ON sessions (created_at) WHERE ended = 'failed';
+CREATE INDEX sessions_open ON sessions (created_at) WHERE ended IS NULL OR ended = 'failed';
+CREATE INDEX sessions_ended ON sessions (workflow, ended, removing) WHERE ended = 'completed' OR ended = 'cancelled';
 
 -- The sessions by tag: a copy of the tags in `sessions.tags`, which never change.
 CREATE TABLE tagged (
