@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pausepoint.model.everything import Round
 from pausepoint.model.records import Record, SignalRecord
@@ -37,6 +37,16 @@ class Kept:
     epochs: dict[str, int] = field(default_factory=dict)  # the pause of everything that a pause record is part of
 
 
+class Entry(NamedTuple):
+    """A record, a signal or a tombstone, in the order of all writes. ``turn`` is the number of the write."""
+
+    kind: str
+    turn: int
+    key: int
+    number: int
+    digest: bytes
+
+
 @dataclass
 class Data:
     """The data that all engines share. It stays when they close."""
@@ -50,6 +60,8 @@ class Data:
     last_key: int = 0
     last_question: int = 0
     last_engine: int = 0
+    feed: list[Entry] = field(default_factory=list)
+    turn: int = 0
 
 
 def over(row: SessionRow) -> bool:

@@ -64,6 +64,8 @@ class Sessions(Questions):
             budget_operations=new.budget_operations, guest=new.guest,
         )  # fmt: skip
         kept = self.data.sessions[row.key] = Kept(row, list(new.records))
+        for record in new.records:
+            self._log("record", row.key, record.seq, record.digest)
         kept.exempt = self._exempt_like(new.parent)
         self._keep(kept, new.blobs)
         kept.names |= set(new.names)
@@ -218,6 +220,8 @@ class Sessions(Questions):
     def _move(self, kept: Kept, commit: Commit) -> None:
         row, last = kept.row, commit.records[-1]
         kept.records += commit.records
+        for record in commit.records:
+            self._log("record", row.key, record.seq, record.digest)
         self._keep(kept, commit.blobs)
         self._settle_pauses(kept, commit)
         kept.inbox = [n for n in kept.inbox if n not in commit.consume]

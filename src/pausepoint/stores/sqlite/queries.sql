@@ -370,8 +370,8 @@ WHERE cancel_requested = 1 AND (ended IS NULL OR ended = 'failed') AND removing 
 SELECT session_id, seq, signals_n, signals_digest FROM sessions WHERE key = ?
 
 -- name: append_signal
-INSERT INTO signals (session, n, after, kind, "by", at, payload, digest, salt, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO signals (session, n, after, kind, "by", at, payload, digest, salt, body, log_end)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(id), 0) FROM log))
 
 -- name: move_signals
 UPDATE sessions SET signals_n = ?, signals_digest = ? WHERE key = ?
@@ -445,6 +445,59 @@ SELECT seq FROM log WHERE session = ? AND kind = 'key' AND seq <= ? ORDER BY seq
 
 -- name: signals
 SELECT n, after, kind, "by", at, payload, digest, salt, body FROM signals WHERE session = ? AND n BETWEEN ? AND ? ORDER BY n
+
+-- name: changed_records
+-- Records after ?1 and up to ?2, without those of sessions that are being removed or have a key up to ?3. CROSS JOIN
+-- keeps the order of the log.
+SELECT log.id, log.session, log.seq FROM log CROSS JOIN sessions ON sessions.key = log.session
+WHERE log.id > ?1 AND log.id <= ?2 AND log.session > ?3 AND sessions.removing = 0 ORDER BY log.id LIMIT ?4
+
+-- name: changed_signals
+SELECT signals.id, signals.session, signals.n, signals.after, signals.log_end
+FROM signals CROSS JOIN sessions ON sessions.key = signals.session
+WHERE signals.id > ?1 AND signals.id <= ?2 AND signals.session > ?3 AND sessions.removing = 0
+ORDER BY signals.id LIMIT ?4
+
+-- name: changed_stones
+SELECT n, session_id, workflow, owner, status, created_at, removed_at, "by", reason, records, digest, sum
+FROM tombstones WHERE n > ? ORDER BY n LIMIT ?
+
+-- name: last_signal_until
+-- The number of a session's last signal up to an id.
+SELECT n FROM signals WHERE session = ? AND id <= ? ORDER BY n DESC LIMIT 1
+
+-- name: signal_after
+SELECT after FROM signals WHERE session = ? AND n = ?
+
+-- name: last_live_record
+SELECT log.id FROM log CROSS JOIN sessions ON sessions.key = log.session
+WHERE sessions.removing = 0 ORDER BY log.id DESC LIMIT 1
+
+-- name: last_live_signal
+SELECT signals.id FROM signals CROSS JOIN sessions ON sessions.key = signals.session
+WHERE sessions.removing = 0 ORDER BY signals.id DESC LIMIT 1
+
+-- name: last_stone
+SELECT n FROM tombstones ORDER BY n DESC LIMIT 1
+
+-- name: record_point
+SELECT digest FROM log WHERE id = ?
+
+-- name: signal_point
+SELECT digest FROM signals WHERE id = ?
+
+-- name: stone_point
+SELECT digest FROM tombstones WHERE n = ?
+
+-- name: ancestors
+-- The ids of a session and its ancestors, the session first.
+WITH RECURSIVE up (key, depth) AS (
+    SELECT ?1, 0
+    UNION ALL
+    SELECT sessions.parent, depth + 1 FROM up JOIN sessions USING (key)
+    WHERE sessions.parent IS NOT NULL AND sessions.parent < sessions.key
+)
+SELECT session_id FROM up JOIN sessions USING (key) ORDER BY depth
 
 -- name: blob_place
 SELECT id FROM blobs WHERE hash = ?

@@ -112,12 +112,14 @@ CREATE TABLE log (
 
 CREATE UNIQUE INDEX log_key_frames ON log (session, seq) WHERE kind = 'key';
 
--- Everything that reached a session from outside. Signals have their own chain of digests.
+-- Everything that reached a session from outside. Signals have their own chain of digests. `log_end` is the id of the
+-- log's last record when the signal arrived: it gives the log and the signals of all sessions one order.
 CREATE TABLE signals (
     id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (key),
     n INTEGER NOT NULL,
     after INTEGER NOT NULL,
+    log_end INTEGER NOT NULL,
     kind TEXT NOT NULL,
     "by" TEXT,
     at INTEGER NOT NULL,

@@ -14,6 +14,7 @@ import apsw
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.errors import DamagedRecord, HoldLost, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
+from pausepoint.model.changes import Mark, Page
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
@@ -39,6 +40,7 @@ from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.sqlite import (
     answers,
     blobs,
+    changes,
     creation,
     endings,
     engines,
@@ -456,6 +458,10 @@ class SqliteStore:
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:
             return signals.read(connection, key, after, until)
+
+    async def changes(self, after: Mark | None, limit: int) -> Page | None:
+        with self._snapshot() as connection:
+            return changes.read(connection, after, limit)
 
     def describe_holder(self, holder: int | None) -> str:
         with self._reading() as connection:

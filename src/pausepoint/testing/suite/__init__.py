@@ -15,6 +15,7 @@ store in memory. Use `SharedStoreSuite` for a store that keeps its data and that
 from __future__ import annotations
 
 from pausepoint.testing.suite.base import Suite
+from pausepoint.testing.suite.changes import ChangeTests, SharedChangeTests
 from pausepoint.testing.suite.commits import CommitTests
 from pausepoint.testing.suite.concurrency import ConcurrencySuite
 from pausepoint.testing.suite.files import FileTests
@@ -34,10 +35,10 @@ __all__ = ["ConcurrencySuite", "SharedStoreSuite", "StoreSuite", "Suite"]
 
 class StoreSuite(
     SessionTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests,
-    MovingTests, LifeTests, GuestTests,
+    MovingTests, LifeTests, GuestTests, ChangeTests,
 ):  # fmt: skip
     """The tests of every verb of the protocol, on one open store."""
 
 
-class SharedStoreSuite(StoreSuite, SharingTests, SharedStandingTests, SharedGuestTests):
+class SharedStoreSuite(StoreSuite, SharingTests, SharedStandingTests, SharedGuestTests, SharedChangeTests):
     """The tests of `StoreSuite`, plus tests with several engines on the same data, in parallel and in sequence."""

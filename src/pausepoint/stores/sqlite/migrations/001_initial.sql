@@ -110,6 +110,7 @@ CREATE TABLE signals (
     session INTEGER NOT NULL REFERENCES sessions (key),
     n INTEGER NOT NULL,
     after INTEGER NOT NULL,
+    log_end INTEGER NOT NULL,
     kind TEXT NOT NULL,
     "by" TEXT,
     at INTEGER NOT NULL,
