@@ -62,7 +62,7 @@ def histories(name: str, folder: Path) -> None:
         "removals": ChangeTests.test_removals_make_nothing_missing_and_nothing_double,
     }
     for seed in range(30):
-        tests[name](ChangeTests(), Place(make_store, folder), seed)  # type: ignore[arg-type]
+        tests[name](ChangeTests(), Place(make_store, folder), seed)
 
 
 @pytest.mark.parametrize("how", BREAKS, ids=lambda how: how.__name__)
@@ -119,8 +119,10 @@ def test_no_query_scans_a_table(name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "x", "1", "1:,2:,3:", "0:,0:", "0:,0:,0:,1,0,0", "1:0123456789abcdef,0:,0:,2,0,0", "99999999999999999999:,0:,0:",
-        "9999999999999999999:0123456789abcdef,0:,0:", "-1:,0:,0:", "0:0123456789abcdef,0:,0:", "0:,0:,0: ", "0:,0:,0:\n",
+        "x", "1", "1:,2:,3:", "0:,0:", "0:,0:,0:,1,0,0", "1:0123456789abcdef,0:,0:,2,0,0",
+        "99999999999999999999:,0:,0:",
+        "9999999999999999999:0123456789abcdef,0:,0:", "-1:,0:,0:", "0:0123456789abcdef,0:,0:", "0:,0:,0: ",
+        "0:,0:,0:\n",
         "٣:0123456789abcdef,0:,0:", "0:,0:,0:,0,0", "0:,0:,0:" * 100_000,
     ],
 )  # fmt: skip

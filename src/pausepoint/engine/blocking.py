@@ -261,6 +261,7 @@ class BlockingEngine:
     plan_rewind = on_engine(Control.plan_rewind)
     plan_fork = on_engine(Control.plan_fork)
     events = on_engine(Control.events)
+    changes = on_engine(Control.changes)
     last_event = on_engine(Control.last_event)
     stream = on_engine(Control.stream)
     emit = on_engine(Control.emit)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
@@ -14,7 +13,8 @@ from msgspec.structs import replace
 from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, Until
+from pausepoint.engine.base import Until
+from pausepoint.engine.changes import Changes
 from pausepoint.engine.filters import Statuses, When, filter_of
 from pausepoint.engine.streams import follow_stream
 from pausepoint.errors import (
@@ -61,11 +61,8 @@ if TYPE_CHECKING:
 WINDOW = 256
 """The number of records read at a time when a log is read backwards."""
 
-LOOK_EVERY = 1.0
-"""Seconds between two checks of a session that another process drives."""
 
-
-class Queries(Service):
+class Queries(Changes):
     """The verbs that only read."""
 
     async def info(self, session_id: str) -> SessionInfo:
@@ -306,14 +303,6 @@ class Queries(Service):
             return False
         waits = row.status is Status.WAITING and row.awaits_someone
         return waits or not await self._continues_on_its_own(row)
-
-    async def _wait_for_change(self, news: asyncio.Event) -> None:
-        """Wait until something may have changed, or for `LOOK_EVERY`, since a killed process sends no notice."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_EVERY):  # Python 3.11's wait_for() can lose a cancellation
-                await news.wait()
-        news.clear()  # before the next check, so that no change is missed in between
-        self._check_open()
 
     async def pauses(self, session_id: str) -> list[Pause]:
         """Return the open pauses of a session: why it does not run."""

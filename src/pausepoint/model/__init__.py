@@ -8,6 +8,7 @@ from pausepoint.lazy import exported
 
 if TYPE_CHECKING:
     from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport
+    from pausepoint.model.changes import Change
     from pausepoint.model.chunks import Chunk, Chunked
     from pausepoint.model.ids import SessionId
     from pausepoint.model.schemas import ChunkState
@@ -19,6 +20,7 @@ _HOMES = {
     "BulkItem": "bulk",
     "BulkProgress": "bulk",
     "BulkReport": "bulk",
+    "Change": "changes",
     "Chunk": "chunks",
     "ChunkState": "schemas",
     "Chunked": "chunks",
@@ -38,6 +40,7 @@ __all__ = [
     "BulkItem",
     "BulkProgress",
     "BulkReport",
+    "Change",
     "Chunk",
     "ChunkState",
     "Chunked",

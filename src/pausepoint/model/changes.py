@@ -60,15 +60,15 @@ beginning, or None for the present.
         """
         if not text:
             return cls()
-        found = _TEXT.fullmatch(text) if isinstance(text, str) and text.isascii() else None
+        found = _TEXT.fullmatch(text) if text.isascii() else None
         if found is None or not _is_possible(found.groups()):
             raise ValueError(
                 f"{text!r:.100} is not the mark of a change. Pass the mark of a change that you received, '' for the"
                 " beginning, or None for the present."
             )
         parts = found.groups()
-        points = [Point(int(parts[n]), bytes.fromhex(parts[n + 1])) for n in (0, 2, 4)]
-        return cls(*points, None if parts[6] is None else Within(*map(int, parts[6:])))
+        record, signal, stone = (Point(int(parts[n]), bytes.fromhex(parts[n + 1])) for n in (0, 2, 4))
+        return cls(record, signal, stone, None if parts[6] is None else Within(*map(int, parts[6:])))
 
     def __str__(self) -> str:
         whole = f"{self.record},{self.signal},{self.stone}"

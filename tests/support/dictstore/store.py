@@ -19,8 +19,8 @@ from pausepoint.model.sessions import (
     SessionRow,
     Whole,
 )
-from tests.support.dictstore.data import Kept
 from tests.support.dictstore.changes import Changes
+from tests.support.dictstore.data import Kept
 
 
 class DictStore(Changes):

@@ -64,8 +64,14 @@ def read(connection: apsw.Connection, after: Mark | None, limit: int) -> Page | 
 
 
 def _present(connection: apsw.Connection) -> Mark:
-    ends = {"record_point": "last_live_record", "signal_point": "last_live_signal", "stone_point": "last_stone"}
-    return Mark(*[_point(connection, point, (one(connection, QUERIES[end]) or (0,))[0]) for point, end in ends.items()])
+    record, signal, stone = (
+        (one(connection, QUERIES[end]) or (0,))[0] for end in ("last_live_record", "last_live_signal", "last_stone")
+    )
+    return Mark(
+        _point(connection, "record_point", record),
+        _point(connection, "signal_point", signal),
+        _point(connection, "stone_point", stone),
+    )
 
 
 def _holds(connection: apsw.Connection, mark: Mark) -> bool:
@@ -140,7 +146,7 @@ def _page(connection: apsw.Connection, after: Mark, start: Within, rows: _Rows) 
         end = msgspec.structs.replace(end, record=_later(connection, "record_point", end.record, rows.records[-1].id))
     if rows.signals:
         end = msgspec.structs.replace(end, signal=_later(connection, "signal_point", end.signal, rows.signals[-1].id))
-    keys = sorted({row.session for row in (*rows.records, *rows.signals)})
+    keys = sorted({record.session for record in rows.records} | {signal.session for signal in rows.signals})
     moved = []
     for key in keys:
         within = None if key == keys[-1] else Within(start.record, start.signal, key)
