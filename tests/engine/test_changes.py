@@ -208,7 +208,7 @@ async def test_a_reader_that_is_killed_again_and_again_misses_nothing_and_gets_n
     store, out = tmp_path / "s.db", tmp_path / "seen"
     quick = partial(SqliteStore, store, synchronous="OFF")  # no power is lost here
     async with Engine(quick()) as engine, Engine(quick()) as other:
-        killed = 0
+        killed, expected = 0, dict[str, list[str]]()
         for turn in range(3):
             with child(READER, str(store), str(out)) as reader:
                 reader.expect("reading")

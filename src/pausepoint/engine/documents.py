@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.sessions import Event, Failure, Holder, Pause
     from pausepoint.model.streams import StreamItem
-    from pausepoint.model.views import Checkpoint, Health, Outcome, SessionInfo, StoredState
+    from pausepoint.model.views import Checkpoint, Health, Outcome, SessionInfo, StandingPause, StoredState
 
 
 def session(info: SessionInfo) -> dict[str, Any]:
@@ -79,6 +79,26 @@ def pause(found: Pause) -> dict[str, Any]:
         "mode": found.mode,
         "freeze": found.freeze,
         "standing": found.standing,
+    }
+
+
+def standing_pause(found: StandingPause | None) -> dict[str, Any] | None:
+    """Return the pause of everything, and how it took effect."""
+    if found is None:
+        return None
+    return pause(found) | {
+        "asked": found.asked,
+        "stopped": found.stopped,
+        "finishing": [
+            {
+                "session_id": each.session_id,
+                "step": each.step,
+                "operation": each.operation,
+                "since": moment(each.since),
+            }
+            for each in found.finishing
+        ],
+        "longest_seconds": None if found.longest is None else found.longest.total_seconds(),
     }
 
 
@@ -272,13 +292,13 @@ def damaged(error: Any) -> dict[str, Any]:
     return {"session_id": error.session_id, "error": str(error)}
 
 
-def listing(infos: Any, total: int, broken: Any, standing: Pause | None = None) -> dict[str, Any]:
+def listing(infos: Any, total: int, broken: Any, standing: StandingPause | None = None) -> dict[str, Any]:
     """Return the result of ``ls``: sessions up to the limit, the number of all matches, and unreadable sessions.
 
     ``standing`` is the pause of everything, while it is in effect.
     """
     return {
-        "standing_pause": None if standing is None else pause(standing),
+        "standing_pause": standing_pause(standing),
         "sessions": [session(each) for each in infos],
         "total": total,
         "damaged": [damaged(each) for each in broken],
@@ -286,7 +306,7 @@ def listing(infos: Any, total: int, broken: Any, standing: Pause | None = None) 
 
 
 def store_status(
-    store: str, trouble: str | None, standing: Pause | None, counts: dict[str, int], found: Any, broken: Any
+    store: str, trouble: str | None, standing: StandingPause | None, counts: dict[str, int], found: Any, broken: Any
 ) -> dict[str, Any]:  # fmt: skip
     """Return the result of ``status``.
 
@@ -296,7 +316,7 @@ def store_status(
     return {
         "store": store,
         "trouble": trouble,
-        "standing_pause": None if standing is None else pause(standing),
+        "standing_pause": standing_pause(standing),
         "counts": counts,
         "sessions": [
             session(one.info)

@@ -16,6 +16,7 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Until
 from pausepoint.engine.changes import Changes
 from pausepoint.engine.filters import Statuses, When, filter_of
+from pausepoint.engine.standstill import standing_pause
 from pausepoint.engine.streams import follow_stream
 from pausepoint.errors import (
     AmbiguousSession,
@@ -47,6 +48,7 @@ from pausepoint.model.views import (
     Outcome,
     Retrying,
     SessionInfo,
+    StandingPause,
     StoredState,
 )
 from pausepoint.runtime.driver import Run, waited_for
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
     from pausepoint.engine.obstacles import Examiner
     from pausepoint.engine.plan import Plan
+    from pausepoint.log.spans import Span
 
 WINDOW = 256
 """The number of records read at a time when a log is read backwards."""
@@ -309,10 +312,14 @@ class Queries(Changes):
         self._check_open()
         return await self.store.pauses((await self._row(session_id)).key)
 
-    async def standing_pause(self) -> Pause | None:
-        """Return the pause of everything: who asked for it, why, and since when. None if it is not in effect."""
+    async def standing_pause(self) -> StandingPause | None:
+        """Return the pause of everything: who asked for it, why, and since when. None if it is not in effect.
+
+        It also tells how the pause took effect: how many sessions ran and were asked to stop, how many have stopped,
+        what the others still finish, and the longest time that one took.
+        """
         self._check_open()
-        return await self.store.standing_pause()
+        return await standing_pause(self)
 
     async def plan(self, session_id: str, *, rerun: str | Sequence[str] = ()) -> Plan:
         """Return what a resume would do with each step, and why. Runs and changes nothing.
@@ -404,6 +411,20 @@ class Queries(Changes):
         if limit is not None and limit < 0:
             raise ValueError(f"limit must be a number of checkpoints, 0 or more, or None for all, not {limit}.")
         return await self._timeline(await self._row(session_id)).checkpoints(before, limit)
+
+    async def spans(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Span]:
+        """Return the session's last visits with their operations, waits, retries and cost, oldest first.
+
+        Visits that a rewind left behind are marked. The open visit comes last. To page backwards, pass the ``seq`` of
+        the first visit you have as ``before``. The cost follows the page, not the length of the log.
+        """
+        from pausepoint.engine.spans import spans_of  # programs that only run sessions do not need it
+
+        self._check_open()
+        if limit < 0:
+            raise ValueError(f"limit must be a number of visits, 0 or more, not {limit}.")
+        row = await self._row(session_id)
+        return await spans_of(self.store, self._timeline(row), row, before, limit)
 
     async def diff(
         self, session_id: str, a: int | str | None = None, b: int | str | None = None, *, other: str | None = None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pausepoint.model.schemas import ChunkState
     from pausepoint.model.sessions import Event, Pause
     from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem, StreamText
-    from pausepoint.model.views import SessionInfo, Working
+    from pausepoint.model.views import Finishing, SessionInfo, StandingPause, Working
 
 _HOMES = {
     "BulkItem": "bulk",
@@ -25,11 +25,13 @@ _HOMES = {
     "ChunkState": "schemas",
     "Chunked": "chunks",
     "Event": "sessions",
+    "Finishing": "views",
     "Gap": "streams",
     "Pause": "sessions",
     "Restarted": "streams",
     "SessionId": "ids",
     "SessionInfo": "views",
+    "StandingPause": "views",
     "StreamChunk": "streams",
     "StreamItem": "streams",
     "StreamText": "streams",
@@ -45,11 +47,13 @@ __all__ = [
     "ChunkState",
     "Chunked",
     "Event",
+    "Finishing",
     "Gap",
     "Pause",
     "Restarted",
     "SessionId",
     "SessionInfo",
+    "StandingPause",
     "StreamChunk",
     "StreamItem",
     "StreamText",

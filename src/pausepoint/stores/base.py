@@ -50,6 +50,7 @@ from pausepoint.model.sessions import (
     SessionRow,
     Space,
     Status,
+    Stopping,
     Sweep,
     Tombstone,
     Whole,
@@ -283,6 +284,13 @@ class Store(Protocol):
 
     async def standing_pause(self) -> Pause | None:
         """Return the pause of everything, if it is in effect."""
+
+    async def stopping(self) -> Stopping:
+        """Return how many driven sessions the pause of everything asked to stop, and the longest time one took.
+
+        The time of a session ends with the commit that parks it because of the pause. Without a pause of everything,
+        nothing was asked.
+        """
 
     async def lift(self, by: str | None, at: int) -> bool:
         """End the pause of everything, and return whether it was in effect.

@@ -57,6 +57,7 @@ class Data:
     engines: dict[int, Callable[[], None]] = field(default_factory=dict)
     standing: Pause | None = None
     rounds: list[Round] = field(default_factory=list)
+    asked: dict[int, int] = field(default_factory=dict)  # by epoch
     last_key: int = 0
     last_question: int = 0
     last_engine: int = 0

@@ -31,7 +31,7 @@ from pausepoint.model.sessions import (
     Status,
 )
 from pausepoint.stores.base import Found
-from tests.support.dictstore.data import Kept, flags_of, over
+from tests.support.dictstore.data import Kept, flags_of, is_open_request, over
 from tests.support.dictstore.questions import Questions
 
 
@@ -189,7 +189,13 @@ class Sessions(Questions):
         flags = flags_of(self._seen(kept))
         self._move(kept, commit)
         if commit.only_if_paused and commit.release:
-            self._note(kept, after=commit.base_seq)
+            kept.pauses = [
+                replace(each, took_effect_at=commit.updated_at)
+                if is_open_request(each) and not each.standing and each.took_effect_at is None
+                else each
+                for each in kept.pauses
+            ]
+            self._note(kept, after=commit.base_seq, took_effect_at=commit.updated_at)
         self._tell()
         return flags
 

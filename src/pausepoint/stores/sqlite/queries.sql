@@ -194,7 +194,7 @@ UPDATE sessions SET wakes_at = NULL WHERE key = ? AND wakes_at = 0 AND waiting I
 SELECT ifnull(max(round), 0) FROM pause_rounds
 
 -- name: add_round
-INSERT INTO pause_rounds (round, epoch, at, freeze) VALUES (?, ?, ?, ?)
+INSERT INTO pause_rounds (round, epoch, at, freeze, asked) VALUES (?, ?, ?, ?, ?)
 
 -- name: end_rounds
 UPDATE pause_rounds SET lifted_at = ?, lifted_by = ? WHERE lifted_at IS NULL
@@ -260,8 +260,27 @@ WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_reque
 SELECT DISTINCT holder FROM sessions WHERE holder IS NOT NULL
 
 -- name: open_pause
-INSERT INTO pauses (session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, opened_sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO pauses (
+    session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, took_effect_at, opened_sum
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: took_effect
+-- A session has parked because of its own pauses.
+UPDATE pauses SET took_effect_at = ?
+WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND standing = 0 AND took_effect_at IS NULL
+
+-- name: driven
+-- The engines with sessions that a request to pause everything stops, after the last request ?, and how many.
+SELECT holder, count(*) FROM sessions INDEXED BY sessions_held
+WHERE holder IS NOT NULL AND ended IS NULL AND removing = 0 AND exempt >= ? GROUP BY holder
+
+-- name: stopping
+-- How many sessions the pause of everything asked to stop, and the longest time that one of them took.
+SELECT (SELECT sum(asked) FROM pause_rounds WHERE pause_rounds.epoch = standing_pause.epoch),
+    (SELECT max(pauses.took_effect_at - pauses.at) FROM pauses INDEXED BY pauses_stopped
+        WHERE pauses.standing = standing_pause.epoch AND pauses.took_effect_at IS NOT NULL)
+FROM standing_pause
 
 -- name: close_pause
 UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND id = ? AND closed_at IS NULL
@@ -510,7 +529,7 @@ FROM sessions WHERE key = ?
 -- With the lift of the pause of everything that a record is part of.
 SELECT id, kind, reason, "by", pauses.at, step,
     iif({open} AND standing > 0, (SELECT mode FROM standing_pause), mode),
-    pauses.freeze, closed_at, closed_by, standing > 0, opened_sum, closed_sum, lifted_at, lifted_by
+    pauses.freeze, closed_at, closed_by, standing > 0, took_effect_at, opened_sum, closed_sum, lifted_at, lifted_by
 FROM pauses LEFT JOIN pause_rounds ON round = standing WHERE session = ? AND ({open} OR NOT ?) ORDER BY n
 
 -- name: pause_flag
@@ -698,9 +717,10 @@ SELECT EXISTS (SELECT 1 FROM sessions WHERE session_id = ?)
 
 -- name: import_pause
 INSERT INTO pauses (
-    session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, opened_sum, closed_sum
+    session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, took_effect_at, opened_sum,
+    closed_sum
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: log_weight
 -- The size of some sessions' records.

@@ -31,6 +31,7 @@ from pausepoint.model.sessions import (
     SessionRow,
     Space,
     Status,
+    Stopping,
     Sweep,
     Tombstone,
     Whole,
@@ -407,6 +408,10 @@ class SqliteStore:
     async def standing_pause(self) -> Pause | None:
         with self._reading() as connection:
             return standing.read(connection)
+
+    async def stopping(self) -> Stopping:
+        with self._reading() as connection:
+            return standing.stopping(connection)
 
     async def lift(self, by: str | None, at: int) -> bool:
         return await self._do(lambda connection: standing.lift(connection, by, at))

@@ -26,7 +26,7 @@ from pausepoint.testing.suite.questions import AskingTests
 from pausepoint.testing.suite.removal import EndTests
 from pausepoint.testing.suite.requests import OutsideTests
 from pausepoint.testing.suite.sessions import SessionTests
-from pausepoint.testing.suite.standing_pause import SharedStandingTests, StandingTests
+from pausepoint.testing.suite.standing_pause import SharedStandingTests, StandingTests, StopTests
 from pausepoint.testing.suite.transfer import MovingTests
 from pausepoint.testing.suite.waits import WaitingTests
 
@@ -35,7 +35,7 @@ __all__ = ["ConcurrencySuite", "SharedStoreSuite", "StoreSuite", "Suite"]
 
 class StoreSuite(
     SessionTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests,
-    MovingTests, LifeTests, GuestTests, ChangeTests,
+    MovingTests, LifeTests, GuestTests, ChangeTests, StopTests,
 ):  # fmt: skip
     """The tests of every verb of the protocol, on one open store."""
 
