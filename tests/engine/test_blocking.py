@@ -194,11 +194,11 @@ def test_events_that_are_left_early_are_closed_on_the_loop() -> None:
         session = engine.start(latch.workflow)
         for event in session.events(follow=True):
             assert event.event_type == "session.created"
-            assert list(outer.driver.listeners) == [session.id]
+            assert list(outer.driver.listeners.sessions) == [session.id]
             break
         session.info()  # everything submitted to the loop before is done after this call
         session.info()
-        assert outer.driver.listeners == {}
+        assert outer.driver.listeners.sessions == {}
         latch.opened.set()
 
 

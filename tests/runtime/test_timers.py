@@ -521,7 +521,7 @@ async def test_parked_sessions_cost_no_task_and_no_thread() -> None:
         assert len(asyncio.all_tasks()) <= 5  # two tasks of this test, and those that wait for timers and changes
         assert threading.active_count() <= threads
         assert not engine.driver.runs
-        assert not engine.driver.listeners
+        assert not engine.driver.listeners.sessions
         clock.advance(HOUR)
         for session in sessions:
             assert (await session.outcome()).status is Status.COMPLETED

@@ -43,7 +43,7 @@ def cost(path: Path) -> tuple[int, int]:
 
     connection.exec_trace = traced
     before = connection.total_changes()
-    standing.start(connection, PAUSE)
+    standing.start(connection, PAUSE, lambda holder: True)
     standing.lift(connection, "ben", 6000)
     rows = connection.total_changes() - before
     connection.close()

@@ -493,7 +493,7 @@ def test_the_pauses_of_several_sessions_are_found_by_index(query: str) -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES[query]
-    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text))]
+    plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound(text))]
     index = "pauses USING INDEX pauses_open (session=?)" if query == "open_pauses" else "sessions USING INTEGER PRIMARY"
     assert any(index in line for line in plan), plan
     assert not any(line.startswith(("SCAN pauses", "SCAN sessions")) for line in plan), plan

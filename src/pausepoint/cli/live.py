@@ -18,12 +18,14 @@ from pausepoint.cli.host import host
 from pausepoint.cli.streams import Redirected, Scroll, shown_line, streamed
 from pausepoint.cli.text import clock, counted, limited, one_line, wait_phrase
 from pausepoint.engine import documents
+from pausepoint.log.spans import Spans
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
     from pausepoint.engine.engine import Engine
+    from pausepoint.log.spans import Span
     from pausepoint.model.sessions import Event
     from pausepoint.model.streams import StreamItem
     from pausepoint.model.views import Outcome, SessionInfo
@@ -35,9 +37,6 @@ EVERY = 0.1
 
 REDRAW = 0.05
 """Seconds between two updates while a step sends live output."""
-
-BEGINNINGS = ("session.created", "session.forked", "session.resumed", "step.completed", "step.skipped")
-"""A visit begins after one of these events."""
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """The frames of the spinner."""
@@ -57,19 +56,38 @@ def visit_name(step: str, visit: int) -> str:
 
 @dataclass
 class Visit:
-    """A finished visit. ``skipped``: why it was skipped; ``kept``: it finished before this command started."""
+    """A finished visit. ``kept``: it finished before this command started."""
 
-    step: str
-    number: int
-    took: float
-    usd: float
-    ended_at: int
-    skipped: str = ""
+    span: Span
     kept: bool = False
+
+    @property
+    def step(self) -> str:
+        return self.span.step
+
+    @property
+    def number(self) -> int:
+        return self.span.visit
 
     @property
     def name(self) -> str:
         return visit_name(self.step, self.number)
+
+    @property
+    def took(self) -> float:
+        return self.span.took.total_seconds()
+
+    @property
+    def usd(self) -> float:
+        return self.span.usd
+
+    @property
+    def skipped(self) -> str:
+        return self.span.skipped
+
+    @property
+    def ended_at(self) -> float:
+        return 0.0 if self.span.ended_at is None else self.span.ended_at.timestamp() * 1e6
 
 
 @dataclass
@@ -83,9 +101,7 @@ class View:
     session_id: str = ""
     cursor: str = ""
     streamed: int | None = 0  # the last item of the session's stream that was shown; None: begin with what comes
-    remembered: int = 0
-    spent_here: float = 0.0
-    since: int = 0
+    spans: Spans = field(default_factory=Spans)
     stored_paused: bool = False  # the session was stored paused and has not run yet
     resuming: bool = False  # a resume was requested and is not in the log yet
     began: float = field(default_factory=time.monotonic)
@@ -97,36 +113,31 @@ class View:
     def apply(self, event: Event) -> None:
         """Fold in one event."""
         self.cursor = event.cursor or self.cursor
-        if event.event_type in BEGINNINGS:
-            self.since = event.created_at
-            self.resuming = False
+        self.spans.apply(event)
         match event.event_type:
             case "step.completed" | "step.skipped":
-                self._ended(event)
-            case "operation.completed":
-                self.remembered += 1
-            case "spent":
-                self.spent_here += event.data["usd"]
+                self._ended()
+            case "session.created" | "session.forked" | "session.resumed":
+                self.resuming = False
             case "session.rewound":
-                self._rewound(event.data["to"])
+                kept = {span.seq for span in self.spans.done if not span.left_behind}
+                self.done = [visit for visit in self.done if visit.span.seq in kept]
             case "pause.requested":
                 self.stored_paused = not self.done and not self.remembered
             case "session.paused":
                 self.stored_paused = False
 
-    def _ended(self, event: Event) -> None:
-        data = event.data
-        why = event.summary.partition(": ")[2] if event.event_type == "step.skipped" else ""
-        self.done.append(Visit(data["step"], data["visit"], data["took"], self.spent_here, event.created_at, why))
-        self.remembered, self.spent_here = 0, 0.0
-        if data["step"] not in self.outline:
-            self.outline.append(data["step"])
+    def _ended(self) -> None:
+        visit = Visit(self.spans.done[-1])
+        self.resuming = False
+        self.done.append(visit)
+        if visit.step not in self.outline:
+            self.outline.append(visit.step)
 
-    def _rewound(self, to: str) -> None:
-        names = [f"{visit.step}#{visit.number}" for visit in self.done]
-        if to in names:
-            del self.done[len(names) - 1 - names[::-1].index(to) :]
-        self.remembered, self.spent_here = 0, 0.0
+    @property
+    def remembered(self) -> int:
+        """The number of operations of the open visit that have ended."""
+        return self.spans.remembered
 
     def mark_kept(self) -> None:
         """Mark all visits so far as finished before this command started."""
@@ -415,8 +426,8 @@ def _running_cells(view: View, info: SessionInfo) -> tuple[Any, ...]:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    took = span(timedelta(seconds=max(int(time.time() - view.since / 1e6), 0)))
-    cost = money(view.spent_here) if view.spent_here else ""
+    took = span(timedelta(seconds=max(int(time.time() - view.spans.since / 1e6), 0)))
+    cost = money(view.spans.usd) if view.spans.usd else ""
     if info.progress is None:
         return took, cost, ""
     done, total = info.progress

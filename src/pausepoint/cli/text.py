@@ -15,13 +15,14 @@ from pausepoint.cli.context import Cli
 from pausepoint.cli.ways import reasons_now, retest, ways_out, with_commands
 from pausepoint.clock import to_datetime
 from pausepoint.errors import SessionError
+from pausepoint.model.views import StandingPause
 
 if TYPE_CHECKING:
     from pausepoint.cli.console import Output
     from pausepoint.engine.engine import Engine
     from pausepoint.model.questions import Question
     from pausepoint.model.sessions import Pause
-    from pausepoint.model.views import SessionInfo
+    from pausepoint.model.views import Finishing, SessionInfo
 
 LEAST = 6
 """The least number of characters of a shortened id, so that it stays unique for a while."""
@@ -362,8 +363,27 @@ def standing_pause_line(pause: Pause, finishing: int = 0) -> str:
     who = f", by {pause.by}" if pause.by else ""
     why = f": {pause.reason}" if pause.reason else ""
     head = f"Everything in this store has been {'pausing' if finishing else 'paused'}"
-    rest = f"; {counted(finishing, 'session')} still finishing" if finishing else ""
+    rest = f"; {counted(finishing, 'session')} still finishing" if finishing else _stopped(pause)
     return one_line(f"{head} since {clock(since)} ({ago(since)}){who}{why}{rest}")
+
+
+def _stopped(pause: Pause) -> str:
+    """Return how long the sessions took to stop that ran when everything was paused."""
+    if not isinstance(pause, StandingPause) or pause.longest is None:
+        return ""
+    return f"; {counted(pause.asked, 'running session')} stopped, the last one within {span(pause.longest)}"
+
+
+def finishing_lines(pause: StandingPause, most: int = 5) -> list[str]:
+    """Return a line for each operation that is still finishing, at most ``most``."""
+    lines = [_finishing_line(each) for each in pause.finishing[:most]]
+    left = len(pause.finishing) - len(lines)
+    return lines + ([f"… and {counted(left, 'more operation')}"] if left else [])
+
+
+def _finishing_line(each: Finishing) -> str:
+    what = f"{each.operation} of {each.step}" if each.operation else each.step or "its step"
+    return one_line(f"{each.session_id} is finishing {what}; it was asked to stop {ago(each.since)}")
 
 
 def _child_line(child: SessionInfo) -> str:

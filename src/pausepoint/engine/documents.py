@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.sessions import Event, Failure, Holder, Pause
     from pausepoint.model.streams import StreamItem
-    from pausepoint.model.views import Checkpoint, Health, Outcome, SessionInfo, StoredState
+    from pausepoint.model.views import Checkpoint, Health, Outcome, SessionInfo, StandingPause, StoredState
 
 
 def session(info: SessionInfo) -> dict[str, Any]:
@@ -81,6 +81,26 @@ def pause(found: Pause) -> dict[str, Any]:
         "mode": found.mode,
         "freeze": found.freeze,
         "standing": found.standing,
+    }
+
+
+def standing_pause(found: StandingPause | None) -> dict[str, Any] | None:
+    """Return the pause of everything, and how it took effect."""
+    if found is None:
+        return None
+    return pause(found) | {
+        "asked": found.asked,
+        "stopped": found.stopped,
+        "finishing": [
+            {
+                "session_id": each.session_id,
+                "step": each.step,
+                "operation": each.operation,
+                "since": moment(each.since),
+            }
+            for each in found.finishing
+        ],
+        "longest_seconds": None if found.longest is None else found.longest.total_seconds(),
     }
 
 
@@ -278,14 +298,14 @@ def damaged(error: Any) -> dict[str, Any]:
 
 
 def listing(
-    infos: Any, total: int, broken: Any, standing: Pause | None = None, next: str | None = None
+    infos: Any, total: int, broken: Any, standing: StandingPause | None = None, next: str | None = None
 ) -> dict[str, Any]:  # fmt: skip
     """Return the result of ``ls``: sessions up to the limit, the number of all matches, and unreadable sessions.
 
     ``standing`` is the pause of everything, while it is in effect. ``next`` is the cursor of the next page.
     """
     return {
-        "standing_pause": None if standing is None else pause(standing),
+        "standing_pause": standing_pause(standing),
         "sessions": [session(each) for each in infos],
         "total": total,
         "next": next,
@@ -294,7 +314,7 @@ def listing(
 
 
 def store_status(
-    store: str, trouble: str | None, standing: Pause | None, counts: dict[str, int], found: Any, broken: Any
+    store: str, trouble: str | None, standing: StandingPause | None, counts: dict[str, int], found: Any, broken: Any
 ) -> dict[str, Any]:  # fmt: skip
     """Return the result of ``status``.
 
@@ -304,7 +324,7 @@ def store_status(
     return {
         "store": store,
         "trouble": trouble,
-        "standing_pause": None if standing is None else pause(standing),
+        "standing_pause": standing_pause(standing),
         "counts": counts,
         "sessions": [
             session(one.info)

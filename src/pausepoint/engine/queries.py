@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, Until
+from pausepoint.engine.base import Until
+from pausepoint.engine.changes import Changes
 from pausepoint.engine.filters import Statuses, When, filter_of
+from pausepoint.engine.standstill import standing_pause
 from pausepoint.engine.streams import follow_stream
 from pausepoint.errors import (
     AmbiguousSession,
@@ -49,6 +51,7 @@ from pausepoint.model.views import (
     Outcome,
     Retrying,
     SessionInfo,
+    StandingPause,
     StoredState,
 )
 from pausepoint.runtime.driver import Run, waited_for
@@ -60,15 +63,13 @@ if TYPE_CHECKING:
 
     from pausepoint.engine.obstacles import Examiner
     from pausepoint.engine.plan import Plan
+    from pausepoint.log.spans import Span
 
 WINDOW = 256
 """The number of records read at a time when a log is read backwards."""
 
-LOOK_EVERY = 1.0
-"""Seconds between two checks of a session that another process drives."""
 
-
-class Queries(Service):
+class Queries(Changes):
     """The verbs that only read."""
 
     async def info(self, session_id: str) -> SessionInfo:
@@ -327,23 +328,19 @@ class Queries(Service):
         waits = row.status is Status.WAITING and row.awaits_someone
         return waits or not await self._continues_on_its_own(row)
 
-    async def _wait_for_change(self, news: asyncio.Event) -> None:
-        """Wait until something may have changed, or for `LOOK_EVERY`, since a killed process sends no notice."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_EVERY):  # Python 3.11's wait_for() can lose a cancellation
-                await news.wait()
-        news.clear()  # before the next check, so that no change is missed in between
-        self._check_open()
-
     async def pauses(self, session_id: str) -> list[Pause]:
         """Return the open pauses of a session: why it does not run."""
         self._check_open()
         return await self.store.pauses((await self._row(session_id)).key)
 
-    async def standing_pause(self) -> Pause | None:
-        """Return the pause of everything: who asked for it, why, and since when. None if it is not in effect."""
+    async def standing_pause(self) -> StandingPause | None:
+        """Return the pause of everything: who asked for it, why, and since when. None if it is not in effect.
+
+        It also tells how the pause took effect: how many sessions ran and were asked to stop, how many have stopped,
+        what the others still finish, and the longest time that one took.
+        """
         self._check_open()
-        return await self.store.standing_pause()
+        return await standing_pause(self)
 
     async def plan(self, session_id: str, *, rerun: str | Sequence[str] = ()) -> Plan:
         """Return what a resume would do with each step, and why. Runs and changes nothing.
@@ -450,6 +447,20 @@ class Queries(Service):
         if limit is not None and limit < 0:
             raise ValueError(f"limit must be a number of checkpoints, 0 or more, or None for all, not {limit}.")
         return await self._timeline(await self._row(session_id)).checkpoints(before, limit)
+
+    async def spans(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Span]:
+        """Return the session's last visits with their operations, waits, retries and cost, oldest first.
+
+        Visits that a rewind left behind are marked. The open visit comes last. To page backwards, pass the ``seq`` of
+        the first visit you have as ``before``. The cost follows the page, not the length of the log.
+        """
+        from pausepoint.engine.spans import spans_of  # programs that only run sessions do not need it
+
+        self._check_open()
+        if limit < 0:
+            raise ValueError(f"limit must be a number of visits, 0 or more, not {limit}.")
+        row = await self._row(session_id)
+        return await spans_of(self.store, self._timeline(row), row, before, limit)
 
     async def diff(
         self, session_id: str, a: int | str | None = None, b: int | str | None = None, *, other: str | None = None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.control import Control
     from pausepoint.engine.plan import Plan
     from pausepoint.engine.verify import Verification
+    from pausepoint.log.spans import Span
     from pausepoint.model.descriptions import Description
     from pausepoint.runtime.driver import Run
     from pausepoint.runtime.files import Files
@@ -200,6 +201,10 @@ class Session(Generic[S, R]):
     async def checkpoints(self, *, before: int | None = None, limit: int | None = 100) -> list[Checkpoint]:
         """Return the checkpoints of the last finished visits, newest last. See `Engine.checkpoints`."""
         return await self._control.checkpoints(self.id, before=before, limit=limit)
+
+    async def spans(self, *, before: int | None = None, limit: int = 100) -> list[Span]:
+        """Return the last visits with their operations, waits, retries and cost, oldest first. See `Engine.spans`."""
+        return await self._control.spans(self.id, before=before, limit=limit)
 
     async def diff(self, a: int | str | None = None, b: int | str | None = None, *, other: str | None = None) -> Diff:
         """Compare the state at two checkpoints, or with another session. See `Engine.diff`."""

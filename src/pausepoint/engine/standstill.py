@@ -7,15 +7,16 @@ from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from pausepoint.clock import to_datetime
 from pausepoint.engine.base import Service
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.log.replay import EventBody, body_of
 from pausepoint.model.ids import SessionId
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, SessionRow, Status
-from pausepoint.model.views import Working
+from pausepoint.model.views import Finishing, StandingPause, Working
 
 FIRST_LOOK, LONGEST_WAIT = 0.005, 0.1
 """Seconds until the second look at the sessions, and the most seconds between two looks."""
@@ -44,6 +45,28 @@ async def standstill(
             return (*[await _working(engine, row, since) for row in rows], *map(_unreadable, rows.damaged))
         await asyncio.sleep(pause if end is None else min(pause, max(end - loop.time(), 0)))
         pause = min(2 * pause, LONGEST_WAIT)
+
+
+async def standing_pause(engine: Service) -> StandingPause | None:
+    """Return the pause of everything with what is still finishing; None if it is not in effect."""
+    pause = await engine.store.standing_pause()
+    if pause is None:
+        return None
+    stopping = await engine.store.stopping()
+    rows = await engine.store.find(Filter(statuses=(Status.PAUSING,), unended=True))
+    late = [await _working(engine, row, pause.created_at) for row in rows if row.under_everything]
+    late += map(_unreadable, rows.damaged)
+    since = to_datetime(pause.created_at)
+    finishing = [
+        Finishing(each.session_id, each.step, operation, since)
+        for each in late
+        for operation in each.operations or ("",)
+    ]
+    longest = None if stopping.longest is None else timedelta(microseconds=stopping.longest)
+    stopped = max(stopping.asked - len(late), 0)
+    return StandingPause(
+        **asdict(pause), asked=stopping.asked, stopped=stopped, finishing=tuple(finishing), longest=longest
+    )
 
 
 async def _working(engine: Service, row: SessionRow, since: int) -> Working:

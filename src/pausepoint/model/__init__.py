@@ -8,26 +8,30 @@ from pausepoint.lazy import exported
 
 if TYPE_CHECKING:
     from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport
+    from pausepoint.model.changes import Change
     from pausepoint.model.chunks import Chunk, Chunked
     from pausepoint.model.ids import SessionId
     from pausepoint.model.schemas import ChunkState
     from pausepoint.model.sessions import Event, Pause
     from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem, StreamText
-    from pausepoint.model.views import SessionInfo, Working
+    from pausepoint.model.views import Finishing, SessionInfo, StandingPause, Working
 
 _HOMES = {
     "BulkItem": "bulk",
     "BulkProgress": "bulk",
     "BulkReport": "bulk",
+    "Change": "changes",
     "Chunk": "chunks",
     "ChunkState": "schemas",
     "Chunked": "chunks",
     "Event": "sessions",
+    "Finishing": "views",
     "Gap": "streams",
     "Pause": "sessions",
     "Restarted": "streams",
     "SessionId": "ids",
     "SessionInfo": "views",
+    "StandingPause": "views",
     "StreamChunk": "streams",
     "StreamItem": "streams",
     "StreamText": "streams",
@@ -38,15 +42,18 @@ __all__ = [
     "BulkItem",
     "BulkProgress",
     "BulkReport",
+    "Change",
     "Chunk",
     "ChunkState",
     "Chunked",
     "Event",
+    "Finishing",
     "Gap",
     "Pause",
     "Restarted",
     "SessionId",
     "SessionInfo",
+    "StandingPause",
     "StreamChunk",
     "StreamItem",
     "StreamText",

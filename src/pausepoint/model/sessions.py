@@ -55,7 +55,8 @@ class Pause(msgspec.Struct, frozen=True):
     """A record of why a session does not run.
 
     ``standing`` marks a pause that is part of the pause of everything; lifting that pause closes it. ``freeze`` means
-    that timers do not run during the pause.
+    that timers do not run during the pause. ``took_effect_at`` is when the session stopped because of the pause. It is
+    None while the session is still finishing something, and if the session was not running when it was paused.
     """
 
     id: str
@@ -69,6 +70,14 @@ class Pause(msgspec.Struct, frozen=True):
     closed_at: int | None = None
     closed_by: str | None = None
     standing: bool = False
+    took_effect_at: int | None = None
+
+
+class Stopping(msgspec.Struct, frozen=True):
+    """How a pause of everything took effect: how many driven sessions it asked to stop, and the longest it took."""
+
+    asked: int = 0
+    longest: int | None = None
 
 
 class QuestionStatus(StrEnum):

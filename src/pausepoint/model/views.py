@@ -105,6 +105,34 @@ class Working(msgspec.Struct, frozen=True):
     confirmed: bool
 
 
+class Finishing(msgspec.Struct, frozen=True):
+    """An operation that a session finishes before the pause of everything takes effect.
+
+    ``operation`` is empty if the step finishes outside of operations, or if the process has not reacted yet. ``since``
+    is when it was asked to stop.
+    """
+
+    session_id: SessionId
+    step: str
+    operation: str
+    since: datetime
+
+
+class StandingPause(Pause, frozen=True):
+    """The pause of everything, and how it took effect.
+
+    - ``asked``: the sessions that ran when everything was paused.
+    - ``stopped``: those of them that no longer run.
+    - ``finishing``: what the others still do.
+    - ``longest``: the longest time that a session took until it paused; None if none did.
+    """
+
+    asked: int = 0
+    stopped: int = 0
+    finishing: tuple[Finishing, ...] = ()
+    longest: timedelta | None = None
+
+
 class Retrying(msgspec.Struct, frozen=True):
     """An operation that waits to be retried: how many attempts have failed, the last error, and the next attempt."""
 

@@ -12,6 +12,7 @@ from pausepoint.log.state import State
 from pausepoint.model.sessions import Flags, SessionRow
 from pausepoint.name import NAME
 from pausepoint.runtime.drive import Drive
+from pausepoint.runtime.listeners import Listeners
 from pausepoint.stores.base import Store
 
 
@@ -67,7 +68,9 @@ class LocalDriver:
         self.taking = 0  # calls that take sessions of which only the store knows the ids yet
         self.untils: dict[str, str] = {}  # the step after which a session must pause, even if it parks earlier
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without releasing the hold
-        self.listeners: dict[str, set[asyncio.Event]] = {}
+        self.listeners = Listeners(store)
+        self.listening = self.listeners.listening
+        self.listening_to_all = self.listeners.listening_to_all
         self.refreshing: asyncio.Task[None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
         self.ending = ""
@@ -99,10 +102,10 @@ class LocalDriver:
             run.task.exception()  # stored as ``broken``; retrieved here so that asyncio does not warn about it
         run.ended.set()
         drive.quiet.set()
-        if drive.row.parent_id is None:
-            self.changed(drive.session_id)
-        else:
-            self._notify_all()  # callers that wait for a parent also wait for this session
+        self.changed(drive.session_id)
+        if drive.row.parent_id is not None:  # callers that wait for a parent also wait for this session
+            self.changed(drive.row.parent_id)
+            self.listeners.look()
         above = self.drive(drive.row.parent_id) if drive.row.parent_id is not None else None
         if above is not None and above.visit is not None:
             above.visit.recheck_waits(drive.session_id)  # the parent may be busy and miss the listeners' event
@@ -169,7 +172,7 @@ class LocalDriver:
     async def stop(self, reason: str) -> None:
         """Stop every drive after its current operation."""
         self.ending = self.ending or reason
-        self._notify_all()
+        self.listeners.tell_all()
         if self.background:
             await asyncio.wait(self.background)
         for run in list(self.runs.values()):
@@ -182,7 +185,7 @@ class LocalDriver:
     def release(self) -> None:
         """Release all callers that wait for a session, because this engine drives nothing more."""
         self.released = True
-        self._notify_all()
+        self.listeners.tell_all()
 
     def abort(self, reason: str) -> None:
         """Stop every drive immediately."""
@@ -205,26 +208,20 @@ class LocalDriver:
 
     def changed(self, session_id: str) -> None:
         """Notify the listeners of a session that this process drives."""
-        for listener in self.listeners.get(session_id, ()):
-            listener.set()
+        self.listeners.tell(session_id)
 
     def on_change(self, budgets: bool = False) -> None:
-        """React to a change in the store: notify all listeners and check for requests to the sessions driven here.
+        """React to a change in the store: notify listeners, and check for requests to the sessions driven here.
 
         ``budgets``: a driven session or one of its parents may have a new budget.
         """
         for run in self.runs.values() if budgets else ():
             if run.drive is not None:
                 run.drive.budgeted = None
-        self._notify_all()
+        self.listeners.look()
         self.on_news()
         if self.runs and (self.refreshing is None or self.refreshing.done()):
             self.refreshing = asyncio.get_running_loop().create_task(self.refresh(), name=f"{NAME} refresh")
-
-    def _notify_all(self) -> None:
-        for listeners in self.listeners.values():
-            for listener in listeners:
-                listener.set()
 
     async def refresh(self) -> None:
         """Read the pending requests to the sessions that this engine drives and pass them to their drives."""
@@ -244,15 +241,3 @@ class LocalDriver:
             if len(keys) == 1:
                 return {}  # the session's next commit raises the error
             return {key: found for each in keys for key, found in (await self._flags([each])).items()}
-
-    @contextmanager
-    def listening(self, session_id: str) -> Iterator[asyncio.Event]:
-        """Yield an event that is set whenever the session may have changed."""
-        listener = asyncio.Event()
-        self.listeners.setdefault(session_id, set()).add(listener)
-        try:
-            yield listener
-        finally:
-            self.listeners[session_id].discard(listener)
-            if not self.listeners[session_id]:
-                del self.listeners[session_id]

@@ -195,14 +195,14 @@ class Sessions(Body, frozen=True):
 
 
 class Inbox(Body, frozen=True):
-    """The filters of the inbox. ``after`` is the ``n`` of the last question of the page before."""
+    """The filters of the inbox. ``after`` is ``next`` of the page before."""
 
     status: tuple[Literal["WAITING_USER_INPUT", "RESUMED", "COMPLETED", "EXPIRED", "CANCELLED"], ...] = (
         "WAITING_USER_INPUT",
     )
     workflow: str | None = None
     owner: str | None = None
-    after: Number = 0
+    after: str | None = None
     limit: Limit = 50
 
 

@@ -19,9 +19,8 @@ async def index(call: Call) -> Reply:
         status=[QuestionStatus(each) for each in asked.status], workflow=asked.workflow,
         owner=call.access.owner_of(asked.owner), after=asked.after, limit=asked.limit,
     )  # fmt: skip
-    following = found[-1].n if len(found) == asked.limit else None
     broken = [engine_documents.damaged(each) for each in found.damaged]
-    return Reply({"questions": [documents.question(each) for each in found], "next": following, "damaged": broken})
+    return Reply({"questions": [documents.question(each) for each in found], "next": found.next, "damaged": broken})
 
 
 async def show(call: Call) -> Reply:

@@ -34,6 +34,7 @@ from typing import Protocol
 
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
+from pausepoint.model.changes import Mark, Page
 from pausepoint.model.descriptions import StoredDescription
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered, Inquiry, QuestionRow
@@ -53,6 +54,7 @@ from pausepoint.model.sessions import (
     SessionRow,
     Space,
     Status,
+    Stopping,
     Sweep,
     Tombstone,
     Whole,
@@ -314,6 +316,13 @@ class Store(Protocol):
     async def standing_pause(self) -> Pause | None:
         """Return the pause of everything, if it is in effect."""
 
+    async def stopping(self) -> Stopping:
+        """Return how many driven sessions the pause of everything asked to stop, and the longest time one took.
+
+        The time of a session ends with the commit that parks it because of the pause. Without a pause of everything,
+        nothing was asked.
+        """
+
     async def lift(self, by: str | None, at: int) -> bool:
         """End the pause of everything, and return whether it was in effect.
 
@@ -573,6 +582,20 @@ class Store(Protocol):
 
     async def check(self) -> list[str]:
         """Return one line for each problem that the database finds in its files, and for each row that does not fit."""
+
+    # following
+
+    async def changes(self, after: Mark | None, limit: int) -> Page | None:
+        """Return the next sessions with records, signals or tombstones after a mark. None means the mark is lost.
+
+        All writes since the mark are found, each once, whichever engine made them. The changes of one session come in
+        the order of its history; those of several sessions between two pages in the order of commits. Sessions that
+        are being removed are left out; their tombstones come once they are removed, before other changes. ``limit`` is
+        about how many records and signals are looked at; the cost follows it, not the size of the store.
+
+        A mark is lost if the store no longer knows what came before it, because one of the rows that it names was
+        removed, or belongs to another store. ``after=None`` returns an empty page with the present mark.
+        """
 
     def describe_holder(self, holder: int | None) -> str:
         """Describe a holder for people: process id, host, and start time."""

@@ -24,7 +24,7 @@ from pausepoint.model.sessions import (
     contains,
     ready_at,
 )
-from tests.support.dictstore.data import Data, Kept, noted, over, own_freeze
+from tests.support.dictstore.data import Data, Entry, Kept, noted, over, own_freeze
 from tests.support.dictstore.pages import comes_after, place
 
 
@@ -83,6 +83,7 @@ class Base:
             raise StoreClosed("the store is not open")
 
     def _tell(self) -> None:
+        self.data.turn += 1
         loop = asyncio.get_running_loop()
         for number, on_change in self.data.engines.items():
             if number != self._number:
@@ -207,7 +208,11 @@ class Base:
         previous = kept.signals[-1].digest if kept.signals else first_digest(kept.row.session_id)
         seq = kept.row.seq if after is None else after
         kept.signals.append(seal_signal(previous, len(kept.signals) + 1, seq, kind, by, at, payload))
+        self._log("signal", kept.row.key, len(kept.signals), kept.signals[-1].digest)
         return len(kept.signals)
+
+    def _log(self, kind: str, key: int, number: int, digest: bytes) -> None:
+        self.data.feed.append(Entry(kind, self.data.turn, key, number, digest))
 
     def _deliver(self, kept: Kept, n: int, kind: str) -> None:
         kept.inbox.append(n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pausepoint.model.descriptions import StoredDescription
 from pausepoint.model.everything import Round
@@ -36,6 +37,16 @@ class Kept:
     epochs: dict[str, int] = field(default_factory=dict)  # the pause of everything that a pause record is part of
 
 
+class Entry(NamedTuple):
+    """A record, a signal or a tombstone, in the order of all writes. ``turn`` is the number of the write."""
+
+    kind: str
+    turn: int
+    key: int
+    number: int
+    digest: bytes
+
+
 @dataclass
 class Request:
     """A remembered request."""
@@ -60,9 +71,12 @@ class Data:
     drives: dict[int, tuple[str, ...]] = field(default_factory=dict)
     standing: Pause | None = None
     rounds: list[Round] = field(default_factory=list)
+    asked: dict[int, int] = field(default_factory=dict)  # by epoch
     last_key: int = 0
     last_question: int = 0
     last_engine: int = 0
+    feed: list[Entry] = field(default_factory=list)
+    turn: int = 0
 
 
 def over(row: SessionRow) -> bool:

@@ -63,6 +63,8 @@ class Removals(Sessions):
                 del part[-limit:]
                 return None
         self.data.stones.append(kept.tombstone)
+        self._log("stone", key, len(self.data.stones), kept.tombstone.digest)
+        self._tell()
         del self.data.sessions[key]
         return kept.tombstone
 

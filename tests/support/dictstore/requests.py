@@ -21,6 +21,7 @@ from pausepoint.model.sessions import (
     Filter,
     Pause,
     SessionRow,
+    Stopping,
     can_be_handed_over,
     needs_driving,
 )
@@ -56,9 +57,14 @@ class Requests(Base):
         if known == before and not any(kept.exempt == last for kept in self._known()):
             return
         epoch = last + 1 if before is None else rounds[-1].epoch
+        driven = [each for each in self._known() if each.row.holder in self.data.engines and each.row.ended is None]
+        asked = sum(each.exempt >= (last if before is not None else 0) for each in driven)
+        self.data.asked[epoch] = self.data.asked.get(epoch, 0) + asked
         rounds.append(Round(last + 1, epoch, pause.created_at, known.freeze))
 
-    def _note(self, kept: Kept, at: int | None = None, after: int | None = None) -> None:
+    def _note(
+        self, kept: Kept, at: int | None = None, after: int | None = None, took_effect_at: int | None = None
+    ) -> None:
         """Write the session's record of the pause of everything, if that stops it and it has none."""
         stands, rounds = self.data.standing, self.data.rounds
         if stands is None or not self._stopped(kept) or rounds[-1].epoch in noted(kept):
@@ -66,7 +72,9 @@ class Requests(Base):
         epoch = rounds[-1].epoch
         since = min(each.at for each in rounds if each.epoch == epoch and each.round > kept.exempt)
         at = since if at is None else at
-        record = replace(stands, id=str(uuid4()), step=kept.row.step or "", created_at=at)
+        record = replace(
+            stands, id=str(uuid4()), step=kept.row.step or "", created_at=at, took_effect_at=took_effect_at
+        )
         kept.pauses.append(record)
         kept.epochs[record.id] = epoch
         self._signal(kept, "pause", record.by, at, msgspec.json.encode(_request_of(record)), after)
@@ -113,6 +121,17 @@ class Requests(Base):
     async def standing_pause(self) -> Pause | None:
         self._check()
         return self.data.standing
+
+    async def stopping(self) -> Stopping:
+        self._check()
+        if self.data.standing is None:
+            return Stopping()
+        epoch = self.data.rounds[-1].epoch
+        records = [
+            each for kept in self._known() for each in kept.pauses if each.standing and kept.epochs[each.id] == epoch
+        ]
+        took = [each.took_effect_at - each.created_at for each in records if each.took_effect_at is not None]
+        return Stopping(self.data.asked.get(epoch, 0), max(took, default=None))
 
     async def lift(self, by: str | None, at: int) -> bool:
         self._check()

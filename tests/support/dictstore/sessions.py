@@ -32,7 +32,7 @@ from pausepoint.model.sessions import (
     position,
 )
 from pausepoint.stores.base import Found
-from tests.support.dictstore.data import Kept, flags_of, over
+from tests.support.dictstore.data import Kept, flags_of, is_open_request, over
 from tests.support.dictstore.questions import Questions
 
 
@@ -65,6 +65,8 @@ class Sessions(Questions):
             budget_operations=new.budget_operations, guest=new.guest,
         )  # fmt: skip
         kept = self.data.sessions[row.key] = Kept(row, list(new.records))
+        for record in new.records:
+            self._log("record", row.key, record.seq, record.digest)
         kept.exempt = self._exempt_like(new.parent)
         self._keep(kept, new.blobs)
         kept.names |= set(new.names)
@@ -191,7 +193,13 @@ class Sessions(Questions):
         flags = flags_of(self._seen(kept))
         self._move(kept, commit)
         if commit.only_if_paused and commit.release:
-            self._note(kept, after=commit.base_seq)
+            kept.pauses = [
+                replace(each, took_effect_at=commit.updated_at)
+                if is_open_request(each) and not each.standing and each.took_effect_at is None
+                else each
+                for each in kept.pauses
+            ]
+            self._note(kept, after=commit.base_seq, took_effect_at=commit.updated_at)
         self._tell()
         return flags
 
@@ -222,6 +230,8 @@ class Sessions(Questions):
     def _move(self, kept: Kept, commit: Commit) -> None:
         row, last = kept.row, commit.records[-1]
         kept.records += commit.records
+        for record in commit.records:
+            self._log("record", row.key, record.seq, record.digest)
         self._keep(kept, commit.blobs)
         self._settle_pauses(kept, commit)
         kept.inbox = [n for n in kept.inbox if n not in commit.consume]

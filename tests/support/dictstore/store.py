@@ -19,11 +19,12 @@ from pausepoint.model.sessions import (
     SessionRow,
     Whole,
 )
+from tests.support.dictstore.changes import Changes
 from tests.support.dictstore.data import Kept
 from tests.support.dictstore.notes import Notes
 
 
-class DictStore(Notes):
+class DictStore(Notes, Changes):
     """A `pausepoint.stores.base.Store` in plain dictionaries, for one process."""
 
     async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
@@ -99,6 +100,10 @@ class DictStore(Notes):
             ]
             kept = Kept(row, list(each.records), pauses, list(each.signals), list(each.mail))
             self.data.sessions[key] = kept
+            for record in each.records:
+                self._log("record", key, record.seq, record.digest)
+            for signal in each.signals:
+                self._log("signal", key, signal.n, signal.digest)
             for facts in each.questions:
                 self.data.last_question += 1
                 kept.questions[self.data.last_question] = facts

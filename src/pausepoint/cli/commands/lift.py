@@ -15,8 +15,7 @@ from pausepoint.errors import DamagedRecord
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
-    from pausepoint.model.sessions import Pause
-    from pausepoint.model.views import Listing, SessionInfo
+    from pausepoint.model.views import Listing, SessionInfo, StandingPause
 
 
 def lift(cli: Cli, by: str | None) -> int:
@@ -51,14 +50,14 @@ async def _lift(cli: Cli, by: str | None) -> int:
     return CONFLICT if found.damaged else DONE
 
 
-async def _standing_pause(engine: Engine) -> Pause | None:
+async def _standing_pause(engine: Engine) -> StandingPause | None:
     try:
         return await engine.standing_pause()
     except DamagedRecord:  # lifting the pause repairs it
         return None
 
 
-def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[SessionInfo]) -> None:
+def _report(cli: Cli, engine: Engine, pause: StandingPause | None, found: Listing[SessionInfo]) -> None:
     if pause is None and not found:
         cli.out.line("There is nothing to lift: no `pause --all` is in effect.")
     print_sessions(cli, found)

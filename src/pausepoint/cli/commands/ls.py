@@ -17,6 +17,7 @@ from pausepoint.cli.options import CURSOR, TEXT, OneOf, Whole, common, not_a_cur
 from pausepoint.cli.text import (
     MANY,
     counted,
+    finishing_lines,
     one_line,
     open_questions,
     pause_note,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pausepoint.errors import DamagedRecord
     from pausepoint.model.questions import Question
     from pausepoint.model.sessions import Pause
-    from pausepoint.model.views import SessionInfo
+    from pausepoint.model.views import SessionInfo, StandingPause
 
 LIMIT = 20
 """The default number of sessions to list."""
@@ -168,7 +169,7 @@ async def _list(
 
 
 def _print_list(
-    cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any, standing: Pause | None = None,
+    cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any, standing: StandingPause | None = None,
     next: str | None = None,
 ) -> None:  # fmt: skip
     from pausepoint.engine import documents
@@ -334,6 +335,8 @@ async def _print_status(
     if (standing := await engine.standing_pause()) is not None:
         line = standing_pause_line(standing, counts.get("pausing", 0))
         out.say(out.paint(f"{line}. Resume everything:  {cli.lift}", "yellow"))
+        for line in finishing_lines(standing):
+            out.say(out.paint(f"  {line}", "yellow"), 4)
     if hidden := sum((await engine.tally(status=("paused", "pausing"), failed=True)).values()):
         which = counted(hidden, "paused session has failed", "paused sessions have failed")
         out.line(out.paint(f"{which}:  {command_line('ls', '--failed')}", "red"))

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
     from pausepoint.engine.engine import Engine
     from pausepoint.engine.session import Session
-    from pausepoint.model.sessions import Pause
-    from pausepoint.model.views import SessionInfo
+    from pausepoint.model.views import SessionInfo, StandingPause
 
 ENDED = ("completed", "cancelled")
 LOOK_EVERY = 0.1
@@ -133,7 +132,7 @@ def _asked_to_pause(info: SessionInfo) -> bool:
     return info.pause_requested or info.status.value in ("pausing", "paused")
 
 
-def _nothing(cli: Cli, why: str, standing: Pause | None = None) -> int:
+def _nothing(cli: Cli, why: str, standing: StandingPause | None = None) -> int:
     cli.out.line(why)
     if not cli.out.for_people:
         cli.out.document(_document([], (), standing) | {"stopped_in": None})
@@ -195,7 +194,7 @@ async def wait_until_settled(
 
 
 def _document(
-    infos: list[SessionInfo], damaged: Iterable[DamagedRecord] = (), standing: Pause | None = None
+    infos: list[SessionInfo], damaged: Iterable[DamagedRecord] = (), standing: StandingPause | None = None
 ) -> dict[str, Any]:
     from pausepoint.engine import documents
 

@@ -147,7 +147,8 @@ def _attach(connection: apsw.Connection, engine: OwnEngine, commit: Commit, head
     if commit.parent is not None:
         _report_to_parent(connection, engine, commit, commit.parent)
     if commit.only_if_paused and commit.release:
-        standing.note(connection, commit.key, commit.step, after=commit.base_seq)
+        connection.execute(QUERIES["took_effect"], (commit.updated_at, commit.key))
+        standing.note(connection, commit.key, commit.step, after=commit.base_seq, took_effect_at=commit.updated_at)
     if commit.release:
         if commit.kept:
             connection.execute(QUERIES["keep"], (commit.key,))

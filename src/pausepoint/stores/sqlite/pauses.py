@@ -36,8 +36,8 @@ FLAG = "flag"
 """The id of a pause without a record: someone set the flag directly in the database."""
 
 _Paused = tuple[
-    str, PauseKind, str, str | None, int, str, PauseMode, Flag, Time | None, str | None, Flag, int, int | None,
-    Time | None, str | None,
+    str, PauseKind, str, str | None, int, str, PauseMode, Flag, Time | None, str | None, Flag, Time | None, int,
+    int | None, Time | None, str | None,
 ]  # fmt: skip
 
 
@@ -76,9 +76,10 @@ def _completed(found: list[Pause], flag: Sequence[Any] | None, everything: Calla
 
 
 def _pause(key: int, stored: Sequence[Any]) -> Pause:
-    (id, kind, reason, by, at, step, mode, freeze, closed_at, closed_by, standing,
+    (id, kind, reason, by, at, step, mode, freeze, closed_at, closed_by, standing, took_effect_at,
      opened_sum, closed_sum, lifted_at, lifted_by) = typed(stored, _Paused)  # fmt: skip
-    pause = Pause(id, kind, reason, by, at, step, mode, bool(freeze), closed_at, closed_by, bool(standing))
+    pause = Pause(id, kind, reason, by, at, step, mode, bool(freeze), closed_at, closed_by, bool(standing),
+                  took_effect_at)  # fmt: skip
     # A pause that was ended directly in the database has an end without an author and without a checksum.
     right = closed_by is None if closed_sum is None else closed_sum == sums.closed(closed_at, closed_by)
     if opened_sum != sums.opened(key, pause) or not right:
@@ -109,7 +110,7 @@ def attach(connection: apsw.Connection, commit: Commit) -> None:
 
 def pause(connection: apsw.Connection, engine: OwnEngine, query: Filter, pause: Pause) -> Found:
     if pause.standing:
-        standing.start(connection, pause)
+        standing.start(connection, pause, engine.present.alive)
         return Found()
     looked = sessions.look(connection, query, engine.present)
     if not looked and query.session_id is not None:

@@ -213,7 +213,7 @@ UPDATE sessions SET wakes_at = NULL WHERE key = ? AND wakes_at = 0 AND waiting I
 SELECT ifnull(max(round), 0) FROM pause_rounds
 
 -- name: add_round
-INSERT INTO pause_rounds (round, epoch, at, freeze) VALUES (?, ?, ?, ?)
+INSERT INTO pause_rounds (round, epoch, at, freeze, asked) VALUES (?, ?, ?, ?, ?)
 
 -- name: end_rounds
 UPDATE pause_rounds SET lifted_at = ?, lifted_by = ? WHERE lifted_at IS NULL
@@ -279,8 +279,27 @@ WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_reque
 SELECT DISTINCT holder FROM sessions WHERE holder IS NOT NULL
 
 -- name: open_pause
-INSERT INTO pauses (session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, opened_sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO pauses (
+    session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, took_effect_at, opened_sum
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: took_effect
+-- A session has parked because of its own pauses.
+UPDATE pauses SET took_effect_at = ?
+WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND standing = 0 AND took_effect_at IS NULL
+
+-- name: driven
+-- The engines with sessions that a request to pause everything stops, after the last request ?, and how many.
+SELECT holder, count(*) FROM sessions INDEXED BY sessions_held
+WHERE holder IS NOT NULL AND ended IS NULL AND removing = 0 AND exempt >= ? GROUP BY holder
+
+-- name: stopping
+-- How many sessions the pause of everything asked to stop, and the longest time that one of them took.
+SELECT (SELECT sum(asked) FROM pause_rounds WHERE pause_rounds.epoch = standing_pause.epoch),
+    (SELECT max(pauses.took_effect_at - pauses.at) FROM pauses INDEXED BY pauses_stopped
+        WHERE pauses.standing = standing_pause.epoch AND pauses.took_effect_at IS NOT NULL)
+FROM standing_pause
 
 -- name: close_pause
 UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND id = ? AND closed_at IS NULL
@@ -389,8 +408,8 @@ WHERE cancel_requested = 1 AND (ended IS NULL OR ended = 'failed') AND removing 
 SELECT session_id, seq, signals_n, signals_digest FROM sessions WHERE key = ?
 
 -- name: append_signal
-INSERT INTO signals (session, n, after, kind, "by", at, payload, digest, salt, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO signals (session, n, after, kind, "by", at, payload, digest, salt, body, log_end)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(id), 0) FROM log))
 
 -- name: move_signals
 UPDATE sessions SET signals_n = ?, signals_digest = ? WHERE key = ?
@@ -465,6 +484,59 @@ SELECT seq FROM log WHERE session = ? AND kind = 'key' AND seq <= ? ORDER BY seq
 -- name: signals
 SELECT n, after, kind, "by", at, payload, digest, salt, body FROM signals WHERE session = ? AND n BETWEEN ? AND ? ORDER BY n
 
+-- name: changed_records
+-- Records after ?1 and up to ?2, without those of sessions that are being removed or have a key up to ?3. CROSS JOIN
+-- keeps the order of the log.
+SELECT log.id, log.session, log.seq FROM log CROSS JOIN sessions ON sessions.key = log.session
+WHERE log.id > ?1 AND log.id <= ?2 AND log.session > ?3 AND sessions.removing = 0 ORDER BY log.id LIMIT ?4
+
+-- name: changed_signals
+SELECT signals.id, signals.session, signals.n, signals.after, signals.log_end
+FROM signals CROSS JOIN sessions ON sessions.key = signals.session
+WHERE signals.id > ?1 AND signals.id <= ?2 AND signals.session > ?3 AND sessions.removing = 0
+ORDER BY signals.id LIMIT ?4
+
+-- name: changed_stones
+SELECT n, session_id, workflow, owner, status, created_at, removed_at, "by", reason, records, digest, sum
+FROM tombstones WHERE n > ? ORDER BY n LIMIT ?
+
+-- name: last_signal_until
+-- The number of a session's last signal up to an id.
+SELECT n FROM signals WHERE session = ? AND id <= ? ORDER BY n DESC LIMIT 1
+
+-- name: signal_after
+SELECT after FROM signals WHERE session = ? AND n = ?
+
+-- name: last_live_record
+SELECT log.id FROM log CROSS JOIN sessions ON sessions.key = log.session
+WHERE sessions.removing = 0 ORDER BY log.id DESC LIMIT 1
+
+-- name: last_live_signal
+SELECT signals.id FROM signals CROSS JOIN sessions ON sessions.key = signals.session
+WHERE sessions.removing = 0 ORDER BY signals.id DESC LIMIT 1
+
+-- name: last_stone
+SELECT n FROM tombstones ORDER BY n DESC LIMIT 1
+
+-- name: record_point
+SELECT digest FROM log WHERE id = ?
+
+-- name: signal_point
+SELECT digest FROM signals WHERE id = ?
+
+-- name: stone_point
+SELECT digest FROM tombstones WHERE n = ?
+
+-- name: ancestors
+-- The ids of a session and its ancestors, the session first.
+WITH RECURSIVE up (key, depth) AS (
+    SELECT ?1, 0
+    UNION ALL
+    SELECT sessions.parent, depth + 1 FROM up JOIN sessions USING (key)
+    WHERE sessions.parent IS NOT NULL AND sessions.parent < sessions.key
+)
+SELECT session_id FROM up JOIN sessions USING (key) ORDER BY depth
+
 -- name: blob_place
 SELECT id FROM blobs WHERE hash = ?
 
@@ -476,7 +548,7 @@ FROM sessions WHERE key = ?
 -- With the lift of the pause of everything that a record is part of.
 SELECT id, kind, reason, "by", pauses.at, step,
     iif({open} AND standing > 0, (SELECT mode FROM standing_pause), mode),
-    pauses.freeze, closed_at, closed_by, standing > 0, opened_sum, closed_sum, lifted_at, lifted_by
+    pauses.freeze, closed_at, closed_by, standing > 0, took_effect_at, opened_sum, closed_sum, lifted_at, lifted_by
 FROM pauses LEFT JOIN pause_rounds ON round = standing WHERE session = ? AND ({open} OR NOT ?) ORDER BY n
 
 -- name: pause_flag
@@ -679,9 +751,10 @@ SELECT EXISTS (SELECT 1 FROM sessions WHERE session_id = ?)
 
 -- name: import_pause
 INSERT INTO pauses (
-    session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, opened_sum, closed_sum
+    session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, took_effect_at, opened_sum,
+    closed_sum
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: log_weight
 -- The size of some sessions' records.

@@ -231,10 +231,11 @@ def expired(
 def tombstones(connection: apsw.Connection, session_id: str | None) -> list[Tombstone]:
     where, bindings = ("", ()) if session_id is None else (" WHERE session_id = ?", (session_id,))
     rows = every(connection, f"{QUERIES['tombstones']}{where} ORDER BY n", *bindings)
-    return [_proved_stone(row) for row in rows]
+    return [proved_stone(row) for row in rows]
 
 
-def _proved_stone(stored: Sequence[Any]) -> Tombstone:
+def proved_stone(stored: Sequence[Any]) -> Tombstone:
+    """Return a stored tombstone, verified against its checksum."""
     try:
         stone: Tombstone = msgspec.convert(dict(zip(Tombstone.__struct_fields__, stored[:-1], strict=True)), Tombstone,
                                            builtin_types=(bytes,))  # fmt: skip

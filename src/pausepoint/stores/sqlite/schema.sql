@@ -114,12 +114,14 @@ CREATE TABLE log (
 
 CREATE UNIQUE INDEX log_key_frames ON log (session, seq) WHERE kind = 'key';
 
--- Everything that reached a session from outside. Signals have their own chain of digests.
+-- Everything that reached a session from outside. Signals have their own chain of digests. `log_end` is the id of the
+-- log's last record when the signal arrived: it gives the log and the signals of all sessions one order.
 CREATE TABLE signals (
     id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (key),
     n INTEGER NOT NULL,
     after INTEGER NOT NULL,
+    log_end INTEGER NOT NULL,
     kind TEXT NOT NULL,
     "by" TEXT,
     at INTEGER NOT NULL,
@@ -162,7 +164,8 @@ CREATE TABLE sent (
 ) STRICT, WITHOUT ROWID;
 
 -- `opened_sum` is the checksum of the pause when it began, `closed_sum` that of its end. A pause that ended without a
--- `closed_sum` was ended directly in the database.
+-- `closed_sum` was ended directly in the database. The commit that parks a session because of a pause sets
+-- `took_effect_at`.
 CREATE TABLE pauses (
     n INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (key),
@@ -177,12 +180,14 @@ CREATE TABLE pauses (
     closed_at INTEGER,
     closed_by TEXT,
     standing INTEGER NOT NULL DEFAULT 0,
+    took_effect_at INTEGER,
     opened_sum INTEGER NOT NULL,
     closed_sum INTEGER
 ) STRICT;
 
 CREATE INDEX pauses_session ON pauses (session);
 CREATE INDEX pauses_open ON pauses (session) WHERE closed_at IS NULL;
+CREATE INDEX pauses_stopped ON pauses (standing) WHERE took_effect_at IS NOT NULL;
 
 -- The pause of everything, while it is in effect: one row, however many sessions there are. It stops every session that
 -- has not ended and whose `exempt` is smaller than `round`. `pauses.standing` is the `epoch` of the pause of everything
@@ -201,12 +206,14 @@ CREATE TABLE standing_pause (
 ) STRICT;
 
 -- All requests to pause everything, and when and by whom they were lifted. Those from a pause to its lift have the same
--- `epoch`. `freeze` includes the requests before it in the same epoch. See `pausepoint.model.everything`.
+-- `epoch`. `freeze` includes the requests before it in the same epoch. `asked` is the number of sessions that were driven
+-- at that time and that no request before it stops. See `pausepoint.model.everything`.
 CREATE TABLE pause_rounds (
     round INTEGER PRIMARY KEY,
     epoch INTEGER NOT NULL,
     at INTEGER NOT NULL,
     freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
+    asked INTEGER NOT NULL DEFAULT 0,
     lifted_at INTEGER,
     lifted_by TEXT
 ) STRICT;

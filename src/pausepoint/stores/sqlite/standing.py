@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import apsw
 import msgspec
 from msgspec.structs import astuple, replace
 
 from pausepoint.errors import DamagedRecord
-from pausepoint.model.sessions import Pause, PauseMode
+from pausepoint.model.sessions import Pause, PauseMode, Stopping
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import signals
 from pausepoint.stores.sqlite.rows import Flag, Time, every, one, typed
@@ -43,7 +44,7 @@ def everything(connection: apsw.Connection) -> int | None:
     return number
 
 
-def start(connection: apsw.Connection, pause: Pause) -> None:
+def start(connection: apsw.Connection, pause: Pause, is_alive: Callable[[int], bool]) -> None:
     """Start the pause of everything. If it is already in effect, its author and start time stay.
 
     A second request is another round, which also stops the sessions that were resumed since the first.
@@ -56,6 +57,7 @@ def start(connection: apsw.Connection, pause: Pause) -> None:
     mode = "abort" if "abort" in (standing.mode, pause.mode) else "finish"
     standing = replace(standing, mode=mode, freeze=standing.freeze or pause.freeze)
     last: int = connection.execute(QUERIES["last_round"]).get
+    round = 0
     if known is None:
         connection.execute(QUERIES["end_rounds"], (pause.created_at, None))  # only if its row was damaged or deleted
         epoch = last + 1
@@ -63,7 +65,8 @@ def start(connection: apsw.Connection, pause: Pause) -> None:
         _, epoch, round, _ = stored(connection)
         if standing == known and not connection.execute(QUERIES["anybody_exempt"], (round,)).get:
             return
-    connection.execute(QUERIES["add_round"], (last + 1, epoch, pause.created_at, standing.freeze))
+    asked = sum(count for holder, count in every(connection, QUERIES["driven"], round) if is_alive(holder))
+    connection.execute(QUERIES["add_round"], (last + 1, epoch, pause.created_at, standing.freeze, asked))
     told = standing.id, standing.reason, standing.by, standing.created_at, standing.mode, standing.freeze
     connection.execute(QUERIES["let_stand"], (*told, epoch, last + 1, sums.standing(standing, epoch, last + 1)))
 
@@ -76,22 +79,30 @@ def lift(connection: apsw.Connection, by: str | None, at: int) -> bool:
     return bool(found)
 
 
+def stopping(connection: apsw.Connection) -> Stopping:
+    found = one(connection, QUERIES["stopping"])
+    return Stopping() if found is None else Stopping(found[0] or 0, found[1])
+
+
 def note(
     connection: apsw.Connection, key: int, step: str | None, *, at: int | None = None,
-    after: int | None = None,
+    after: int | None = None, took_effect_at: int | None = None,
 ) -> None:  # fmt: skip
     """Write the session's record of the pause of everything, if that stops it and nothing is written yet.
 
-    ``at`` is from when on it stops the session; by default, from the request on.
+    ``at`` is from when on it stops the session; by default, from the request on. ``took_effect_at`` is when a session
+    that was driven has parked.
     """
-    pause = _record(connection, key, step, at)
+    pause = _record(connection, key, step, at, took_effect_at)
     if pause is not None:
         signals.append(connection, key, "pause", pause.by, pause.created_at, request_of(pause), after)
         connection.execute(QUERIES["due_later"], (key,))
         connection.execute(QUERIES["reckon"], (key,))
 
 
-def _record(connection: apsw.Connection, key: int, step: str | None, at: int | None) -> Pause | None:
+def _record(
+    connection: apsw.Connection, key: int, step: str | None, at: int | None, took_effect_at: int | None
+) -> Pause | None:
     """Write a session's record of the pause of everything, and return it.
 
     Return None if that pause does not stop the session, or if the session has a record of it.
@@ -102,10 +113,10 @@ def _record(connection: apsw.Connection, key: int, step: str | None, at: int | N
     reason, by, mode, freeze, epoch, since = found
     pause = Pause(
         str(uuid.uuid4()), "operator", reason, by, since if at is None else at, step or "", mode, bool(freeze),
-        standing=True,
+        standing=True, took_effect_at=took_effect_at,
     )  # fmt: skip
-    *facts, _standing = astuple(pause)
-    connection.execute(QUERIES["open_pause"], (key, *facts, epoch, sums.opened(key, pause)))
+    *facts, _standing, _ = astuple(pause)
+    connection.execute(QUERIES["open_pause"], (key, *facts, epoch, took_effect_at, sums.opened(key, pause)))
     return pause
 
 

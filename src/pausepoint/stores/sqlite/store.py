@@ -21,6 +21,7 @@ import msgspec
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.errors import DamagedRecord, HoldLost, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
+from pausepoint.model.changes import Mark, Page
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
@@ -37,6 +38,7 @@ from pausepoint.model.sessions import (
     SessionRow,
     Space,
     Status,
+    Stopping,
     Sweep,
     Tombstone,
     Whole,
@@ -46,6 +48,7 @@ from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.sqlite import (
     answers,
     blobs,
+    changes,
     creation,
     endings,
     engines,
@@ -411,6 +414,10 @@ class SqliteStore(Notes):
         with self._reading() as connection:
             return standing.read(connection)
 
+    async def stopping(self) -> Stopping:
+        with self._reading() as connection:
+            return standing.stopping(connection)
+
     async def lift(self, by: str | None, at: int) -> bool:
         return await self._act(lambda connection: standing.lift(connection, by, at))
 
@@ -470,6 +477,10 @@ class SqliteStore(Notes):
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:
             return signals.read(connection, key, after, until)
+
+    async def changes(self, after: Mark | None, limit: int) -> Page | None:
+        with self._snapshot() as connection:
+            return changes.read(connection, after, limit)
 
     def describe_holder(self, holder: int | None) -> str:
         with self._reading() as connection:

@@ -15,6 +15,7 @@ store in memory. Use `SharedStoreSuite` for a store that keeps its data and that
 from __future__ import annotations
 
 from pausepoint.testing.suite.base import Suite
+from pausepoint.testing.suite.changes import ChangeTests, SharedChangeTests
 from pausepoint.testing.suite.commits import CommitTests
 from pausepoint.testing.suite.concurrency import ConcurrencySuite
 from pausepoint.testing.suite.descriptions import DescriptionTests
@@ -28,7 +29,7 @@ from pausepoint.testing.suite.remembered import RememberedTests, SharedRemembere
 from pausepoint.testing.suite.removal import EndTests
 from pausepoint.testing.suite.requests import OutsideTests
 from pausepoint.testing.suite.sessions import SessionTests
-from pausepoint.testing.suite.standing_pause import SharedStandingTests, StandingTests
+from pausepoint.testing.suite.standing_pause import SharedStandingTests, StandingTests, StopTests
 from pausepoint.testing.suite.transfer import MovingTests
 from pausepoint.testing.suite.waits import WaitingTests
 
@@ -38,9 +39,12 @@ __all__ = ["ConcurrencySuite", "SharedStoreSuite", "StoreSuite", "Suite"]
 class StoreSuite(
     SessionTests, ListingTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests,
     ProofTests, EndTests, MovingTests, LifeTests, GuestTests, RememberedTests, DescriptionTests,
+    ChangeTests, StopTests,
 ):  # fmt: skip
     """The tests of every verb of the protocol, on one open store."""
 
 
-class SharedStoreSuite(StoreSuite, SharingTests, SharedStandingTests, SharedGuestTests, SharedRememberedTests):
+class SharedStoreSuite(
+    StoreSuite, SharingTests, SharedStandingTests, SharedGuestTests, SharedRememberedTests, SharedChangeTests
+):  # fmt: skip
     """The tests of `StoreSuite`, plus tests with several engines on the same data, in parallel and in sequence."""

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pausepoint.errors import VerbRefused
-from pausepoint.model.sessions import Filter, Pause, SessionRow, Status
+from pausepoint.model.sessions import Filter, Pause, SessionRow, Status, Stopping
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import (
     Driver,
@@ -355,6 +355,63 @@ class StandingTests(Suite):
         async with place.store() as store:
             await asyncio.gather(*created_and_stopped(store, store, turns))
             assert [row.pause_requested for row in await store.find(Filter())] == [True] * 6
+
+
+class StopTests(Suite):
+    """Tests of when a pause took effect: `stopping`, and ``took_effect_at`` of pauses."""
+
+    @on_loop
+    async def test_the_commit_that_parks_a_session_writes_when_the_pause_took_effect(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await parked(store, "s2")
+            await store.pause(Filter(), operator(at=5000))
+            await driver.commit()
+            [pause] = await store.pauses(driver.key)
+            assert pause.took_effect_at is None
+            await driver.commit(release=True, only_if_paused=True, updated_at=5700)
+            [pause] = await store.pauses(driver.key)
+            assert (pause.created_at, pause.took_effect_at) == (5000, 5700)
+            [other] = await store.pauses((await stored(store, "s2")).key)
+            assert other.took_effect_at is None  # it was not running
+
+    @on_loop
+    async def test_stopping_counts_the_driven_sessions_and_the_longest_time_to_stop(self, place: Place) -> None:
+        async with place.store() as store:
+            assert await store.stopping() == Stopping()
+            one, two, three = [await started(store, f"s{n}") for n in (1, 2, 3)]
+            await parked(store, "idle")
+            await store.pause(Filter(), operator(at=5000, standing=True))
+            assert await store.stopping() == Stopping(3)
+            await created(store, "new", created_at=5100)
+            await one.commit(release=True, only_if_paused=True, updated_at=5400)
+            await two.commit(release=True, only_if_paused=True, updated_at=5900)
+            await three.commit(release=True, ended="completed", updated_at=9000)
+            assert await store.stopping() == Stopping(3, 900)
+            [pause] = await store.pauses(two.key)
+            assert (pause.standing, pause.created_at, pause.took_effect_at) == (True, 5000, 5900)
+            [pause] = await store.pauses((await stored(store, "new")).key)
+            assert pause.took_effect_at is None
+            await store.lift(None, 9100)
+            assert await store.stopping() == Stopping()
+
+    @on_loop
+    async def test_a_second_request_also_counts_the_sessions_that_were_resumed_meanwhile(self, place: Place) -> None:
+        async with place.store() as store:
+            first = await started(store)
+            await started(store, "s2")
+            await store.pause(Filter(), operator(at=5000, standing=True))
+            await first.commit(release=True, only_if_paused=True, updated_at=5400)
+            await store.unpause("s1", None, 6000)
+            again = Driver(store, await store.claim("s1"))
+            assert (await store.stopping()).asked == 2
+            await store.pause(Filter(), operator(at=7000, standing=True))
+            assert (await store.stopping()).asked == 3
+            await again.commit(release=True, only_if_paused=True, updated_at=9000)
+            assert await store.stopping() == Stopping(3, 2000)
+            await store.lift(None, 9100)
+            await store.pause(Filter(), operator(at=9500, standing=True))
+            assert await store.stopping() == Stopping(1)
 
 
 class SharedStandingTests(Suite):
