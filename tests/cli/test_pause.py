@@ -223,6 +223,7 @@ def test_without_a_store_all_is_nothing_and_an_id_is_not_found(tmp_path: Path, m
         "standing_pause": None,
         "sessions": [],
         "total": 0,
+        "next": None,
         "damaged": [],
         "stopped_in": None,
     }
