@@ -181,6 +181,36 @@ def test_help_of_any_command_imports_neither_the_engine_nor_what_draws(tmp_path:
     assert "click" in found[0][1]
 
 
+MOST_MODULES = 420
+"""Processor time of a short command is import time, which only a quiet machine can measure. A module can be counted."""
+
+
+def test_a_listing_and_a_completion_import_few_modules(tmp_path: Path) -> None:
+    letters(project(tmp_path), ada="Ada")
+    [(code, loaded)] = imported(tmp_path, ["ls"])
+    assert code in (None, 0)
+    assert len(loaded) < MOST_MODULES
+    assert not loaded & {"pydantic", "ctypes", "email", "http", "unittest", "xml"}
+    words = {"COMP_WORDS": "pausepoint show a", "COMP_CWORD": "2", "_PAUSEPOINT_COMPLETE": "bash_complete"}
+    program = (
+        "import sys\nfrom pausepoint.cli.app import app\n"
+        "try: app(prog_name='pausepoint')\n"
+        "except SystemExit: print('\\n', len(sys.modules), ' ', 'pydantic' in sys.modules, sep='')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | words,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *items, said = done.stdout.split("\n")[:-1]
+    assert "plain,ada" in "".join(items)
+    count, pydantic = said.split(" ")
+    assert (int(count) < MOST_MODULES, pydantic) == (True, "False")
+
+
 def test_a_command_that_draws_nothing_imports_nothing_that_draws(tmp_path: Path) -> None:
     letters(project(tmp_path), ada="Ada")
     calls = [["ls"], ["status", "--json"], ["show", "ada"], ["events", "ada"], ["verify"], ["doctor"]]

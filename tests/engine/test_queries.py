@@ -19,7 +19,10 @@ from pausepoint.errors import (
     UnknownCheckpoint,
     UnknownSession,
 )
+from pausepoint.model.sessions import Filter
+from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import SqliteStore
+from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 
 
@@ -152,3 +155,35 @@ async def test_a_handle_that_is_asked_for_with_its_workflow_is_of_that_one_or_re
         assert (await (await engine.session("d1", diary)).state()).title == ""  # the workflow brings its code
         with pytest.raises(UnknownSession, match="This store has no session 'd2'"):
             await engine.session("d2", diary)
+
+
+class Watched(SqliteStore):
+    """Notes how many sessions each listing read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.read: list[int] = []
+
+    async def find(self, query: Filter) -> Found:
+        found = await super().find(query)
+        self.read.append(len(found) + len(found.damaged))
+        return found
+
+
+@on_loop
+async def test_health_counts_all_sessions_and_reads_only_those_whose_process_died(tmp_path: Path) -> None:
+    store = Watched(tmp_path / "store.db")
+    async with Engine(store, workflows=[diary], drives="none") as engine:
+        for n in range(20):
+            await engine.start(diary, session_id=f"d{n:02}", paused=True)
+        outside_sql(tmp_path / "store.db", "UPDATE sessions SET crashes = 2 WHERE session_id = 'd03'")
+        outside_sql(tmp_path / "store.db", "UPDATE sessions SET crashes = 1, version = 9 WHERE session_id = 'd05'")
+        outside_sql(tmp_path / "store.db", "UPDATE sessions SET version = 9 WHERE session_id = 'd07'")
+        store.read.clear()
+        found = await engine.health()
+        assert store.read == [2]
+        assert found.crashes == {"d03": 2}
+        [damage] = found.damaged
+        assert "'d05'" in damage
+        assert sum(found.sessions.values()) == 20
+        assert {error.fields["session_id"] for error in (await engine.misfits()).damaged} == {"d05", "d07"}

@@ -237,6 +237,25 @@ async def test_a_damaged_session_does_not_expire(tmp_path: Path, damage: str, wh
 
 
 @on_loop
+async def test_many_expired_sessions_share_transactions_and_a_dry_run_weighs_them_together(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    async with Engine(store, workflows=[case], keep_for=timedelta(0)) as engine:
+        ids = [f"c{n:02}" for n in range(60)]
+        for session_id in ids:
+            await engine.start(case, session_id=session_id, paused=True, name="Ada")
+        dry = await engine.gc()
+        assert dry.expired == ids
+        assert dry.expired_bytes > 60 * 100
+        before = store._writer.commits
+        done = await engine.gc(apply=True)
+        assert done.expired == ids
+        assert await engine.sessions() == []
+        assert [stone.session_id for stone in await engine.tombstones()] == ids
+        assert store._writer.commits - before < 60, "one for each session would be twice as many and more"
+        assert (await engine.verify()).ok
+
+
+@on_loop
 async def test_large_values_are_swept_when_nothing_names_them_and_the_file_shrinks(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with Engine(path) as engine:
