@@ -560,7 +560,7 @@ FROM sessions WHERE key = ?
 -- The open pauses of several sessions. The columns are those of `pauses` after the session.
 SELECT session, id, kind, reason, "by", pauses.at, step,
     iif(standing > 0, (SELECT mode FROM standing_pause), mode),
-    pauses.freeze, closed_at, closed_by, standing > 0, opened_sum, closed_sum, lifted_at, lifted_by
+    pauses.freeze, closed_at, closed_by, standing > 0, took_effect_at, opened_sum, closed_sum, lifted_at, lifted_by
 FROM pauses LEFT JOIN pause_rounds ON round = standing
 WHERE session IN (SELECT value FROM json_each(?)) AND {open} ORDER BY n
 
