@@ -66,7 +66,16 @@ class EverythingModel(RuleBasedStateMachine):
     def exempt_like(self, above: str | None) -> int:
         return max(self.last_lifted(), 0 if above is None else self.known[above].exempt)
 
-    def noted(self, session_id: str, at: int | None = None, after: int | None = None) -> None:
+    def took_effect(self, session_id: str, at: int) -> None:
+        """A session has parked because of its own pauses."""
+        known = self.known[session_id]
+        for index, pause in enumerate(known.pauses):
+            waits = is_request(pause) and not pause.standing and pause.took_effect_at is None
+            known.pauses[index] = replace(pause, took_effect_at=at) if waits else pause
+
+    def noted(
+        self, session_id: str, at: int | None = None, after: int | None = None, took_effect_at: int | None = None
+    ) -> None:
         """Write the session's record of the pause of everything, if that stops it and it has none."""
         if self.still is None or not self.stopped(session_id):
             return
@@ -75,7 +84,10 @@ class EverythingModel(RuleBasedStateMachine):
         if epoch in noted:
             return
         since = min(each.at for each in self.rounds if each.epoch == epoch and each.round > exempt)
-        record = replace(self.still, id="", step=row.step or "", created_at=since if at is None else at)
+        record = replace(
+            self.still, id="", step=row.step or "", created_at=since if at is None else at,
+            took_effect_at=took_effect_at,
+        )  # fmt: skip
         self.add_pause(session_id, record, epoch)
         n = self.signal(session_id, "pause", record.by, record.created_at, request_of(record))
         if after is not None:

@@ -308,7 +308,8 @@ class StoreModel(EverythingModel):
             wakes_at = self.rows[session_id].wakes_at
             self.rows[session_id] = replace(self.rows[session_id], wakes_at=wakes_at or 0)
         if commit.release and commit.only_if_paused:
-            self.noted(session_id, after=commit.base_seq)
+            self.took_effect(session_id, commit.updated_at)
+            self.noted(session_id, after=commit.base_seq, took_effect_at=commit.updated_at)
         for each in (session_id, *(self.above(session_id) if commit.parent is not None else ())):
             usd, tokens = self.rows[each].spent_usd + commit.spend_usd, self.rows[each].spent_tokens
             operations = self.rows[each].spent_operations + commit.spend_operations

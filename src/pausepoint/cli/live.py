@@ -18,14 +18,14 @@ from pausepoint.cli.host import host
 from pausepoint.cli.streams import Redirected, Scroll, shown_line, streamed
 from pausepoint.cli.text import clock, counted, limited, one_line, wait_phrase
 from pausepoint.engine import documents
-from pausepoint.log.spans import Spans
+from pausepoint.engine.spans import Spans
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
     from pausepoint.engine.engine import Engine
-    from pausepoint.log.spans import Span
+    from pausepoint.engine.spans import Span
     from pausepoint.model.sessions import Event
     from pausepoint.model.streams import StreamItem
     from pausepoint.model.views import Outcome, SessionInfo

@@ -10,6 +10,8 @@ from pausepoint.log.timeline import Timeline
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
 
+__all__ = ["Span", "Spans", "spans_of"]  # front ends fold live events with `Spans`, and do not import the log
+
 
 async def spans_of(store: Store, timeline: Timeline, row: SessionRow, before: int | None, limit: int) -> list[Span]:
     """Return the last ``limit`` visits that ended before record ``before``, oldest first, then the open one."""
