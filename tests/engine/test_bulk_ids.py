@@ -43,7 +43,7 @@ async def test_the_named_sessions_are_paused_resumed_and_cancelled(tmp_path: Pat
         for dry_run in (True, False):
             assert told(await engine.resume(ids=named, here=False, dry_run=dry_run)) == expected
             before = [str(each.status) for each in await engine.sessions(sort="id")]
-            assert before == (["paused"] * 3 if dry_run else ["created", "created", "paused"]) + ["cancelled"]
+            assert before == (["paused"] * 3 if dry_run else ["ready", "ready", "paused"]) + ["cancelled"]
         assert told(await engine.pause(ids=named, reason="lunch")) == expected
         report = await engine.cancel(ids=named)
         assert (told(report), report.left) == (expected, 0)

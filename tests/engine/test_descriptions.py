@@ -152,17 +152,17 @@ async def test_checkpoints_and_later_sessions_do_not_look_at_descriptions(
 
 
 @on_loop
-async def test_a_disk_that_refuses_a_description_does_not_stop_a_session(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_disk_that_refuses_a_description_refuses_the_session_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(self: SqliteStore, new: Any) -> None:
         raise StoreReadOnly("The disk is full. Free some space.", path="store.db", full=True)
 
     monkeypatch.setattr(SqliteStore, "keep_description", refused)
-    await ran(tmp_path / "store.db", brief, "s1")
-    assert "the description of workflow 'brief' was not stored: The disk is full" in caplog.text
+    with pytest.raises(StoreReadOnly):
+        await ran(tmp_path / "store.db", brief, "s1")
     monkeypatch.undo()
-    await ran(tmp_path / "store.db", brief, "s2")
+    await ran(tmp_path / "store.db", brief, "s1")
     assert await rows(tmp_path / "store.db") == 1
 
 

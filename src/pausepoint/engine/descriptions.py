@@ -6,7 +6,6 @@ once a day. Nothing here runs on the path of a checkpoint.
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,8 @@ import msgspec
 
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.queries import Queries
-from pausepoint.errors import DefinitionError, PausepointError, did_you_mean
+from pausepoint.errors import DefinitionError, did_you_mean
 from pausepoint.log.replay import Line
-from pausepoint.log.telemetry import log_line
 from pausepoint.threads import in_thread
 
 if TYPE_CHECKING:
@@ -34,16 +32,15 @@ def is_described(service: Service, workflow: Workflow[Any]) -> bool:
 
 
 async def describe(service: Service, workflow: Workflow[Any]) -> None:
-    """Store the description of a workflow, unless the store has it. A failure is no reason not to run the workflow."""
+    """Store the description of a workflow, unless the store has it.
+
+    A store that cannot be written raises here as it would for the session itself, before anything was done.
+    """
     now = service.clock.now()
-    try:
-        new = await in_thread(_stored, workflow, now)  # the first schema of a process takes milliseconds
-        seen = await service.store.description_seen(new.digest)
-        if seen is None or seen <= now - CONFIRMED_FOR:
-            await service.store.keep_description(new)
-    except PausepointError as error:
-        log_line(logging.WARNING, f"the description of workflow {workflow.name!r} was not stored: {error}", "")
-        return
+    new = await in_thread(_stored, workflow, now)  # the first schema of a process takes milliseconds
+    seen = await service.store.description_seen(new.digest)
+    if seen is None or seen <= now - CONFIRMED_FOR:
+        await service.store.keep_description(new)
     service.described[workflow.name] = now
 
 
