@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
@@ -138,7 +139,10 @@ async def test_who_paused_and_why_is_told_by_the_pauses_the_outcome_and_the_hist
         (pause,) = await session.pauses()
         assert (pause.kind, pause.by, pause.reason, pause.step) == ("operator", "ann", "lunch", "outline")
         gate.opened.set()
-        assert (await session.outcome()).pauses == (pause,)
+        (stopped,) = (await session.outcome()).pauses
+        assert stopped.took_effect_at is not None
+        assert stopped.took_effect_at >= stopped.created_at
+        assert replace(stopped, took_effect_at=None) == pause
         told = {event.event_type: event.summary async for event in session.events()}
         assert told["pause.requested"] == "ann asked to pause: lunch"
         assert told["session.paused"] == "paused by ann: lunch"
