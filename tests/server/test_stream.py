@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel
 
+from pausepoint import Context, Workflow, step
 from pausepoint.server import hub as hubs
 from pausepoint.server.hub import hub_of
-from tests.server.kit import Served, check_problem, fits, served
+from pausepoint.server.limits import Limits
+from pausepoint.server.routes import ROUTES
+from tests.server.kit import Served, check_problem, fits, send, served
 from tests.support.loop import PATIENCE
 
 
@@ -184,6 +189,51 @@ def test_a_role_follows_only_its_topics(server: Served) -> None:
     with server.client(server.token("answerer")) as client:
         for topic in ("now", "session:live"):
             assert check_problem(client.get("/stream", params={"topics": topic}), 403)["role"] == "viewer"
+
+
+class Talk(BaseModel):
+    topic: str = ""
+    out: str = ""
+
+
+async def speak(topic: str, ctx: Context) -> str:
+    for word in topic.split():
+        ctx.stream(word)
+    return topic
+
+
+@step(writes="out")
+async def talk(ctx: Context, topic: str) -> str:
+    await ctx.do(speak, topic)
+    return await ctx.ask("More?")
+
+
+chat = Workflow("chat", state=Talk, steps=[talk])
+
+
+def test_the_live_output_of_a_session_is_told_to_all_who_follow_it(tmp_path: Path) -> None:
+    with served(tmp_path, workflows=(chat,)) as server, server.admin() as client:
+        body = {"workflow": "chat", "input": {"topic": "one two three"}, "session_id": "spoken"}
+        assert client.post("/sessions", json=body).status_code == 201
+        for _ in range(2):  # the second one comes later
+            reader = Reader(client, "session:spoken")
+            reader.read(lambda r=reader: len(r.of("token")) >= 3)  # type: ignore[misc]
+            assert [each["data"]["text"] for each in reader.of("token")] == ["one", "two", "three"]
+            assert [each["data"]["n"] for each in reader.of("token")] == [1, 2, 3]
+
+
+def test_the_streams_of_one_sign_in_are_limited(tmp_path: Path) -> None:
+    with served(tmp_path, limits=Limits(streams=2)) as server, server.admin() as client, ExitStack() as opened:
+        kept = []  # a stream that nobody refers to is closed
+        for _ in range(2):
+            answer = opened.enter_context(client.stream("GET", "/stream"))
+            kept.append(answer.iter_raw())
+            while b"id: " not in next(kept[-1]):
+                pass
+        (route,) = (each for each in ROUTES if each.streams)
+        assert check_problem(send(client, route), 429)["retry_after"] == 5
+        with server.client(server.token("viewer")) as other, other.stream("GET", "/stream") as answer:
+            assert answer.status_code == 200
 
 
 def test_a_slow_client_gets_a_reset_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ class Endpoint:
         person = None if signed is None else signed.person
         call = Call(
             self.desk, Access(self.desk.engine, person), scope, receive, person, body, query,
-            signed is not None and signed.ambient,
+            signed is not None and signed.ambient, "" if signed is None else signed.id,
         )  # fmt: skip
         if route.method != "GET":
             return await route.handler(call)

@@ -124,11 +124,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call:
-    """One request of a signed-in person. ``is_page``: a browser signed in by a cookie sends it."""
+    """One request of a signed-in person.
+
+    ``is_page``: a browser signed in by a cookie sends it. ``signed`` is the sign-in, for limits.
+    """
 
     def __init__(
         self, desk: Desk, access: Access, scope: Scope, receive: Receive, person: Person | None, body: Any = None,
-        query: Any = None, is_page: bool = False,
+        query: Any = None, is_page: bool = False, signed: str = "",
     ) -> None:  # fmt: skip
         self.desk = desk
         self.engine: Engine = desk.engine
@@ -137,6 +140,7 @@ class Call:
         self.receive = receive
         self.body = body
         self.is_page = is_page
+        self.signed = signed
         self._query = query
         self._person = person
         self.params: dict[str, str] = scope.get("path_params", {})

@@ -49,6 +49,9 @@ IDLE = 60.0
 CATCH_UP = 2000
 """The most changes that a client which comes back reads from the store. With more it gets ``reset``."""
 
+TALK = 256 * 2**10
+"""The bytes of a session's live output that are kept for clients that come later."""
+
 HELD = (Status.RUNNING, Status.PAUSING)
 KEPT = tuple(each for each in Status if each not in (Status.COMPLETED, Status.CANCELLED))
 """The statuses of the sessions whose heads are kept."""
@@ -98,8 +101,9 @@ def _line(session_id: str, events: Iterable[Event], mark: str) -> bytes:
 class Client:
     """One open stream: what it wants, what its person may see, and what waits to be sent."""
 
-    def __init__(self, person: Person, topics: Iterable[str], only: str | None = None) -> None:
+    def __init__(self, person: Person, topics: Iterable[str], only: str | None = None, signed: str = "") -> None:
         self.person = person
+        self.signed = signed  # the sign-in, whose streams are counted
         self.now = "now" in topics
         self.inbox = "inbox" in topics
         self.sessions = frozenset(each.removeprefix("session:") for each in topics if each.startswith("session:"))
@@ -135,6 +139,42 @@ class Client:
         self.wake.set()
 
 
+class Talk:
+    """The live output of one session that clients follow. It is read once for all of them."""
+
+    def __init__(self, hub: Hub, session_id: str) -> None:
+        self._hub = hub
+        self._session_id = session_id
+        self._last = 0
+        self._size = 0
+        self._task: asyncio.Task[None] | None = None
+        self.kept: deque[bytes] = deque()  # for clients that come later
+
+    def go_on(self) -> None:
+        """Read on, unless that is under way. The output of a session ends with it, and goes on after a rewind."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._read(), name=f"hub: output of {self._session_id}")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _read(self) -> None:
+        with suppress(PausepointError, OSError):  # the hub itself reports a store that cannot be read
+            async for item in self._hub.engine.stream(self._session_id, self._last, until="ended"):
+                self._last = item.n
+                self._keep(encoded("token", engine_documents.stream_item(self._session_id, item)))
+
+    def _keep(self, part: bytes) -> None:
+        self.kept.append(part)
+        self._size += len(part)
+        while self._size > TALK:
+            self._size -= len(self.kept.popleft())
+        for client in self._hub.clients:
+            if self._session_id in client.sessions:
+                client.put([part], self._hub.mark)
+
+
 class Hub:
     """The heads of the sessions that have not completed, the other facts of ``GET /now``, and the clients."""
 
@@ -146,6 +186,7 @@ class Hub:
         self.engines: list[dict[str, Any]] = []
         self.clients: set[Client] = set()
         self._encoded: dict[str, bytes] = {}
+        self._talks: dict[str, Talk] = {}
         self._entries: deque[Entry] = deque(maxlen=REMEMBERED)
         self._changes: deque[Change] = deque()
         self._news = asyncio.Event()
@@ -188,10 +229,22 @@ class Hub:
             client.queue.extend(self._parts(client, missed))
         else:
             await self._catch_up(client, after)
+        self._listen(client)
         client.wake.set()
+
+    def _listen(self, client: Client) -> None:
+        """Send the live output of the sessions that a client follows, from the beginning of what is kept."""
+        for session_id in client.sessions if client in self.clients else ():
+            talk = self._talks.setdefault(session_id, Talk(self, session_id))
+            client.queue.extend(talk.kept)
+            talk.go_on()
 
     def leave(self, client: Client) -> None:
         self.clients.discard(client)
+        followed = {session_id for each in self.clients for session_id in each.sessions}
+        for session_id in client.sessions - followed:
+            if session_id in self._talks:
+                self._talks.pop(session_id).stop()
         self._used = time.monotonic()
 
     def _since(self, mark: str) -> list[Entry] | None:
@@ -291,6 +344,9 @@ class Hub:
         finally:
             self._end_streams()
             self._forget()
+            for talk in self._talks.values():
+                talk.stop()
+            self._talks.clear()
             self._ready.set()
 
     def _forget(self) -> None:
@@ -331,6 +387,9 @@ class Hub:
         self._entries.extend(entries)
         self._tell(entries)
         self._shed(entries)
+        for each in entries:
+            if each.session_id in self._talks:
+                self._talks[each.session_id].go_on()
         await self._look_at_standing()
 
     async def _entry(self, change: Change) -> Entry:
@@ -393,7 +452,7 @@ class Hub:
         self._looked = time.monotonic()
         if not self.clients and self._looked - self._used > IDLE:
             raise _Idle
-        held = {each.session_id: each.status for each in await self.engine.sessions(status=HELD)}
+        held = {str(each.session_id): each.status for each in await self.engine.sessions(status=HELD)}
         stale = {key for key, info in self.heads.items() if info.status in HELD and held.get(key) != info.status}
         now = self.engine.clock.now()
         while self._wakes and self._wakes[0][0] <= now:

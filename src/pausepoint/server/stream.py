@@ -11,6 +11,7 @@ from pausepoint.model.sessions import Status
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Receive, Reply, Send, start
 from pausepoint.server.hub import Client, Hub, hub_of
+from pausepoint.server.limits import too_many
 from pausepoint.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -99,7 +100,17 @@ async def stream(call: Call) -> Stream:
         only = (await call.access.question(person.question)).session_id
     hub = hub_of(call.engine)
     await hub.use()
-    return Stream(hub, Client(person, topics, only), call.receive, call.header("last-event-id"))
+    _check_room(call, hub)
+    return Stream(hub, Client(person, topics, only, call.signed), call.receive, call.header("last-event-id"))
+
+
+def _check_room(call: Call, hub: Hub) -> None:
+    """Raise a 429 if too many streams are open."""
+    limits = call.desk.limits
+    if sum(each.signed == call.signed for each in hub.clients) >= limits.streams:
+        raise too_many(f"You have {limits.streams} streams open, which is the limit. Close one.", 5)
+    if len(hub.clients) >= limits.all_streams:
+        raise too_many(f"The server has {limits.all_streams} streams open, which is the limit.", 30)
 
 
 def _default(call: Call) -> tuple[str, ...]:
