@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +22,7 @@ from pausepoint.server.hub import hub_of
 from pausepoint.server.limits import Limits
 from pausepoint.server.routes import ROUTES
 from tests.server.kit import Served, check_problem, fits, send, served
+from tests.support.children import ROOT
 from tests.support.loop import PATIENCE
 
 
@@ -49,7 +53,9 @@ class Reader:
             assert answer.headers["content-type"].startswith("text/event-stream")
             assert answer.headers["x-accel-buffering"] == "no"
             assert answer.headers["cache-control"] == "no-store"
+            end = time.monotonic() + PATIENCE
             for chunk in answer.iter_raw():
+                assert time.monotonic() < end, self.found
                 chunk = chunk[: cut - size] if cut else chunk
                 left, size = left + chunk, size + len(chunk)
                 *blocks, left = left.split(b"\n\n")
@@ -217,7 +223,7 @@ def test_the_live_output_of_a_session_is_told_to_all_who_follow_it(tmp_path: Pat
         assert client.post("/sessions", json=body).status_code == 201
         for _ in range(2):  # the second one comes later
             reader = Reader(client, "session:spoken")
-            reader.read(lambda r=reader: len(r.of("token")) >= 3)  # type: ignore[misc]
+            reader.read(lambda r=reader: len(r.of("token")) >= 3)
             assert [each["data"]["text"] for each in reader.of("token")] == ["one", "two", "three"]
             assert [each["data"]["n"] for each in reader.of("token")] == [1, 2, 3]
 
@@ -261,7 +267,62 @@ async def _joined(hub: hubs.Hub) -> hubs.Client:
     return client
 
 
-async def _until(condition: Any) -> None:
+async def _until(condition: Any, hub: hubs.Hub | None = None) -> None:
+    if hub is not None:
+        await hub.use()
     async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> None:
+    with served(tmp_path, drives="none") as server, server.admin() as client:
+        code = "import asyncio; from tests.server.test_stream import hold; asyncio.run(hold(__import__('sys').argv[1]))"
+        words = [sys.executable, "-c", code, str(tmp_path / "store.db")]
+        process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"holds\n"
+            reader = Reader(client, "now")
+
+            def statuses() -> list[str]:
+                return [each["status"] for each in client_now(server)["running"]]
+
+            server.run(_until(lambda: hub_of(server.engine).heads.get("held") is not None, hub_of(server.engine)))
+            assert statuses() == ["running"]
+            killed: list[int] = []
+
+            def ready() -> bool:
+                if reader.last and not killed:
+                    process.kill()
+                    killed.append(process.wait(PATIENCE))
+                return any(each["status"] == "created" for each in reader.of("head"))
+
+            reader.read(ready)
+            assert statuses() == []
+        finally:
+            process.kill()
+            process.wait(PATIENCE)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def client_now(server: Served) -> Any:
+    with server.admin() as client:
+        return client.get("/now").json()
+
+
+@step(writes="out")
+async def stay(topic: str) -> str:
+    print("holds", flush=True)
+    await asyncio.sleep(PATIENCE)
+    return topic
+
+
+async def hold(path: str) -> None:
+    """Drive a session that does not end. It runs in a process of its own."""
+    from pausepoint import Engine
+
+    async with Engine(path, signals=False) as engine:
+        held = Workflow("held", state=Talk, steps=[stay])
+        await (await engine.start(held, session_id="held", topic="x")).outcome()
