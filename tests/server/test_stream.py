@@ -17,11 +17,13 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Workflow, step
+from pausepoint.engine import documents
+from pausepoint.server import Person
 from pausepoint.server import hub as hubs
 from pausepoint.server.hub import hub_of
 from pausepoint.server.limits import Limits
 from pausepoint.server.routes import ROUTES
-from tests.server.kit import Served, check_problem, fits, send, served
+from tests.server.kit import Served, brief, check_problem, fits, send, served
 from tests.support.children import ROOT
 from tests.support.loop import PATIENCE
 
@@ -260,8 +262,6 @@ def test_a_slow_client_gets_a_reset_and_goes_on(tmp_path: Path, monkeypatch: pyt
 
 
 async def _joined(hub: hubs.Hub) -> hubs.Client:
-    from pausepoint.server import Person
-
     client = hubs.Client(Person("slow", "admin"), ["now"])
     await hub.join(client, "")
     return client
@@ -326,3 +326,44 @@ async def hold(path: str) -> None:
     async with Engine(path, signals=False) as engine:
         held = Workflow("held", state=Talk, steps=[stay])
         await (await engine.start(held, session_id="held", topic="x")).outcome()
+
+
+def test_a_client_that_reads_the_store_while_sessions_run_gets_each_event_once(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        found = server.run(_joined_while_running(server, 30))
+        for client, known in found:
+            reader = Reader(httpx.Client(), "")
+            for block in b"".join(client.queue).decode().split("\n\n")[:-1]:
+                reader._take(block)
+            assert not reader.of("reset")
+            assert sorted(map(told, reader.lines)) == known
+
+
+async def _joined_while_running(server: Served, count: int) -> list[tuple[hubs.Client, list[Any]]]:
+    """Let clients join one after the other, each with a mark that only the store knows, while a session runs."""
+    hub, engine = hub_of(server.engine), server.engine
+    await hub.use()
+    begin, clients = hub.mark, list[hubs.Client]()
+
+    async def join() -> None:
+        for n in range(count):
+            client = hubs.Client(Person(f"n{n}", "admin"), ["session:busy"])
+            clients.append(client)
+            hub.clients.add(client)
+            await hub._catch_up(client, begin)
+            await asyncio.sleep(0.005)
+
+    joining = asyncio.create_task(join())
+    session = await engine.start(brief, session_id="busy", topic="x")
+    await session.outcome()
+    for n in range(20):  # signals and records alternate
+        await session.pause(reason=f"{n}")
+        await session.resume()
+    await joining
+    (question,) = await session.questions()
+    await engine.answer(question.id, "formal")
+    await session.outcome()
+    events = [documents.event(each) async for each in engine.events("busy")]
+    last = events[-1]["created_at"].encode()
+    await _until(lambda: all(last in b"".join(each.queue) for each in clients))
+    return [(each, sorted(map(told, events))) for each in clients]
