@@ -23,6 +23,7 @@ from pausepoint.server import hub as hubs
 from pausepoint.server.hub import hub_of
 from pausepoint.server.limits import Limits
 from pausepoint.server.routes import ROUTES
+from pausepoint.server.stream import Stream
 from tests.server.kit import Served, brief, check_problem, fits, send, served
 from tests.support.children import ROOT
 from tests.support.loop import PATIENCE
@@ -367,3 +368,33 @@ async def _joined_while_running(server: Served, count: int) -> list[tuple[hubs.C
     last = events[-1]["created_at"].encode()
     await _until(lambda: all(last in b"".join(each.queue) for each in clients))
     return [(each, sorted(map(told, events))) for each in clients]
+
+
+def test_a_client_that_does_not_read_is_cut_off_while_its_connection_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hubs, "MOST", 8)
+    with served(tmp_path) as server:
+        sent, text = asyncio.Event(), bytearray()
+
+        async def send_slowly(message: Any) -> None:
+            if b"head" in message.get("body", b""):
+                await sent.wait()
+            text.extend(message.get("body", b""))
+
+        async def receive() -> dict[str, Any]:
+            return await asyncio.Future()
+
+        async def opened() -> asyncio.Task[None]:
+            client = hubs.Client(Person("slow", "admin"), ["now"])
+            return asyncio.create_task(Stream(hub_of(server.engine), client, receive, "").send(send_slowly))
+
+        stream = server.run(opened())
+        server.run(_until(lambda: b"id: " in text))
+        for n in range(12):
+            server.finished(f"many-{n}")
+        (client,) = hub_of(server.engine).clients
+        server.run(_until(lambda: any(b"event: reset" in each for each in client.queue)))
+        server.loop.call_soon_threadsafe(sent.set)
+        server.run(_until(lambda: b"event: reset" in text))
+        server.loop.call_soon_threadsafe(stream.cancel)
