@@ -205,7 +205,12 @@ def send(client: httpx.Client, route: Route, path: str | None = None, body: Any 
         more["json"] = route.example
     elif body is not ...:
         more["json"] = body
-    return client.request(route.method, path or route.path, **more)
+    if not route.streams:
+        return client.request(route.method, path or route.path, **more)
+    with client.stream(route.method, path or route.path, **more) as answer:  # it does not end
+        if answer.status_code != 200:
+            answer.read()
+        return answer
 
 
 def fits(document: Any, name: str) -> None:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from pausepoint import Engine, Status
+from pausepoint.server.command import GRACE
 from pausepoint.server.tokens import Tokens
 from tests.cli.kit import run
 from tests.server.kit import brief, check_problem, served
@@ -181,3 +182,18 @@ def test_a_link_answers_one_question(store: Path) -> None:
         answered = client.post(f"/inbox/{question.id}/answer", json={"value": "formal"})
         assert answered.json()["by"] == "Ann"
         assert server.run(server.engine.outcome("one")).status is Status.COMPLETED
+
+
+def test_a_server_with_an_open_stream_ends_at_once_and_tells_its_client_to_read_again(store: Path) -> None:
+    server = Process(store, "--observe")
+    with server.client.stream("GET", "/stream") as answer:
+        parts, text = answer.iter_text(), ""
+        while "id: " not in text:
+            text += next(parts)
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        text += "".join(parts)  # the stream ends in order
+    assert "event: reset" in text
+    assert server.process.wait(PATIENCE) == 143
+    assert time.monotonic() - began < GRACE
+    server.client.close()

@@ -15,13 +15,12 @@ from pausepoint.server.access import Access
 from pausepoint.server.bodies import NoQuery
 from pausepoint.server.calls import (
     JSON,
-    Attachment,
     Call,
     Receive,
-    Reply,
     Route,
     Scope,
     Send,
+    Sent,
     body_of,
     decoded,
     header,
@@ -155,14 +154,14 @@ class Endpoint:
         reply = await self._answered(self.routes[method], scope, receive)
         await reply.send(send, scope["method"] == "HEAD")
 
-    async def _answered(self, route: Route, scope: Scope, receive: Receive) -> Reply | Attachment:
+    async def _answered(self, route: Route, scope: Scope, receive: Receive) -> Sent:
         signed = await self._allowed(route, scope)
         query = query_of(scope, route.query or NoQuery)
         body = None if route.body is None else await self._body(route, scope, receive)
         person = None if signed is None else signed.person
         call = Call(
             self.desk, Access(self.desk.engine, person), scope, receive, person, body, query,
-            signed is not None and signed.ambient,
+            signed is not None and signed.ambient, "" if signed is None else signed.id,
         )  # fmt: skip
         if route.method != "GET":
             return await route.handler(call)

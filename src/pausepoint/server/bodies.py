@@ -194,6 +194,12 @@ class Sessions(Body, frozen=True):
     count: bool = False
 
 
+class Topics(Body, frozen=True):
+    """What a stream is about: ``now``, ``inbox``, and ``session:`` with an id. By default what the role may follow."""
+
+    topics: tuple[str, ...] = ()
+
+
 class Inbox(Body, frozen=True):
     """The filters of the inbox. ``after`` is ``next`` of the page before."""
 

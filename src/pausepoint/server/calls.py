@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote
 
 import msgspec
@@ -75,7 +75,13 @@ HARMLESS = frozenset({"text/plain", "text/markdown", "text/csv", "application/js
 """Types that are sent as plain text. Everything else is sent as bytes of no known type."""
 
 
-Handler = Callable[["Call"], Awaitable[Reply | Attachment]]
+class Sent(Protocol):
+    """A reply of any kind."""
+
+    async def send(self, send: Send, head: bool = False) -> None: ...
+
+
+Handler = Callable[["Call"], Awaitable[Sent]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +91,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
       everyone. ``heads``: an answerer may call it too, and sees the facts of a session only.
     - ``verb``: the engine's verb that it calls; empty if it calls none.
     - ``body``, ``query``: the structs that the request is decoded to. ``uploads``: the body is bytes of any size.
+      ``streams``: the answer does not end.
     - ``answer``: the `$def` of the answer; empty if it has no JSON. ``status``: that of a success.
     - ``errors``: the statuses of refusals, besides those of every route.
     - ``example``: a body that is accepted.
@@ -103,6 +110,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[int, ...] = ()
     example: Any = None
     uploads: bool = False
+    streams: bool = False
 
     @property
     def summary(self) -> str:
@@ -116,11 +124,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call:
-    """One request of a signed-in person. ``is_page``: a browser signed in by a cookie sends it."""
+    """One request of a signed-in person.
+
+    ``is_page``: a browser signed in by a cookie sends it. ``signed`` is the sign-in, for limits.
+    """
 
     def __init__(
         self, desk: Desk, access: Access, scope: Scope, receive: Receive, person: Person | None, body: Any = None,
-        query: Any = None, is_page: bool = False,
+        query: Any = None, is_page: bool = False, signed: str = "",
     ) -> None:  # fmt: skip
         self.desk = desk
         self.engine: Engine = desk.engine
@@ -129,6 +140,7 @@ class Call:
         self.receive = receive
         self.body = body
         self.is_page = is_page
+        self.signed = signed
         self._query = query
         self._person = person
         self.params: dict[str, str] = scope.get("path_params", {})

@@ -183,6 +183,12 @@ class _Serving:
         import uvicorn
 
         from pausepoint.server.asgi import Settings, application
+        from pausepoint.server.hub import hub_of
+
+        class Server(uvicorn.Server):
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                await hub_of(engine).close()  # streams do not end by themselves
+                await super().shutdown(sockets)
 
         port = listener.getsockname()[1]
         names = {"127.0.0.1", "localhost", "[::1]", _in_url(self.given["host"])} - {"0.0.0.0", "[::]"}
@@ -197,7 +203,7 @@ class _Serving:
         looking = asyncio.create_task(_pick_up(engine)) if drives else None
         try:
             with self._signals():
-                await uvicorn.Server(config).serve(sockets=[listener])
+                await Server(config).serve(sockets=[listener])
         finally:
             if looking is not None:
                 looking.cancel()

@@ -18,7 +18,10 @@ REMEMBERED = 10_000
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much one person may ask for. ``wrong_tokens`` is per address; the others are per sign-in."""
+    """How much one person may ask for. ``wrong_tokens`` is per address; the others are per sign-in.
+
+    ``all_streams`` are those of all people together.
+    """
 
     body: int = 2**20
     actions: int = 60
@@ -26,6 +29,8 @@ class Limits(msgspec.Struct, frozen=True):
     wrong_tokens: int = 5
     read_seconds: float = 10.0
     body_seconds: float = 30.0
+    streams: int = 16
+    all_streams: int = 2000
 
 
 class Rates:

@@ -100,6 +100,8 @@ def _success(route: Route) -> dict[str, Any]:
         return {"description": "Done", "content": {JSON: {"schema": {"$ref": f"{_SCHEMAS}{route.answer}"}}}}
     if route.status == 204:
         return {"description": "Done"}
+    if route.streams:
+        return {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
     return {"description": "The content", "content": {"application/octet-stream": {}}}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pausepoint.server import bodies, files, health, inbox, sessions, standing, store, verbs, workflows
+from pausepoint.server import bodies, files, health, inbox, sessions, standing, store, stream, verbs, workflows
 from pausepoint.server.bodies import NoQuery, Nothing
 from pausepoint.server.calls import Route
 
@@ -84,6 +84,10 @@ ROUTES: tuple[Route, ...] = (
           query=NoQuery, answer="http_question", errors=(404,)),
     Route(method="POST", path="/inbox/{question_id}/answer", role="answerer", handler=inbox.answer, verb="answer",
           body=bodies.Answer, answer="receipt", errors=(404, 409, 410, 412, 422, 428), example={"value": "yes"}),
+    # what is going on
+    Route(method="GET", path="/now", role="viewer", handler=stream.now, verb="tally", query=NoQuery, answer="now"),
+    Route(method="GET", path="/stream", role="viewer", handler=stream.stream, verb="changes", heads=True,
+          query=bodies.Topics, streams=True, errors=(404, 410)),
     # everything
     Route(method="GET", path="/standing-pause", role="viewer", handler=standing.show, verb="standing_pause",
           query=NoQuery, answer="standing"),
