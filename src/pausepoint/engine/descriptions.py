@@ -36,12 +36,15 @@ async def describe(service: Service, workflow: Workflow[Any]) -> None:
 
     A store that cannot be written raises here as it would for the session itself, before anything was done.
     """
-    now = service.clock.now()
-    new = await in_thread(_stored, workflow, now)  # the first schema of a process takes milliseconds
-    seen = await service.store.description_seen(new.digest)
-    if seen is None or seen <= now - CONFIRMED_FOR:
-        await service.store.keep_description(new)
-    service.described[workflow.name] = now
+    now = service.described[workflow.name] = service.clock.now()  # sessions that start meanwhile need not do the same
+    try:
+        new = await in_thread(_stored, workflow, now)  # the first schema of a process takes milliseconds
+        seen = await service.store.description_seen(new.digest)
+        if seen is None or seen <= now - CONFIRMED_FOR:
+            await service.store.keep_description(new)
+    except BaseException:
+        service.described.pop(workflow.name, None)
+        raise
 
 
 def _stored(workflow: Workflow[Any], now: int) -> StoredDescription:
