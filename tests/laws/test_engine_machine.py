@@ -17,7 +17,8 @@ from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.engine.time_travel import TimeTravel
 from pausepoint.errors import AlreadyRunning, PausepointError, UnknownSession, VerbRefused
 from pausepoint.log import timeline
-from pausepoint.log.replay import Effect, Line, Settled, body_of
+from pausepoint.log.decisions import Settled
+from pausepoint.log.replay import Effect, Line, body_of
 from pausepoint.log.timeline import Timeline
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, SessionRow

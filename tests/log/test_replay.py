@@ -15,6 +15,7 @@ from pausepoint import Workflow, guard, route, step
 from pausepoint.codec.values import decode, encode
 from pausepoint.definition.workflow import Check
 from pausepoint.errors import DamagedRecord, IllegalTransition
+from pausepoint.log.decisions import Settled, settle
 from pausepoint.log.replay import (
     Body,
     CheckpointBody,
@@ -24,10 +25,8 @@ from pausepoint.log.replay import (
     KeyBody,
     Line,
     OperationBody,
-    Settled,
     body_of,
     fold,
-    settle,
     to_payload,
 )
 from pausepoint.log.state import Change, Inline, Slot

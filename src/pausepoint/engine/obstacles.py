@@ -11,7 +11,8 @@ from typing import Any
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import DamagedRecord, DefinitionError, StateRefused, error_text
 from pausepoint.log.access import StateAccess
-from pausepoint.log.replay import Line, refusal
+from pausepoint.log.decisions import refusal
+from pausepoint.log.replay import Line
 from pausepoint.log.versions import DoesNotFit, fits, upgrade
 from pausepoint.model.budgets import reached
 from pausepoint.model.pauses import Paused

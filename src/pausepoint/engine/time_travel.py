@@ -23,7 +23,8 @@ from pausepoint.engine.base import check_texts
 from pausepoint.engine.queries import Queries
 from pausepoint.errors import AlreadyRunning, DefinitionError, HoldLost, SessionChanged, StateRefused, VerbRefused
 from pausepoint.log.access import StateAccess
-from pausepoint.log.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
+from pausepoint.log.decisions import refusal
+from pausepoint.log.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, to_payload
 from pausepoint.log.state import Blob, Blobs, Change, State
 from pausepoint.log.telemetry import Watch
 from pausepoint.log.timeline import Before

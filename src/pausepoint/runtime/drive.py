@@ -32,7 +32,8 @@ from pausepoint.errors import (
     WriteRefused,
     error_text,
 )
-from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody, Settled, WaitBody, settle
+from pausepoint.log.decisions import Settled, settle
+from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody, WaitBody
 from pausepoint.log.state import Blob, Blobs, Change, Inline
 from pausepoint.log.telemetry import log_line
 from pausepoint.model.ids import SessionId

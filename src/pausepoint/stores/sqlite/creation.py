@@ -20,8 +20,7 @@ def create(connection: apsw.Connection, engine: OwnEngine, new: NewSession) -> S
     _check_names(connection, new)
     above = None if new.parent is None else sessions.get_by_key(connection, new.parent, engine.present)
     pause = new.pause or pauses.above(connection, new.parent)
-    everything = standing.read(connection) if new.parent is None else None
-    if everything is not None:
+    if new.parent is None and standing.read(connection) is not None:
         new = replace(new, claim=False)  # it is paused, so no engine needs to drive it
     last = new.records[-1]
     key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)

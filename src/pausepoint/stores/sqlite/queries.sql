@@ -321,7 +321,7 @@ VALUES (
 ON CONFLICT (session_id) DO NOTHING
 
 -- name: tag
--- No trigger does this, because a trigger would cost every new session a journal of its own.
+-- No trigger does this: with one, SQLite would keep a journal for the INSERT of every session, also without tags.
 INSERT OR IGNORE INTO tagged (tag, session)
 SELECT value, sessions.key FROM sessions, json_each(tags) WHERE sessions.key = ?
 
