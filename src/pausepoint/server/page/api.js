@@ -13,22 +13,26 @@ export class Problem extends Error {
 
 const GONE = 'The server does not answer. Start it again with pausepoint serve; this page then continues.';
 
-async function request(path, options) {
+async function request(path, options, read = (answer) => answer.json()) {
   let answer;
   try {
     answer = await fetch(address(path), { credentials: 'same-origin', ...options });
   } catch {
     throw new Problem(0, { detail: GONE });
   }
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
+  if (answer.ok) return answer.status === 204 ? null : read(answer);
   throw new Problem(answer.status, await answer.json().catch(() => ({})));
 }
 
 // Read. Empty members of the query are left out.
-export function get(path, query = {}) {
+export const get = (path, query) => request(path + asked(query), { headers: { accept: 'application/json' } });
+
+// Read a file as text.
+export const content = (path, query) => request(path + asked(query), {}, (answer) => answer.text());
+
+function asked(query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
-  const text = given.length ? '?' + new URLSearchParams(given) : '';
-  return request(path + text, { headers: { accept: 'application/json' } });
+  return given.length ? '?' + new URLSearchParams(given) : '';
 }
 
 // The server's answer to the same key is the same, so a click that is sent twice has one effect.

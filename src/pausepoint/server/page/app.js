@@ -92,6 +92,9 @@ class Page {
     document.title = `${waiting ? `(${waiting}) ` : ''}${this.screen?.title?.(this.route) ?? 'Pausepoint'} · Pausepoint`;
   }
 
+  // Many events come at once; they are drawn together.
+  drawSoon() { this.soon ??= requestAnimationFrame(() => { this.soon = null; this.draw(); }); }
+
   go(hash, replace = false) {
     if (replace) {
       history.replaceState(null, '', hash);
@@ -111,7 +114,7 @@ class Page {
 
   // An event of the stream. It only says what to read again, unless the screen draws it itself.
   heard(name, data) {
-    if (this.screen?.live?.(name, data, this)) return this.draw();
+    if (this.screen?.live?.(name, data, this)) return this.drawSoon();
     this.due ??= setTimeout(() => { this.due = null; if (!document.hidden) this.load(); }, QUIET);
   }
 

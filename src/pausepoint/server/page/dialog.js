@@ -1,6 +1,6 @@
 // A dialog asks before something is done: why, how, and what it would do.
 //
-// { title, say, isBad, body(page), plan(values), send(values) }: `say` is the word on the button. `plan` is
+// { title, say, isBad, isWide, body(page), plan(values), send(values) }: `say` is the word on the button. `plan` is
 // called with the present values of the form, and what it draws is shown above the button.
 import { html, nothing, render } from './vendor/lit-html.js';
 import { Problem } from './api.js';
@@ -41,8 +41,8 @@ async function submit(page, event) {
 }
 
 export function dialog(page) {
-  const { title, say, isBad, body } = page.dialog;
-  return html`<dialog aria-labelledby="dialog-title" @close=${() => page.dialog && page.closeDialog()}>
+  const { title, say, isBad, isWide, body } = page.dialog;
+  return html`<dialog class=${isWide ? 'wide' : ''} aria-labelledby="dialog-title" @close=${() => page.dialog && page.closeDialog()}>
     <form method="dialog" @submit=${(event) => submit(page, event)} @change=${(event) => preview(page, event.currentTarget)}>
       <header><h2 id="dialog-title">${title}</h2></header>
       <div class="body">${body(page)}<div class="preview"></div><div class="refusal" role="alert"></div></div>

@@ -33,6 +33,12 @@ function plain(given, root) {
   return schema;
 }
 
+// The schema of one member. The default of an object has the defaults of its members.
+function member(schema, name, root) {
+  const found = plain(schema.properties[name], root), given = schema.default?.[name];
+  return given === undefined ? found : { ...found, default: given };
+}
+
 const isScalar = (schema) => ['string', 'integer', 'number'].includes(schema.type) || Boolean(schema.enum);
 
 function kind(schema, depth) {
@@ -62,7 +68,7 @@ class Form {
   // The fields of an object, without a frame of their own.
   members(schema, path, depth) {
     const required = schema.required ?? [];
-    return Object.entries(schema.properties).map(([name, each]) => this.field(join(path, name), titled(name, each), plain(each, this.root), required.includes(name), depth + 1));
+    return Object.entries(schema.properties).map(([name, each]) => this.field(join(path, name), titled(name, each), member(schema, name, this.root), required.includes(name), depth + 1));
   }
 
   field(path, title, schema, isRequired, depth) {
@@ -190,11 +196,11 @@ class Reader {
 
   members(schema, path, depth) {
     const found = {};
-    for (const [name, each] of Object.entries(schema.properties)) {
-      const member = plain(each, this.root), value = this.value(join(path, name), member, depth + 1);
+    for (const name of Object.keys(schema.properties)) {
+      const each = member(schema, name, this.root), value = this.value(join(path, name), each, depth + 1);
       const isEmpty = value === '' && !(schema.required ?? []).includes(name);
       if (value !== MISSING && !isEmpty) found[name] = value;
-      else if (member.isOptional && (schema.required ?? []).includes(name)) found[name] = null;
+      else if (each.isOptional && (schema.required ?? []).includes(name)) found[name] = null;
     }
     return found;
   }

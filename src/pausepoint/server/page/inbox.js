@@ -80,7 +80,7 @@ export function question(q, page, brief = false) {
   return html`<article class="q" data-row tabindex="-1" aria-label=${q.next_question}><h3 class="ask">${q.next_question}</h3>${facts(q)}
     ${complaint ? html`<div class="note bad" role="alert"><p>${complaint}</p></div>` : nothing}
     ${confirmed(q)}${known('Collected so far', q.collected_params_json)}${brief ? nothing : known('What the step knew', q.context_json)}
-    ${q.status !== OPEN ? answered(q) : brief && several > 1 && q.kind !== 'confirm' ? html`<details class="fill"><summary class="b">Fill in ${several} fields…</summary>${form(q, page)}</details>` : form(q, page)}</article>`;
+    ${q.status !== OPEN ? answered(q) : !page.may('answerer') ? nothing : brief && several > 1 && q.kind !== 'confirm' ? html`<details class="fill"><summary class="b">Fill in ${several} fields…</summary>${form(q, page)}</details>` : form(q, page)}</article>`;
 }
 
 const WORDS = { RESUMED: 'answered', COMPLETED: 'completed', EXPIRED: 'expired', CANCELLED: 'cancelled' };
