@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, create_model
 
-from pausepoint import Artifact, Context, Engine, Retry, Status, Workflow, step, workflow
+from pausepoint import Artifact, Context, Engine, Retry, Status, Workflow, route, step, workflow
 from pausepoint.definition.steps import Step
 from tests.page.exhibit import PACE, Digest, digest, until
 
@@ -154,6 +155,23 @@ def ladder(count: int) -> Workflow[BaseModel]:
 ladder_34, ladder_120 = ladder(34), ladder(120)
 
 
+class Rounds(BaseModel):
+    n: int = 0
+
+
+@step(writes="n")
+def turn(n: int) -> int:
+    return n + 1
+
+
+@route(after=turn)
+def again(n: int) -> Literal["turn"] | None:
+    return "turn" if n < 450 else None
+
+
+rounds = Workflow("rounds", state=Rounds, steps=[turn], routes=[again])
+
+
 # artifacts in every condition
 
 
@@ -186,7 +204,7 @@ visitors = Workflow.guest("visitors", state=Digest)
 STRANGE = "b:ann@example.org+1"
 """An id with every kind of character that an id may have."""
 
-KINDS = [summarise, book, sync, batch, scan, ladder_34, ladder_120, report, visitors]
+KINDS = [summarise, book, sync, batch, scan, ladder_34, ladder_120, report, rounds, visitors]
 
 
 async def add(engine: Engine, folder: Path, items: int = 10_000) -> None:
@@ -198,6 +216,7 @@ async def add(engine: Engine, folder: Path, items: int = 10_000) -> None:
     await engine.start(scan, name="map of 1699", session_id="scan-map")
     await engine.start(ladder_34, session_id="ladder-34")
     await engine.start(ladder_120, session_id="ladder-120")
+    await engine.start(rounds, session_id="rounds")
     await engine.start(report, title="Brinefjord", session_id="report-brinefjord", folder=folder / "report")
     await engine.start(digest, reader="x", session_id=STRANGE, owner="o'neill & <sons>", tags=["a/b", "<i>tag</i>"])
     await _visit(engine)

@@ -1,7 +1,7 @@
 // The frame: addresses, loading, live updates, keys. A screen is a function of what was loaded.
 //
 // A screen is a module with `load(route)`, which returns its data, and `view(data, page)`, which draws it. It may have
-// `topics(route)` for the stream, `live(name, data, page)` for events that it draws without loading again, `title(route)`
+// `topics(route, data)` for the stream, `live(name, data, page)` for events that it draws without loading again, `title(route)`
 // and `keys` (a map from a key to what it does).
 import { render, html, nothing } from './vendor/lit-html.js';
 import { get, post, Problem } from './api.js';
@@ -69,7 +69,7 @@ class Page {
       const [data, now] = await Promise.all([screen.load(route, this), this.may('viewer') ? get('/now') : null]);
       if (route !== this.route) return;
       Object.assign(this, { data, now, error: null });
-      this.live.follow(this.may('viewer') ? ['now', ...(screen.topics?.(route) ?? [])] : ['inbox']);
+      this.live.follow(this.may('viewer') ? ['now', ...(screen.topics?.(route, data) ?? [])] : ['inbox']);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (route === this.route) this.fail(error);

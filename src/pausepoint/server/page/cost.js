@@ -16,7 +16,7 @@ export function cost(d) {
   const rows = [...steps].flatMap(([step, visits]) => [[step, null, visits], ...(visits.length > 1 ? visits.map((each) => [step, each, [each]]) : [])]);
   if (!rows.length) return html`<p class="empty"><b>Nothing has run yet</b>A step says what it costs with <code>ctx.spend</code>.</p>`;
   const draw = ([step, each, visits]) => each ? row(`${step}#${each.visit}`, each.left_behind ? 'undone by a rewind' : true, cells(visits)) : row(step, visits.length > 1 ? false : visits[0].left_behind && 'undone by a rewind', cells(visits));
-  return html`<table><thead><tr><th>Step and visit</th><th class="r">Time of its code</th><th class="r">Tokens</th><th class="r">Cost</th></tr></thead>
+  return html`<table><thead><tr><th>Step and visit</th><th class="r">Time</th><th class="r">Tokens</th><th class="r">Cost</th></tr></thead>
     <tbody>${repeat(rows.slice(0, ROWS), ([step, each]) => `${step} ${each?.seq ?? ''} ${each?.began_at ?? ''}`, draw)}</tbody>
     <tfoot><tr><td><b>${counted(d.spans.length, 'visit')}</b></td>${cells(d.spans).map((cell) => html`<td class="r num"><b>${cell}</b></td>`)}</tr></tfoot></table>
     ${d.s.spent_usd > sum(d.spans, 'usd') + 0.00005 ? html`<p class="small dim pad">The session has spent ${money(d.s.spent_usd)} in all: ${money(d.s.spent_usd - sum(d.spans, 'usd'))} in its children or in visits that are not on this page.</p>` : nothing}`;

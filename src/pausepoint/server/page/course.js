@@ -41,11 +41,14 @@ function operationRows(d) {
 
 function dot(row) {
   if (row.here) return svg`<circle class="halo" cx="38" cy="50%" r="13"/><circle cx="38" cy="50%" r="7" class="here"/>`;
-  const isDone = row.visits.some((each) => each.ended_at && !each.left_behind) || row.parts?.some((each) => each.ended_at && !each.behind);
+  const isDone = isPast(row) || row.visits.some((each) => each.ended_at && !each.left_behind) || row.parts?.some((each) => each.ended_at && !each.behind);
   return svg`<circle cx="38" cy="50%" r="7" class=${isDone ? 'done' : ''}/>${isDone ? svg`<svg x="32" y="50%" overflow="visible"><path class="tick" d="m3 .4 2 2 4-4.4" fill="none"/></svg>` : nothing}`;
 }
 
-const wasReached = (row) => row && (row.here || row.visits.some((each) => !each.left_behind) || row.parts?.some((each) => !each.behind));
+// Visits that are not on this page, such as those before a fork.
+const isPast = (row) => row.plan?.verdict === 'done' && row.plan.visits > 0;
+
+const wasReached = (row) => row && (row.here || isPast(row) || row.visits.some((each) => !each.left_behind) || row.parts?.some((each) => !each.behind));
 
 // An arc over some rows, down or up.
 function arc(rows, n) {
@@ -68,10 +71,10 @@ const seconds = (visit, end) => visit.ended_at ? visit.took_seconds : (end - ms(
 function summary(row, d, end) {
   const kept = row.visits.filter((each) => !each.left_behind), closed = kept.filter((each) => each.ended_at), usd = row.visits.reduce((sum, each) => sum + each.usd, 0);
   const tried = row.visits.reduce((most, each) => Math.max(most, each.attempts), d.s.failure?.step === row.name ? d.s.failure.attempts : 1);
-  const told = row.plan && !ENDED.includes(d.s.status) && row.plan.verdict !== 'done';
+  const told = row.plan && (row.plan.verdict !== 'done' ? !ENDED.includes(d.s.status) : !row.visits.length && row.plan.visits);
   return [
     kept.length > 1 ? counted(kept.length, 'visit') : '', row.parts?.length > 1 ? counted(row.parts.length, 'call') : '',
-    kept.length || row.parts ? span(row.parts ? between(row.parts, end) : (closed.length ? closed : kept).reduce((sum, each) => sum + seconds(each, end), 0)) : '',
+    closed.length || row.parts || kept.some((each) => end - ms(each.began_at) >= 1) ? span(row.parts ? between(row.parts, end) : (closed.length ? closed : kept).reduce((sum, each) => sum + seconds(each, end), 0)) : '',
     usd ? money(usd) : '', tried > 1 ? counted(tried, 'attempt') : '', kept.at(-1)?.skipped ? `skipped: ${kept.at(-1).skipped}` : '', told ? row.plan.why : '',
     ...(row.guards ?? []).map((name) => `guard ${name}`), row.targets?.length > 1 ? `routes to ${row.targets.map((to) => to ?? 'the end').join(' or ')}` : '',
   ].filter(Boolean).join(' · ');
@@ -84,7 +87,7 @@ function label(row, d, page, end) {
   const text = summary(row, d, end), items = total(row), flip = () => { opened.has(row.name) ? opened.delete(row.name) : opened.add(row.name); page.draw(); };
   return html`<div class="stp"><b class="mono">${last ? html`<a href=${d.to({ tab: 'state', at: last.seq })} title="The state after ${row.name}">${row.name}</a>` : row.name}</b>
     ${shows ? html`<span class="verdict ${row.plan.verdict.split(' ')[0]}">${row.plan.verdict}</span>` : nothing}
-    ${items ? html`<button class="b tiny quiet" aria-expanded=${opened.has(row.name)} @click=${flip}>${counted(items, 'item')}</button>` : nothing}
+    ${items ? html`<button class="b tiny quiet" aria-expanded=${opened.has(row.name)} @click=${flip}>${counted(items, 'item')} ▾</button>` : nothing}
     <div class="v" title=${text}>${text}</div></div>`;
 }
 

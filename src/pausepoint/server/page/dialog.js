@@ -1,6 +1,7 @@
 // A dialog asks before something is done: why, how, and what it would do.
 //
-// { title, say, isBad, isWide, body(page), plan(values), send(values) }: `say` is the word on the button. `plan` is
+// { title, say, isBad, isForm, body(page), plan(values), send(values) }: `say` is the word on the button. `isForm`: it is
+// wide, and the server checks what was typed. `plan` is
 // called with the present values of the form, and what it draws is shown above the button.
 import { html, nothing, render } from './vendor/lit-html.js';
 import { Problem } from './api.js';
@@ -41,9 +42,9 @@ async function submit(page, event) {
 }
 
 export function dialog(page) {
-  const { title, say, isBad, isWide, body } = page.dialog;
-  return html`<dialog class=${isWide ? 'wide' : ''} aria-labelledby="dialog-title" @close=${() => page.dialog && page.closeDialog()}>
-    <form method="dialog" @submit=${(event) => submit(page, event)} @change=${(event) => preview(page, event.currentTarget)}>
+  const { title, say, isBad, isForm, body } = page.dialog;
+  return html`<dialog class=${isForm ? 'wide' : ''} aria-labelledby="dialog-title" @close=${() => page.dialog && page.closeDialog()}>
+    <form method="dialog" ?novalidate=${isForm} @submit=${(event) => submit(page, event)} @change=${(event) => preview(page, event.currentTarget)}>
       <header><h2 id="dialog-title">${title}</h2></header>
       <div class="body">${body(page)}<div class="preview"></div><div class="refusal" role="alert"></div></div>
       <footer><button class="b" type="button" @click=${() => page.closeDialog()}>${say ? 'Not now' : 'Close'}</button>${say ? html`<button class="b go ${isBad ? 'bad' : 'main'}">${say}</button>` : nothing}</footer>

@@ -41,13 +41,15 @@ function member(schema, name, root) {
 
 const isScalar = (schema) => ['string', 'integer', 'number'].includes(schema.type) || Boolean(schema.enum);
 
+const isLong = (text) => typeof text === 'string' && (text.length > LONG || text.includes('\n'));
+
 function kind(schema, depth) {
   if (schema.enum || schema.const !== undefined) return 'choice';
   if (schema.several) return depth < DEEP ? 'variants' : 'json';
   if (schema.type === 'boolean') return 'boolean';
   if (schema.type === 'object' && schema.properties && depth < DEEP) return 'group';
   if (schema.type === 'array' && depth < DEEP && schema.items && !schema.prefixItems) return 'list';
-  if (schema.type === 'string') return (schema.maxLength ?? 0) > LONG || schema.format === 'markdown' ? 'long' : 'line';
+  if (schema.type === 'string') return (schema.maxLength ?? 0) > LONG || schema.format === 'markdown' || isLong(schema.default) ? 'long' : 'line';
   return ['integer', 'number'].includes(schema.type) ? 'line' : schema.type ? 'json' : 'free';
 }
 

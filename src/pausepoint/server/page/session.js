@@ -14,8 +14,8 @@ import * as artifacts from './artifacts.js';
 import * as files from './files.js';
 import * as verbs from './verbs.js';
 
-const PAGE = 200, SOON = 2000, LATER = 10_000;  // the last two: milliseconds until this page, or the rest, is read again
-const NOTHING = { visits: [], points: [] };
+const PAGE = 200;
+const AT_ONCE = 200, SOON = 2000, LATER = 10_000;  // milliseconds until the session is read again after a change
 
 const children = {
   load: async (d) => ({ children: (await get(of(d.s.session_id) + '/children')).sessions }),
@@ -28,7 +28,7 @@ const TABS = { state, history, output, artifacts, files, children, cost: { view:
 // loading
 
 export const title = ({ path }) => path[1];
-export const topics = ({ path }) => [`session:${path[1]}`];
+export const topics = ({ path }, { gone }) => gone ? [] : [`session:${path[1]}`];
 
 let kept = {};  // what changes only with the session's mark
 
@@ -69,20 +69,22 @@ function address(id, query, changes) {
 // The head, the history and the output are drawn as they come. The rest is read again after a while.
 export function live(name, data, page) {
   const s = page.data?.s;
-  if (!s || name === 'reset') return false;
-  const isOurs = data.session_id === s.session_id;
+  const isOurs = data.session_id === s?.session_id;
+  if (page.data?.gone && name !== 'reset') return true;
+  if (!s || name === 'reset' || (isOurs && data.removed)) return false;
   if (isOurs && name === 'line') history.heard(data.events);
   if (isOurs && name === 'token') return output.heard(data);
-  if (isOurs && name === 'head' && !data.removed) Object.assign(s, data);
-  readAgain(page, isOurs ? SOON : LATER);
+  const wait = !isOurs ? LATER : name === 'head' && data.status !== s.status ? AT_ONCE : SOON;
+  if (isOurs && name === 'head') Object.assign(s, data);
+  readAgain(page, wait);
   return true;
 }
 
-let due = null, at_ = 0;
+let due = null, dueAt = 0;
 function readAgain(page, wait) {
-  if (due && at_ <= Date.now() + wait) return;
+  if (due && dueAt <= Date.now() + wait) return;
   clearTimeout(due);
-  at_ = Date.now() + wait;
+  dueAt = Date.now() + wait;
   due = setTimeout(() => { due = null; if (!document.hidden) page.load(); }, wait);
 }
 
@@ -113,7 +115,7 @@ function head(d, page) {
 
 export const keys = { p: (page) => page.data.s && page.may('operator') && verbs.can(page.data.s).pause && verbs.pause(page.data, page) };
 
-// why it is not running
+// why it is not running: keyed, because a pause that comes first must not change what is typed below it
 
 // The engine's frames are the same in every traceback; a reader looks for those of the step.
 function frames(traceback) {
@@ -135,14 +137,15 @@ const plainLine = (name, act) => html`<div class="item"><span class="name">${nam
 
 function waits(d, page) {
   const { s } = d, mayAct = page.may('operator');
-  return [
-    s.wakes_at && !['running', 'pausing'].includes(s.status) ? plainLine(html`Wakes ${later(s.wakes_at)}`, mayAct && s.status === 'sleeping' ? html`<button class="b tiny" @click=${() => verbs.resume(d, page, true)}>Wake now…</button>` : nothing) : nothing,
+  const found = [
+    s.wakes_at && !s.waiting.includes('answer') && !['running', 'pausing'].includes(s.status) ? plainLine(html`Wakes ${later(s.wakes_at)}`, mayAct && s.status === 'sleeping' ? html`<button class="b tiny" @click=${() => verbs.resume(d, page, true)}>Wake now…</button>` : nothing) : nothing,
     s.waiting.includes('message') ? plainLine('Waits for a message', page.may('answerer') ? html`<button class="b tiny" @click=${() => verbs.send(d, page)}>Send a message…</button>` : nothing) : nothing,
     s.waiting.includes('child') ? plainLine('Waits for its children', html`<a class="b tiny" href=${d.to?.({ tab: 'children' }) ?? '#'}>Children</a>`) : nothing,
     s.cancel_requested && s.status !== 'cancelled' ? plainLine('Will be cancelled at the next safe point') : nothing,
     ['ready', 'created'].includes(s.status) ? plainLine(driven(s, page)) : nothing,
     s.guest && !['completed', 'cancelled', 'running'].includes(s.status) ? plainLine('A guest: its own program runs it, with its next visit.') : nothing,
   ];
+  return found.map((each, n) => [n, each]).filter(([, each]) => each !== nothing);
 }
 
 function driven(s, page) {
@@ -153,25 +156,33 @@ function driven(s, page) {
 }
 
 function why(d, page) {
-  const { s } = d, found = [...(s.pauses ?? []).map(pauseLine), s.failure && failure(s.failure), ...(s.questions ?? []).map((q) => question(q, page)), ...waits(d, page)].filter((each) => each && each !== nothing);
-  return found.length ? html`<section class="sheet" aria-label="Why it is not running">${found}</section>` : nothing;
+  const { s } = d, found = [
+    ...(s.pauses ?? []).map((each) => [`${each.kind} ${each.created_at}`, pauseLine(each)]), ...(s.failure ? [['failure', failure(s.failure)]] : []),
+    ...(s.questions ?? []).map((each) => [each.id, question(each, page)]), ...waits(d, page),
+  ];
+  return found.length ? html`<section class="sheet" aria-label="Why it is not running">${repeat(found, ([key]) => key, ([, each]) => each)}</section>` : nothing;
 }
 
 // tabs
 
 const TITLES = { state: 'State', history: 'History', output: 'Output', artifacts: 'Artifacts', files: 'Files', children: 'Children', cost: 'Cost' };
 
+function choose(name, d, page) {
+  page.go(d.to({ tab: name }), true);
+  page.draw();  // the chosen tab at once, and its content when it is loaded
+}
+
 function moved(event, d, page) {
   const names = Object.keys(TABS), step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;
   event.preventDefault();
-  page.go(d.to({ tab: names.at((names.indexOf(d.tab) + step) % names.length) }), true);
-  requestAnimationFrame(() => document.querySelector('[role=tab][aria-selected=true]')?.focus());
+  choose(names.at((names.indexOf(event.target.id.slice(4)) + step) % names.length), d, page);
+  document.querySelector('[role=tab][aria-selected=true]').focus();
 }
 
 function tabs(d, page) {
   const shown = page.route.query.get('tab') ?? 'state';
-  return html`<section class="sheet" aria-label="Details"><div class="tabs" role="tablist" aria-label="Details" @keydown=${(event) => moved(event, d, page)}>${Object.keys(TABS).map((name) => html`<button role="tab" id="tab-${name}" aria-controls="panel" aria-selected=${shown === name} tabindex=${shown === name ? 0 : -1} @click=${() => page.go(d.to({ tab: name }), true)}>${TITLES[name]}</button>`)}</div>
+  return html`<section class="sheet" aria-label="Details"><div class="tabs" role="tablist" aria-label="Details" @keydown=${(event) => moved(event, d, page)}>${Object.keys(TABS).map((name) => html`<button role="tab" id="tab-${name}" aria-controls="panel" aria-selected=${shown === name} tabindex=${shown === name ? 0 : -1} @click=${() => choose(name, d, page)}>${TITLES[name]}</button>`)}</div>
     <div id="panel" role="tabpanel" aria-labelledby="tab-${d.tab}">${TABS[d.tab].view(d, page)}</div></section>`;
 }
 

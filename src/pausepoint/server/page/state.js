@@ -5,14 +5,19 @@ import { counted, shown, size, time } from './words.js';
 import { diff } from './diff.js';
 import * as verbs from './verbs.js';
 
-const KEPT = 60, PART = 100_000;
+const KEPT = 60, ROWS = 200, PART = 100_000;
 const states = new Map();  // the states that were read, by session and record: they do not change
 const fields = new Map();  // large fields that a person has asked for
 
-async function read(id, at) {
+// The server leaves a large field out and says how many bytes it has.
+export class Large { constructor(bytes) { this.bytes = bytes; } }
+
+// Return the state at a record, or the present one.
+export async function read(id, at) {
   const key = `${id} ${at}`;
   if (at && states.has(key)) return states.get(key);
-  const { values } = await get(of(id) + '/state', { at });
+  const found = (await get(of(id) + '/state', { at })).values;
+  const values = Object.fromEntries(Object.entries(found).map(([name, value]) => [name, value?.large && value.href ? new Large(value.large) : value]));
   states.set(key, values);
   if (states.size > KEPT) states.delete(states.keys().next().value);
   return values;
@@ -41,8 +46,7 @@ function changed(former, value) {
   return html`${a ? html`<span class="was">${a}</span> ` : nothing}<span class="is">${b}</span>`;
 }
 
-// A large field has its size in place of its value.
-function large(d, name, { large: bytes }, page) {
+function large(d, name, { bytes }, page) {
   const point = d.places[d.i], path = `${of(d.s.session_id)}/state/${encodeURIComponent(name)}`, at = point?.seq, key = `${path} ${at ?? d.s.etag}`, found = fields.get(key);
   const fetch = async () => { const { value } = await get(path, { at }); fields.clear(); fields.set(key, shown(value)); page.draw(); };
   const url = address(path);
@@ -53,8 +57,8 @@ function large(d, name, { large: bytes }, page) {
 
 function value(d, name, page) {
   const point = d.places[d.i], found = d.values[name], had = d.former?.[name];
-  const isLarge = found?.large && found.href, isChanged = d.former && (isLarge ? point?.fields.includes(name) : !same(had, found));
-  return html`<dt class=${isChanged ? 'chg' : ''}>${name}</dt><dd class=${isChanged ? 'chg' : ''} tabindex="0">${isLarge ? large(d, name, found, page) : isChanged ? changed(had?.href ? `(${size(had.large)})` : had, found) : shown(found) || html`<span class="faint">empty</span>`}</dd>`;
+  const isLarge = found instanceof Large, isChanged = d.former && (isLarge ? point?.fields.includes(name) : !same(had, found));
+  return html`<dt class=${isChanged ? 'chg' : ''}>${name}</dt><dd class=${isChanged ? 'chg' : ''} tabindex="0">${isLarge ? large(d, name, found, page) : isChanged ? changed(had instanceof Large ? `(${size(had.bytes)})` : had, found) : shown(found) || html`<span class="faint">empty</span>`}</dd>`;
 }
 
 // the slider
@@ -76,5 +80,5 @@ function slider(d, page) {
 
 export function view(d, page) {
   const names = Object.keys(d.values);
-  return html`${slider(d, page)}${names.length ? html`<dl class="kv">${names.map((name) => value(d, name, page))}</dl>` : html`<p class="empty">The state has no fields.</p>`}`;
+  return html`${slider(d, page)}${names.length ? html`<dl class="kv">${names.slice(0, ROWS).map((name) => value(d, name, page))}</dl>${names.length > ROWS ? html`<p class="small dim pad">${counted(names.length - ROWS, 'more field')}.</p>` : nothing}` : html`<p class="empty">The state has no fields.</p>`}`;
 }

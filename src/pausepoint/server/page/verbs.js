@@ -1,13 +1,14 @@
 // The dialogs of a session's verbs. Each verb that runs something shows first what it would run, and why.
 import { html, nothing } from './vendor/lit-html.js';
-import { get, of, post, Problem } from './api.js';
+import { of, post, Problem } from './api.js';
 import { at } from './shapes.js';
 import { counted, money, shown, span } from './words.js';
 import { how, opened, why } from './dialog.js';
 import { drawn, forget, readValue, Unreadable } from './form.js';
+import { Large, read } from './state.js';
 import { tell } from './toast.js';
 
-const ROWS = 200;
+const ROWS = 200, ITEMS = 20;
 
 export function can({ status }) {
   const isOver = ['completed', 'cancelled'].includes(status), isHeld = ['running', 'pausing'].includes(status);
@@ -166,20 +167,23 @@ function fork(d, page) {
 
 // edit
 
-const isLarge = (value) => Boolean(value?.large && value.href);
+// A value that may be an object or null, or one of several kinds, and a long list are edited as JSON.
+const isMixed = ({ anyOf, oneOf }) => (anyOf ?? oneOf ?? []).filter((each) => each.type !== 'null').some((each, n) => n || !['string', 'integer', 'number', 'boolean'].includes(each.type));
+const isFree = ({ type, $ref, enum: known, anyOf, oneOf }) => !type && !$ref && !known && !anyOf && !oneOf;
+const edited = (schema, value) => isMixed(schema) || isFree(schema) || value?.length > ITEMS && Array.isArray(value) ? { title: schema.title, description: schema.description, type: 'object' } : schema;
 
 // The schema of the state with the present values. Large fields are left out.
 function filled(schema, values) {
-  const small = Object.fromEntries(Object.entries(values).filter(([, value]) => !isLarge(value)));
+  const small = Object.fromEntries(Object.entries(values).filter(([, value]) => !(value instanceof Large)));
   if (!schema?.properties) return { type: 'object', default: small };
-  return { ...schema, default: small, properties: Object.fromEntries(Object.entries(schema.properties).filter(([name]) => name in small)) };
+  return { ...schema, default: small, required: Object.keys(small), properties: Object.fromEntries(Object.entries(schema.properties).filter(([name]) => name in small).map(([name, each]) => [name, edited(each, small[name])])) };
 }
 
 const differs = (before, after) => Object.fromEntries(Object.entries(after).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name])));
 
 // What another person or the session itself has changed since the form was drawn.
-const news = (former, present) => html`<div class="note bad" role="alert"><div><p>The state has changed meanwhile. Nothing was written, and what you typed is still here. Send it again to overwrite:</p>
-  <dl class="kv">${Object.entries(differs(former, present)).map(([name, value]) => html`<dt>${name}</dt><dd><span class="was">${shown(former[name]) ?? ''}</span> <span class="is">${isLarge(value) ? '(large)' : shown(value)}</span></dd>`)}</dl></div></div>`;
+const news = (former, present) => html`<div class="note bad" role="alert"><div><p>The state has changed meanwhile, so nothing was written. What you typed is still here. Compare it with what is new, then save again:</p>
+  <dl class="kv">${Object.entries(differs(former, present)).map(([name, value]) => html`<dt>${name}</dt><dd><span class="was">${shown(former[name]) ?? ''}</span> <span class="is">${value instanceof Large ? '(large)' : shown(value)}</span></dd>`)}</dl></div></div>`;
 
 class Edit {
   constructor(d, page, values) {
@@ -192,50 +196,60 @@ class Edit {
   // Only fields that the person has changed are sent, so a value that the form cannot show stays as it is.
   fields() {
     try {
-      return differs(this.drawn, this.read());
+      const found = this.read(), cleared = Object.keys(this.drawn).filter((name) => !(name in found));
+      return { ...differs(this.drawn, found), ...Object.fromEntries(cleared.map((name) => [name, typeof this.drawn[name] === 'string' ? '' : null])) };
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error;
       throw new Problem(400, { detail: error.message, field: error.field });
     }
   }
 
-  refuse(problem) {
-    this.refusal = problem.field ? { text: problem.message, field: problem.field } : null;
+  // The complaint stands beside its field; what is thrown is shown above the buttons.
+  mark(problem) {
+    this.refusal = problem?.field ? { text: problem.message, field: problem.field } : null;
     this.page.draw();
-    throw problem;
+    return this.refusal ? new Problem(problem.status, { detail: 'Correct the marked field, then save again.' }) : problem;
   }
 
   async plan() {
     this.drawn ??= this.read();
-    const fields = this.fields();
-    return Object.keys(fields).length ? preview(this.d, { verb: 'edit', fields }) : html`<p class="dim">Change a field to see what a resume would do then.</p>`;
+    try {
+      const fields = this.fields();
+      if (!Object.keys(fields).length) return html`<p class="dim">Change a field to see what a resume would do then.</p>`;
+      const found = await preview(this.d, { verb: 'edit', fields });
+      this.mark(null);
+      return found;
+    } catch (problem) {
+      throw this.mark(problem);
+    }
   }
 
   async send({ reason = '' }) {
-    const { d, page } = this, fields = this.fields();
-    if (!Object.keys(fields).length) throw new Problem(400, { detail: 'No field is changed. Change one, then save it.' });
+    const { d, page } = this;
     try {
+      const fields = this.fields();
+      if (!Object.keys(fields).length) throw new Problem(400, { detail: 'No field is changed. Change one, then save it.' });
       await sent(d, page, 'edit', { fields, reason }, `Changed ${Object.keys(fields).join(', ')}.`, { 'if-match': this.seen });
     } catch (problem) {
-      await (problem.status === 412 && problem.present ? this.late(problem) : this.refuse(problem));
+      throw problem.status === 412 && problem.present ? await this.late(problem) : this.mark(problem);
     }
     forget(this.id);
   }
 
   async late(problem) {
-    const { values } = await get(of(this.d.s.session_id) + '/state');
+    const values = await read(this.d.s.session_id);
     this.news = news(this.values, values);
     Object.assign(this, { seen: problem.present.etag, values });
-    this.refuse(new Problem(412, { detail: 'It has changed meanwhile. See above.' }));
+    return this.mark(new Problem(412, { detail: 'The state has changed meanwhile. See above.' }));
   }
 
   body() {
-    const large = Object.keys(this.values).filter((name) => isLarge(this.values[name]));
+    const large = Object.keys(this.values).filter((name) => this.values[name] instanceof Large);
     return html`${this.news}<div class="f">${drawn(this.id, this.schema, this.refusal, () => this.page.draw())}</div>${large.length ? html`<p class="small dim">Too large to edit here: ${large.join(', ')}.</p>` : nothing}${why}`;
   }
 }
 
 export async function edit(d, page) {
-  const { values } = await get(of(d.s.session_id) + '/state'), dialog = new Edit(d, page, values);
-  page.ask({ title: `Edit ${d.s.session_id}`, say: 'Save', isWide: true, body: () => dialog.body(), plan: () => dialog.plan(), send: (given) => dialog.send(given) });
+  const dialog = new Edit(d, page, await read(d.s.session_id));
+  page.ask({ title: `Edit ${d.s.session_id}`, say: 'Save', isForm: true, body: () => dialog.body(), plan: () => dialog.plan(), send: (given) => dialog.send(given) });
 }
