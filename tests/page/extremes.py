@@ -39,8 +39,7 @@ async def summarise(topic: str, ctx: Context) -> str:
     for name in ("abstract", "method", "results"):
         await ctx.do(fetch_part, name)
     text = await ctx.do(flaky, [0, 1, 1], retry=FEW)
-    if not await ctx.confirm(f"Publish the summary of {topic}?", expires=None):
-        return ""
+    await ctx.confirm(f"Publish the summary of {topic}?", expires=None)
     return text
 
 
@@ -147,7 +146,7 @@ def ladder(count: int) -> Workflow[BaseModel]:
                 await ctx.ask(f"Climb on from rung {n}?", choices=["yes", "no"])
             return n
 
-        return step(climb, name=f"rung_{n}", writes=f"rung_{n}")
+        return step(name=f"rung_{n}", writes=f"rung_{n}")(climb)
 
     return Workflow(f"ladder_{count}", state=model, steps=[rung(n) for n in range(1, count + 1)])
 
@@ -226,7 +225,9 @@ async def add(engine: Engine, folder: Path, items: int = 10_000) -> None:
         await until(engine, session_id, Status.WAITING)
     await until(engine, "sync-returns", Status.FAILED)
     await engine.pause("report-brinefjord", reason="read the research first", by="ann")
-    (folder / "report" / "1-research.md").write_text("# Research on Brinefjord\n\nThe market shrinks.\nTwo rivals exist.\n")
+    (folder / "report" / "1-research.md").write_text(
+        "# Research on Brinefjord\n\nThe market shrinks.\nTwo rivals exist.\n"
+    )
     (folder / "report" / "2-sections.json").write_text('{"team": "Three')
 
 

@@ -69,7 +69,8 @@ class Page {
       const [data, now] = await Promise.all([screen.load(route, this), this.may('viewer') ? get('/now') : null]);
       if (route !== this.route) return;
       Object.assign(this, { data, now, error: null });
-      this.live.follow(this.may('viewer') ? ['now', ...(screen.topics?.(route, data) ?? [])] : ['inbox']);
+      const topics = ['now', ...(screen.topics?.(route, data) ?? [])];
+      this.live.follow(this.may('viewer') ? topics.filter((topic) => topic !== 'inbox' || this.may('answerer')) : ['inbox']);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (route === this.route) this.fail(error);

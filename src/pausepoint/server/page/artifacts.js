@@ -57,7 +57,7 @@ const acts = (d, page, files, all = '') => page.may('operator') ? html`<button c
 
 // drawing
 
-const compared = (d) => html`<tr><td colspan="4"><div class="row small"><b>Recorded against present</b><span class="grow"></span><a class="b tiny" href=${href(d, d.chosen.path, 'recorded')} download>Download recorded</a></div>
+const compared = (d) => html`<tr><td colspan="4" class="whole"><div class="row small"><b>Recorded against present</b><span class="grow"></span><a class="b tiny" href=${href(d, d.chosen.path, 'recorded')} download>Download recorded</a></div>
   ${d.texts ? html`<pre class="trace diff" tabindex="0" role="region" aria-label="Differences">${d.texts[0] === d.texts[1] ? html`<span class="line faint">The content is the same.</span>` : diff(...d.texts)}</pre>` : html`<p class="dim">The file is too large to compare here. Download both.</p>`}</td></tr>`;
 
 function row(d, page, each) {

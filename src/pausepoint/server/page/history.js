@@ -4,7 +4,7 @@ import { repeat } from './vendor/directives/repeat.js';
 import { get, of } from './api.js';
 import { clock, counted } from './words.js';
 
-const ROWS = 200, READ = 1000, SIGNALS = 50;
+const ROWS = 200, READ = 1000, KEPT = 5000, SIGNALS = 50;
 const KINDS = { '': 'everything', session: 'session', step: 'steps', operation: 'operations', question: 'questions', pause: 'pauses', spent: 'cost', file: 'files', artifact: 'artifacts' };
 
 let lines = { id: '', events: new Map() };  // by cursor, so that a line that comes twice is one
@@ -21,12 +21,20 @@ export async function load({ s }) {
 
 export function heard(events) {
   for (const each of events) if (each.session_id === lines.id) lines.events.set(each.cursor, each);
-  for (const cursor of lines.events.keys()) { if (lines.events.size <= 5 * READ) break; lines.events.delete(cursor); }
+  lines.events = new Map([...lines.events].sort(([a], [b]) => order(a, b)).slice(-KEPT));
 }
+
+function order(a, b) {
+  const [one, other] = [a, b].map((cursor) => cursor.split('.').map(Number));
+  return one[0] - other[0] || one[1] - other[1] || one[2] - other[2];
+}
+
+// Forget the lines, if some may have been missed.
+export const forget = () => lines.events.clear();
 
 function earlier(page) {
   depth += READ;
-  lines.events.clear();
+  forget();
   page.load();
 }
 

@@ -15,7 +15,7 @@ import * as files from './files.js';
 import * as verbs from './verbs.js';
 
 const PAGE = 200;
-const AT_ONCE = 200, SOON = 2000, LATER = 10_000;  // milliseconds until the session is read again after a change
+const AT_ONCE = 200, SOON = 3000, LATER = 10_000;  // milliseconds until the session is read again after a change
 
 const children = {
   load: async (d) => ({ children: (await get(of(d.s.session_id) + '/children')).sessions }),
@@ -71,6 +71,7 @@ export function live(name, data, page) {
   const s = page.data?.s;
   const isOurs = data.session_id === s?.session_id;
   if (page.data?.gone && name !== 'reset') return true;
+  if (name === 'reset') history.forget();
   if (!s || name === 'reset' || (isOurs && data.removed)) return false;
   if (isOurs && name === 'line') history.heard(data.events);
   if (isOurs && name === 'token') return output.heard(data);
@@ -92,7 +93,7 @@ function readAgain(page, wait) {
 
 const link = (id) => html`<a class="mono" href="#/sessions/${encodeURIComponent(id)}">${id}</a>`;
 
-const crumb = ({ parent_id, origin }) => html`<div class="crumb"><a href="#/sessions">Sessions</a>${parent_id ? html` / child of ${link(parent_id)}` : nothing}${origin ? html` / fork of ${link(origin.session_id)} at record ${origin.seq}` : nothing}</div>`;
+const crumb = ({ parent_id, origin }, page) => html`<div class="crumb">${page.may('viewer') ? html`<a href="#/sessions">Sessions</a>` : html`<a href="#/inbox">Inbox</a>`}${parent_id ? html` / child of ${link(parent_id)}` : nothing}${origin ? html` / fork of ${link(origin.session_id)} at record ${origin.seq}` : nothing}</div>`;
 
 function spent(s) {
   const parts = [s.budget_usd != null || s.spent_usd ? html`<b class="num">${s.spent_usd ? money(s.spent_usd) : '$0'}</b>${s.budget_usd != null ? ` of $${s.budget_usd.toFixed(2)}` : ''}` : '', s.spent_tokens ? `${number(s.spent_tokens)} tokens` : ''];
@@ -110,7 +111,7 @@ function meta(s) {
 
 function head(d, page) {
   const { s } = d;
-  return html`${crumb(s)}<div class="top"><div><div class="row"><h1 class="mono">${s.session_id}</h1>${status(s.status, true)}</div>${meta(s)}</div>${page.may('operator') ? verbs.buttons(d, page) : nothing}</div>`;
+  return html`${crumb(s, page)}<div class="top"><div><div class="row"><h1 class="mono">${s.session_id}</h1>${status(s.status, true)}</div>${meta(s)}</div>${page.may('operator') ? verbs.buttons(d, page) : nothing}</div>`;
 }
 
 export const keys = { p: (page) => page.data.s && page.may('operator') && verbs.can(page.data.s).pause && verbs.pause(page.data, page) };
@@ -170,6 +171,7 @@ const TITLES = { state: 'State', history: 'History', output: 'Output', artifacts
 function choose(name, d, page) {
   page.go(d.to({ tab: name }), true);
   page.draw();  // the chosen tab at once, and its content when it is loaded
+  document.querySelector('[role=tab][aria-selected=true]').scrollIntoView({ block: 'nearest', inline: 'nearest' });
 }
 
 function moved(event, d, page) {
@@ -191,5 +193,5 @@ const gone = (stone) => html`<div class="top"><div><div class="row"><h1 class="m
 
 export function view(d, page) {
   if (d.gone) return gone(d.gone);
-  return html`${head(d, page)}<div class="stack">${why(d, page)}${d.spans ? html`${course(d, page)}${tabs(d, page)}` : nothing}</div>`;
+  return html`${head(d, page)}<div class="stack">${why(d, page)}${d.spans ? html`${course(d, page)}${tabs(d, page)}` : html`<p class="dim">Your role sees only these facts of the session. Its questions are in the <a href="#/inbox">inbox</a>.</p>`}</div>`;
 }

@@ -103,12 +103,16 @@ function options(d, done) {
 
 const rerun = (values) => Object.keys(values).filter((name) => name.startsWith('rerun:') && values[name]).map((name) => name.slice(6));
 
-export function resume(d, page, wake = false) {
-  const done = d.plan?.steps.filter((each) => each.visits && each.verdict === 'done') ?? [];
+const BLIND = html`<p class="dim">This server does not have the code of the workflow, so it cannot show a plan. A resume closes the pauses; an engine that drives the workflow then continues the session.</p>`;
+
+export async function resume(d, page, wake = false) {
+  const asked = { verb: 'resume', rerun: [] };
+  const plan = d.planRefused ? null : await post(of(d.s.session_id) + '/plan', asked).catch(() => null);  // files may have been edited since
+  const done = plan?.steps.filter((each) => each.visits && each.verdict === 'done') ?? [];
   page.ask({
     title: `${wake ? 'Wake' : 'Resume'} ${d.s.session_id}`, say: wake ? 'Wake now' : 'Resume',
-    body: () => html`${wake ? html`<p class="dim">Its timer ends now.</p>` : decisions(d.plan ?? undefined)}${wake ? nothing : options(d, done)}`,
-    plan: (values) => preview(d, { verb: 'resume', rerun: rerun(values) }),
+    body: () => html`${wake ? html`<p class="dim">Its timer ends now.</p>` : decisions(plan ?? undefined)}${wake || d.planRefused ? nothing : options(d, done)}`,
+    plan: async (values) => d.planRefused ? BLIND : preview(d, { ...asked, rerun: rerun(values) }),
     send: async (values) => {
       const { edits, budget_usd, code } = values;
       await sent(d, page, 'resume', { wake, rerun: rerun(values), ...(edits && { edits }), ...(budget_usd && { budget_usd: Number(budget_usd) }), ...(code && { code: 'accept' }) }, wake ? 'Woken.' : `${d.s.session_id} is resumed.`);
