@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, create_model
 
 from pausepoint import Artifact, Context, Engine, Retry, Status, Workflow, route, step, workflow
-from pausepoint.definition.steps import Step
 from tests.page.exhibit import PACE, Digest, digest, until
 
 LARGE = 5_000_000
@@ -140,7 +139,7 @@ def ladder(count: int) -> Workflow[BaseModel]:
     fields = {f"rung_{n}": (int, 0) for n in range(1, count + 1)}
     model = create_model("Ladder", **fields)  # type: ignore[call-overload]
 
-    def rung(n: int) -> Step[..., int]:
+    def rung(n: int) -> Any:
         async def climb(ctx: Context) -> int:
             if n == count // 2:
                 await ctx.ask(f"Climb on from rung {n}?", choices=["yes", "no"])

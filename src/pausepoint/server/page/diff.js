@@ -48,6 +48,8 @@ const CLASSES = { '-': 'minus', '+': 'plus', '…': 'faint' }, NAMES = { '-': 'r
 
 export function diff(former, present) {
   const found = folded(lines(former, present));
-  const row = ([kind, text]) => html`<span class="line ${CLASSES[kind] ?? ''}">${NAMES[kind] ? html`<span class="unseen">${NAMES[kind]}: </span>` : ''}${kind === '…' ? `… ${text} unchanged` : text || ' '}</span>`;
-  return html`${found.slice(0, ROWS).map(row)}${found.length > ROWS ? html`<span class="line faint">… ${counted(found.length - ROWS, 'more line')}</span>` : ''}`;
+  const row = ([kind, text]) => html`<span class="line ${CLASSES[kind] ?? ''}">${NAMES[kind] ? html`<span class="unseen">${NAMES[kind]}: </span>` :
+    ''}${kind === '…' ? `… ${text} unchanged` : text || ' '}</span>`;
+  return html`${found.slice(0, ROWS).map(row)}${found.length > ROWS ? html`<span class="line faint">… ${counted(found.length - ROWS, 'more line')}</span>` :
+    ''}`;
 }

@@ -5,7 +5,8 @@ import { get, of } from './api.js';
 import { clock, counted } from './words.js';
 
 const ROWS = 200, READ = 1000, KEPT = 5000, SIGNALS = 50;
-const KINDS = { '': 'everything', session: 'session', step: 'steps', operation: 'operations', question: 'questions', pause: 'pauses', spent: 'cost', file: 'files', artifact: 'artifacts' };
+const KINDS = { '': 'everything', session: 'session', step: 'steps', operation: 'operations', question: 'questions', pause: 'pauses', spent: 'cost', file:
+  'files', artifact: 'artifacts' };
 
 let lines = { id: '', events: new Map() };  // by cursor, so that a line that comes twice is one
 let depth = ROWS;
@@ -38,14 +39,23 @@ function earlier(page) {
   page.load();
 }
 
-const isKind = (event, kind) => !kind || event.event_type.split('.')[0] === kind || (kind === 'question' && event.event_type.startsWith('answer.')) || (kind === 'pause' && /^(resume|cancel)\./.test(event.event_type));
+const isKind = (event, kind) => !kind || event.event_type.split('.')[0] === kind || (kind === 'question' && event.event_type.startsWith('answer.')) ||
+  (kind === 'pause' && /^(resume|cancel)\./.test(event.event_type));
 
-const row = (event) => html`<details class="evd"><summary class="ev"><span class="t">${clock(event.created_at)}</span><span class="ty dim clip mono">${event.event_type}</span><span class="clip" title=${event.summary}>${event.agent_name && !event.summary.includes(event.agent_name) ? html`<span class="dim">${event.agent_name} </span>` : nothing}${event.summary}</span></summary><pre class="trace" tabindex="0">${JSON.stringify(event.data, null, 2)}</pre></details>`;
+const row = (event) => html`<details class="evd"><summary class="ev"><span class="t">${clock(event.created_at)}</span><span
+  class="ty dim clip mono">${event.event_type}</span><span class="clip"
+    title=${event.summary}>${event.agent_name && !event.summary.includes(event.agent_name) ? html`<span class="dim">${event.agent_name} </span>` :
+      nothing}${event.summary}</span></summary><pre class="trace" tabindex="0">${JSON.stringify(event.data, null, 2)}</pre></details>`;
 
 export function view(d, page) {
   const kind = d.query.get('type') ?? '', all = [...lines.events.values()].reverse(), found = all.filter((event) => isKind(event, kind));
   const isWhole = !all.length || all.some((event) => event.event_type === 'session.created' || event.event_type === 'session.forked');
-  return html`<div class="row pad"><label class="row small dim">Show <select class="in short" @change=${(event) => page.go(d.to({ type: event.target.value }), true)}>${Object.entries(KINDS).map(([name, text]) => html`<option value=${name} ?selected=${name === kind}>${text}</option>`)}</select></label><span class="dim small num">${counted(found.length, 'event')}${found.length > ROWS ? `, the last ${ROWS} are shown` : ''}</span></div>
-    ${found.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="History">${repeat(found.slice(0, ROWS), (event) => event.cursor, row)}</div>` : html`<p class="empty">No such event among the last ${all.length}.</p>`}
+  return html`<div class="row pad"><label class="row small dim">Show <select class="in short"
+    @change=${(event) => page.go(d.to({ type: event.target.value }), true)}>${Object.entries(KINDS).map(([name, text]) =>
+      html`<option value=${name} ?selected=${name === kind}>${text}</option>`)}</select></label><span
+        class="dim small num">${counted(found.length, 'event')}${found.length > ROWS ? `, the last ${ROWS} are shown` : ''}</span></div>
+    ${found.length ? html`<div class="scroll" tabindex="0" role="region"
+      aria-label="History">${repeat(found.slice(0, ROWS), (event) => event.cursor, row)}</div>` :
+        html`<p class="empty">No such event among the last ${all.length}.</p>`}
     ${isWhole ? nothing : html`<p class="pad"><button class="b tiny" @click=${() => earlier(page)}>Read earlier events</button></p>`}`;
 }

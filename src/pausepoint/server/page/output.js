@@ -24,10 +24,13 @@ function add(block, text) {
   if (kept.blocks.length > BLOCKS) kept.blocks.shift();
 }
 
-const block = (each) => html`<div><span class="dim small">${each.name}${each.attempt > 1 ? `, attempt ${each.attempt}` : ''}</span><pre class="stream">${each.text}</pre></div>`;
+const block = (each) => html`<div><span class="dim small">${each.name}${each.attempt > 1 ? `, attempt ${each.attempt}` : ''}</span><pre
+  class="stream">${each.text}</pre></div>`;
 
 export function view(d) {
   const blocks = kept.id === d.s.session_id ? kept.blocks : [];
-  if (!blocks.length) return html`<p class="empty"><b>No output</b>${['running', 'pausing'].includes(d.s.status) ? 'Text that a step sends with ' : 'While the session runs, text that a step sends with '}<code>ctx.stream</code> appears here at once.</p>`;
-  return html`<div class="scroll tail" tabindex="0" role="log" aria-label="Output" aria-live="off"><div>${repeat(blocks, (each) => each.n, block)}</div></div>${nothing}`;
+  if (!blocks.length) return html`<p class="empty"><b>No output</b>${['running', 'pausing'].includes(d.s.status) ? 'Text that a step sends with ' :
+    'While the session runs, text that a step sends with '}<code>ctx.stream</code> appears here at once.</p>`;
+  return html`<div class="scroll tail" tabindex="0" role="log" aria-label="Output"
+    aria-live="off"><div>${repeat(blocks, (each) => each.n, block)}</div></div>${nothing}`;
 }

@@ -22,7 +22,8 @@ function edges(visits, end) {
 
 // A stretch of a visit in which nothing runs that is longer than its code ran in all is idle: the session was paused.
 function limit(visits) {
-  const longest = visits.map((visit) => [ms(visit.began_at), visit.ended_at ? ms(visit.ended_at) : Infinity, visit.ended_at ? Math.max(visit.took_seconds * 1000, SHORT) : HOUR]);
+  const longest = visits.map((visit) => [ms(visit.began_at), visit.ended_at ? ms(visit.ended_at) : Infinity, visit.ended_at ?
+    Math.max(visit.took_seconds * 1000, SHORT) : HOUR]);
   let n = 0;
   return (from) => { while (n < longest.length - 1 && longest[n][1] <= from) n++; return longest[n]?.[2] ?? HOUR; };
 }
@@ -48,7 +49,8 @@ export function scale(visits, end, begin) {
   const all = found.reduce((sum, each) => sum + length(each), 0) || 1;
   let sum = 0;
   for (const each of found) { each.at = 100 * sum / all; sum += length(each); each.till = 100 * sum / all; }
-  return { x: (when) => position(found, when), gaps: found.filter((each) => !each.isBusy && length(each) < each.to - each.from), from: found[0]?.from ?? begin, to: found.at(-1)?.to ?? end };
+  return { x: (when) => position(found, when), gaps: found.filter((each) => !each.isBusy && length(each) < each.to - each.from), from: found[0]?.from ??
+    begin, to: found.at(-1)?.to ?? end };
 }
 
 function position(found, when) {

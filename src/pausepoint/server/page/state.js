@@ -39,7 +39,8 @@ const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 function changed(former, value) {
   if (Array.isArray(former) && Array.isArray(value) && value.length > former.length && same(former, value.slice(0, former.length))) {
-    return html`${former.length ? html`<span class="dim">${counted(former.length, 'item')} before</span>` : nothing}${value.slice(former.length).map((each) => html`<span class="line plus">${shown(each)}</span>`)}`;
+    return html`${former.length ? html`<span class="dim">${counted(former.length, 'item')} before</span>` :
+      nothing}${value.slice(former.length).map((each) => html`<span class="line plus">${shown(each)}</span>`)}`;
   }
   const [a, b] = [former, value].map((each) => each === undefined || each === '' ? '' : shown(each));
   if (a.includes('\n') && b.includes('\n')) return diff(a, b);
@@ -47,18 +48,23 @@ function changed(former, value) {
 }
 
 function large(d, name, { bytes }, page) {
-  const point = d.places[d.i], path = `${of(d.s.session_id)}/state/${encodeURIComponent(name)}`, at = point?.seq, key = `${path} ${at ?? d.s.etag}`, found = fields.get(key);
+  const point = d.places[d.i], path = `${of(d.s.session_id)}/state/${encodeURIComponent(name)}`, at = point?.seq, key = `${path} ${at ?? d.s.etag}`,
+    found = fields.get(key);
   const fetch = async () => { const { value } = await get(path, { at }); fields.clear(); fields.set(key, shown(value)); page.draw(); };
   const url = address(path);
   if (at) url.searchParams.set('at', at);
-  if (!found) return html`<span class="row"><span class="dim">${size(bytes)}</span><button class="b tiny" @click=${fetch}>Show</button><a class="b tiny" href=${url} download="${name}.json">Download</a></span>`;
-  return html`${found.slice(0, PART)}${found.length > PART ? html`<span class="line faint">… the first ${size(PART)} of ${size(bytes)}. <a href=${url} download="${name}.json">Download all</a></span>` : nothing}`;
+  if (!found) return html`<span class="row"><span class="dim">${size(bytes)}</span><button class="b tiny" @click=${fetch}>Show</button><a class="b tiny"
+    href=${url} download="${name}.json">Download</a></span>`;
+  return html`${found.slice(0, PART)}${found.length > PART ? html`<span class="line faint">… the first ${size(PART)} of ${size(bytes)}. <a href=${url}
+    download="${name}.json">Download all</a></span>` : nothing}`;
 }
 
 function value(d, name, page) {
   const point = d.places[d.i], found = d.values[name], had = d.former?.[name];
   const isLarge = found instanceof Large, isChanged = d.former && (isLarge ? point?.fields.includes(name) : !same(had, found));
-  return html`<dt class=${isChanged ? 'chg' : ''}>${name}</dt><dd class=${isChanged ? 'chg' : ''} tabindex="0">${isLarge ? large(d, name, found, page) : isChanged ? changed(had instanceof Large ? `(${size(had.bytes)})` : had, found) : shown(found) || html`<span class="faint">empty</span>`}</dd>`;
+  return html`<dt class=${isChanged ? 'chg' : ''}>${name}</dt><dd class=${isChanged ? 'chg' : ''}
+    tabindex="0">${isLarge ? large(d, name, found, page) : isChanged ? changed(had instanceof Large ? `(${size(had.bytes)})` : had, found) : shown(found) ||
+      html`<span class="faint">empty</span>`}</dd>`;
 }
 
 // the slider
@@ -72,13 +78,19 @@ function slid(event, d, page) {
 
 function slider(d, page) {
   const point = d.places[d.i], before = d.places.slice(0, d.i).some((each) => each && !each.left_behind);
-  const name = point ? html`After <b class="mono">${point.name}</b> <span class="dim">· record ${point.seq} · ${time(point.ended_at)}${point.left_behind ? ' · undone by a rewind' : ''}${before ? ' · changes are marked' : ''}</span>` : html`<b>Now</b> <span class="dim">${d.places.length > 1 ? '· with the edits since the last checkpoint' : '· no checkpoint yet'}</span>`;
-  const edit = page.may('operator') && verbs.can(d.s).edit && !d.before ? html`<button class="b tiny" @click=${() => verbs.edit(d, page)}>Edit…</button>` : nothing;
-  return html`<div class="slider"><div class="row small"><label class="grow" for="when">${name}</label>${d.places.length > 1 ? html`<span class="dim num">${d.i + 1} of ${d.places.length}</span>` : nothing}${edit}</div>
-    ${d.places.length > 1 ? html`<input id="when" type="range" min="0" max=${d.places.length - 1} .value=${String(d.i)} aria-valuetext=${point ? `after ${point.name}` : 'now'} @input=${(event) => slid(event, d, page)}>` : nothing}</div>`;
+  const name = point ? html`After <b class="mono">${point.name}</b> <span
+    class="dim">· record ${point.seq} · ${time(point.ended_at)}${point.left_behind ? ' · undone by a rewind' : ''}${before ? ' · changes are marked' :
+      ''}</span>` : html`<b>Now</b> <span class="dim">${d.places.length > 1 ? '· with the edits since the last checkpoint' : '· no checkpoint yet'}</span>`;
+  const edit = page.may('operator') && verbs.can(d.s).edit && !d.before ? html`<button class="b tiny" @click=${() => verbs.edit(d, page)}>Edit…</button>` :
+    nothing;
+  return html`<div class="slider"><div class="row small"><label class="grow"
+    for="when">${name}</label>${d.places.length > 1 ? html`<span class="dim num">${d.i + 1} of ${d.places.length}</span>` : nothing}${edit}</div>
+    ${d.places.length > 1 ? html`<input id="when" type="range" min="0" max=${d.places.length - 1} .value=${String(d.i)}
+      aria-valuetext=${point ? `after ${point.name}` : 'now'} @input=${(event) => slid(event, d, page)}>` : nothing}</div>`;
 }
 
 export function view(d, page) {
   const names = Object.keys(d.values);
-  return html`${slider(d, page)}${names.length ? html`<dl class="kv">${names.slice(0, ROWS).map((name) => value(d, name, page))}</dl>${names.length > ROWS ? html`<p class="small dim pad">${counted(names.length - ROWS, 'more field')}.</p>` : nothing}` : html`<p class="empty">The state has no fields.</p>`}`;
+  return html`${slider(d, page)}${names.length ? html`<dl class="kv">${names.slice(0, ROWS).map((name) => value(d, name, page))}</dl>${names.length > ROWS ?
+    html`<p class="small dim pad">${counted(names.length - ROWS, 'more field')}.</p>` : nothing}` : html`<p class="empty">The state has no fields.</p>`}`;
 }
