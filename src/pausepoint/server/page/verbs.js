@@ -218,7 +218,7 @@ const differs = (before, after) => Object.fromEntries(Object.entries(after).filt
 
 // What another person or the session itself has changed since the form was drawn.
 const news = (former, present) => html`<div class="note bad" role="alert"><div><p>The state has changed meanwhile, so nothing was written.
-  What you typed is still here.  Compare it with what is new, then save again:</p>
+  What you typed is still here. Compare it with what is new, then save again:</p>
   <dl class="kv">${Object.entries(differs(former, present)).map(([name, value]) =>
     html`<dt>${name}</dt><dd><span class="was">${shown(former[name]) ?? ''}</span> <span
       class="is">${value instanceof Large ? '(large)' : shown(value)}</span></dd>`)}</dl></div></div>`;
