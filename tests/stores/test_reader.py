@@ -272,11 +272,12 @@ async def test_a_read_that_is_cancelled_while_it_waits_never_runs(path: Path, mo
 
 @on_loop
 async def test_closing_finishes_the_reads_that_run_and_refuses_others(path: Path) -> None:
+    before = threading.enumerate()
     async with opened(path) as store:
         with held_up(store) as (read, begun, go_on):
             task = asyncio.create_task(store._scan(read))
             await until(begun)
-            own = [thread for thread in threading.enumerate() if "reader" in thread.name]
+            own = [each for each in threading.enumerate() if each not in before and "reader" in each.name]
             closing = asyncio.create_task(store.close())
             while store._state != "closing":
                 await asyncio.sleep(0)
