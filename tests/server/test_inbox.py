@@ -54,11 +54,10 @@ ORDERS = {
 def test_questions_are_sorted_and_their_pages_follow_each_other(server: Served, query: str) -> None:
     with server.kept(server.tokens.own) as client:
         assert _names(client.get(f"/inbox?{query}").json()) == ORDERS[query]
-        seen, after = list[str](), ""
-        while after is not None:
-            page = client.get(f"/inbox?{query}&limit=1" + (f"&after={after}" if after else "")).json()
-            seen, after = [*seen, *_names(page)], page["next"]
-        assert seen == ORDERS[query]
+        pages = [client.get(f"/inbox?{query}&limit=1").json()]
+        while pages[-1]["next"] is not None:
+            pages.append(client.get(f"/inbox?{query}&limit=1&after={pages[-1]['next']}").json())
+        assert [name for page in pages for name in _names(page)] == ORDERS[query]
 
 
 def _names(page: Any) -> list[str]:
