@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from jsonschema import Draft202012Validator
+from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from pausepoint.server.calls import Route
-from pausepoint.server.openapi import openapi
+from pausepoint.server.openapi import _stored, openapi, template
 from pausepoint.server.routes import ROUTES
 from tests.server.kit import Served, fits, letter, served
 from tests.support.loop import PATIENCE
@@ -73,6 +76,7 @@ def _sessions(call: Caller, server: Served) -> None:
     page = call("GET /sessions/one")
     assert (page["status"], page["description"]["name"]) == ("waiting", "brief")
     assert page["questions"][0]["next_question"] == "Which tone?"
+    assert [each["step"] for each in call("GET /sessions/one/spans")["spans"]] == ["research", "choose"]
     assert call("GET /sessions/one/checkpoints")["checkpoints"][0]["name"] == "research#1"
     first = call("GET /sessions/one/events?limit=2")
     assert len(first["events"]) == 2
@@ -90,6 +94,7 @@ def _verbs(call: Caller, server: Served) -> None:
     assert call("GET /sessions?text=lunch")["sessions"][0]["session_id"] == "one"
     assert [each["verdict"] for each in call("GET /sessions/one/plan")["steps"]][:1] == ["done"]
     call("POST /sessions/one/plan", {"verb": "rewind", "to": "research"})
+    call("POST /sessions/one/plan", {"verb": "edit", "fields": {"topic": "squid"}})
     assert call("GET /sessions/one/why/research")["verdict"] == "done"
     mark = call("GET /sessions/one")["etag"]
     edited = call("POST /sessions/one/edit", {"fields": {"topic": "squid"}}, headers={"If-Match": mark})
@@ -143,8 +148,9 @@ def _everything(call: Caller, server: Served) -> None:
     assert call("GET /standing-pause")["standing_pause"]
     assert call("DELETE /standing-pause")["standing_pause"] is None
     assert {each["name"] for each in call("GET /workflows")["workflows"]} == {"brief", "letter"}
-    assert call("GET /workflows/brief")["state_schema"]["required"] == ["topic"]
+    assert call("GET /workflows/brief")["state"]["required"] == ["topic"]
     assert call("GET /store")["kind"] == "sqlite"
+    assert call("GET /store/misfits")["misfits"] == []
     for begun in (call("POST /store/verify"), call("POST /store/gc")):
         end = time.monotonic() + PATIENCE
         while (job := call(f"GET /store/jobs/{begun['job']}"))["status"] == "running":
@@ -165,7 +171,7 @@ def _everything(call: Caller, server: Served) -> None:
 def test_the_description_names_every_route_and_every_schema_exists() -> None:
     found = openapi(ROUTES)
     assert {(path, method.upper()) for path, methods in found["paths"].items() for method in methods} == {
-        (route.path, route.method) for route in ROUTES
+        (template(route.path), route.method) for route in ROUTES
     }
     known = found["components"]["schemas"]
     text = str(found)
@@ -175,8 +181,25 @@ def test_the_description_names_every_route_and_every_schema_exists() -> None:
         assert not route.answer or route.answer in known, route
         if route.body is not None:
             fits(route.example, route.body.__name__)
+    parts = [*_stored("pausepoint.engine"), *_stored("pausepoint.server")]
+    parts += {each.body.__name__ for each in ROUTES if each.body is not None}
+    assert len(parts) == len(set(parts)), "a schema would replace another one"
     ids = [each["operationId"] for methods in found["paths"].values() for each in methods.values()]
     assert len(ids) == len(set(ids))
+
+
+def test_the_description_is_valid_openapi() -> None:
+    rules = Draft202012Validator(OPENAPI_31)
+    found = openapi(ROUTES)
+    rules.validate(found)
+    for path, methods in found["paths"].items():
+        for operation in methods.values():
+            named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+            assert named == set(re.findall(r"{([^}]*)}", path)), path
+    for schema in found["components"]["schemas"].values():  # which the rules above do not look into
+        Draft202012Validator.check_schema(schema)
+    broken = found | {"paths": {"/x": {"get": {"parameters": [{"name": "x", "in": "body"}]}}}}
+    assert list(rules.iter_errors(broken))
 
 
 def test_a_large_field_has_an_address_of_its_own(server: Served) -> None:

@@ -43,6 +43,8 @@ READS: dict[str, Callable[[SqliteStore], Awaitable[Any]]] = {
     "removing": lambda store: store.removing(),
     "tombstones": lambda store: store.tombstones(),
     "sweep": lambda store: store.sweep(0, 10, apply=False),
+    "descriptions": lambda store: store.descriptions(),
+    "descriptions of one": lambda store: store.descriptions("brief"),
 }
 
 
@@ -158,6 +160,8 @@ VERBS: dict[str, Callable[[Engine], Awaitable[Any]]] = {
     "questions": lambda engine: engine.questions(),
     "health": lambda engine: engine.health(),
     "misfits": lambda engine: engine.misfits(),
+    "a page of misfits": lambda engine: engine.misfits(limit=1),
+    "engines": lambda engine: engine.engines(),
     "diff": lambda engine: engine.diff("s1", 1),
     "export": lambda engine: engine.export_session("s1"),
     "gc": lambda engine: engine.gc(),

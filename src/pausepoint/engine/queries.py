@@ -378,14 +378,20 @@ class Queries(Changes):
 
         return Examiner(workflow, row, line, StateAccess(workflow, line.state, self.store, self.limits))
 
-    async def misfits(self) -> Listing[Misfit]:
+    async def misfits(self, *, limit: int | None = None, after: str | None = None) -> Listing[Misfit]:
         """Return the parked sessions that cannot be resumed with the present code, and why.
 
         Changes nothing: migrations are tried in memory. Reads each session's records from its last key frame on.
+        ``limit`` is the most sessions to examine, newest first. If there are more, ``next`` of the result is a cursor;
+        pass it as ``after`` to examine the next ones.
         """
         self._check_open()
-        found = await self.store.find(Filter(unended=True))
-        misfits = Listing[Misfit](damaged=found.damaged)
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must be a number of sessions, 0 or more, or None for all, not {limit}.")
+        start = from_cursor("sessions", "created", False, after)
+        found = await self.store.find(Filter(unended=True, limit=limit, after=start))
+        next = to_cursor("sessions", "created", False, found.next)
+        misfits = Listing[Misfit](damaged=found.damaged, next=next)
         for row in found:
             if row.guest and row.workflow not in self.workflows:
                 continue  # a resume needs no code: the session's own program has it

@@ -110,7 +110,8 @@ class Message(Body, frozen=True):
 class Planned(Body, frozen=True):
     """Ask what a verb would do. The other members are those of the verb."""
 
-    verb: Literal["resume", "rewind", "fork"]
+    verb: Literal["resume", "rewind", "fork", "edit"]
+    fields: Fields = {}
     rerun: tuple[Text, ...] = ()
     to: int | Text | None = None
     at: int | Text | None = None
@@ -208,12 +209,21 @@ class Inbox(Body, frozen=True):
     )
     workflow: str | None = None
     owner: str | None = None
+    sort: Literal["asked", "expires", "updated"] = "asked"
+    reverse: bool = False
     after: str | None = None
     limit: Limit = 50
 
 
 class Checkpoints(Body, frozen=True):
     """A page of checkpoints, newest last. ``before`` is the ``seq`` of the first one of the page after it."""
+
+    before: Number | None = None
+    limit: Limit = 100
+
+
+class Spans(Body, frozen=True):
+    """A page of visits, oldest first. ``before`` is the ``seq`` of the first one of the page after it."""
 
     before: Number | None = None
     limit: Limit = 100
@@ -243,6 +253,19 @@ class Rerun(Body, frozen=True):
     """Finished steps that should run again."""
 
     rerun: tuple[str, ...] = ()
+
+
+class Described(Body, frozen=True):
+    """The version of a workflow. Without it, the newest."""
+
+    version: int | None = None
+
+
+class Misfits(Body, frozen=True):
+    """How many sessions to examine. ``after`` is the ``next`` of the page before."""
+
+    limit: Limit = 100
+    after: str | None = None
 
 
 class Version(Body, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,16 +11,21 @@ import msgspec
 from pausepoint.clock import to_datetime
 from pausepoint.engine import documents
 from pausepoint.engine.documents import moment
+from pausepoint.server.words import with_requests
 
 if TYPE_CHECKING:
+    from pausepoint.engine.spans import Span
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.schemas import File
-    from pausepoint.model.sessions import Tombstone
-    from pausepoint.model.views import Listing, SessionInfo
+    from pausepoint.model.sessions import Holder, Tombstone
+    from pausepoint.model.views import Listing, Misfit, SessionInfo
     from pausepoint.server.people import Person
 
 LARGE = 64 * 2**10
 """A field of a state that takes more bytes is left out, and has an address of its own."""
+
+PARTS = 200
+"""The most operations and waits of one visit that are listed."""
 
 
 def etag(info: SessionInfo) -> str:
@@ -73,6 +79,39 @@ def state(session_id: str, seq: int, values: dict[str, Any], base: str, at: str 
     return {"session_id": session_id, "seq": seq, "values": shown}
 
 
+def spans(session_id: str, found: Sequence[Span]) -> dict[str, Any]:
+    """Return visits as the bars of a chart, oldest first."""
+    return {"session_id": session_id, "spans": [_span(each) for each in found]}
+
+
+def _span(found: Span) -> dict[str, Any]:
+    plain = msgspec.structs.asdict(found) | _times(found.began_at, found.ended_at)
+    del plain["took"]
+    parts = [msgspec.structs.asdict(each) | _times(each.began_at, each.ended_at) for each in found.parts[:PARTS]]
+    return plain | {"took_seconds": found.took.total_seconds(), "parts": parts, "part_count": len(found.parts)}
+
+
+def _times(began: datetime, ended: datetime | None) -> dict[str, Any]:
+    return {"began_at": moment(began), "ended_at": moment(ended)}
+
+
+def driver(workflow: str, found: Sequence[Holder]) -> dict[str, Any]:
+    """Return the open engines that pick up sessions of a workflow. If there are none, ``advice`` says what to do."""
+    advice = None if found else f"No engine drives {workflow!r}. Start `pausepoint worker`."
+    return {"workflow": workflow, "engines": [engine(each) for each in found], "advice": advice}
+
+
+def engine(found: Holder) -> dict[str, Any]:
+    """Return an open engine, without the sessions that it holds: they may belong to others."""
+    return {"pid": found.pid, "host": found.host, "since": moment(to_datetime(found.since))}
+
+
+def misfit(found: Misfit) -> dict[str, Any]:
+    """Return a session that does not fit the present code, the reasons, and what to do."""
+    ways = [with_requests(each, found.session.session_id) for each in found.ways]
+    return {"session": head(found.session), "reasons": list(found.reasons), "ways": ways}
+
+
 def file(found: File) -> dict[str, Any]:
     """Return a file's facts. Its place on the server's disk is left out."""
     plain = found.model_dump(mode="json")
@@ -95,10 +134,10 @@ def me(person: Person) -> dict[str, Any]:
 
 def bulk(
     verb: str, dry_run: bool, done: Sequence[Any], skipped: Sequence[Any], refused: Sequence[Any],
-    unattended: Sequence[str] = (),
+    drivers: Sequence[Any] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return what a bulk verb did. ``refused`` has a problem for each session that it could not treat."""
     return {
         "verb": verb, "dry_run": dry_run, "done": list(done), "skipped": list(skipped), "refused": list(refused),
-        "unattended": list(unattended),
+        "drivers": list(drivers),
     }  # fmt: skip

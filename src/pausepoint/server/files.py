@@ -113,7 +113,7 @@ async def restore(call: Call) -> Reply:
     """Restore the recorded content of artifacts."""
     asked: bodies.Paths = call.body
     info = await call.access.info(call.session_id)
-    changed = await call.engine.restore(info.session_id, asked.paths)
+    changed = await call.engine.restore(info.session_id, asked.paths, by=call.by, reason=asked.reason)
     return Reply(await _artifacts(call, info.session_id) | {"changed": changed})
 
 

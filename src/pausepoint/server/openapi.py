@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +25,7 @@ def openapi(routes: Sequence[Route], base: str = "/api/v1") -> dict[str, Any]:
     """Return the description of the API. ``base`` is the address below which the routes are."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(template(route.path), {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -36,6 +37,15 @@ def openapi(routes: Sequence[Route], base: str = "/api/v1") -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": schemas(routes), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
+
+
+def template(path: str) -> str:
+    """Return a path in the notation of OpenAPI, which names the part and not how it is matched.
+
+    >>> template("/sessions/{session_id}/artifacts/{path:path}")
+    '/sessions/{session_id}/artifacts/{path}'
+    """
+    return re.sub(r"{(\w+):\w+}", r"{\1}", path)
 
 
 def _operation(route: Route) -> dict[str, Any]:
@@ -59,7 +69,7 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _in_path(route: Route) -> list[dict[str, Any]]:
-    names = [part[1:-1].partition(":")[0] for part in route.path.split("/") if part.startswith("{")]
+    names = re.findall(r"{(\w+)}", template(route.path))
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 

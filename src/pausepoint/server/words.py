@@ -52,6 +52,9 @@ _CODE = re.compile(
 )
 """What only Python code or a shell understands."""
 
+_CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
+_MEMBERS = {"resume": "code", "rewind": "to", "fork": "at"}
+
 _END = re.compile(r"(?<=[.?!])\s+(?=[A-Z'\"])")
 
 
@@ -74,6 +77,17 @@ def detail_of(error: BaseException) -> str:
 def names_code(text: str) -> bool:
     """Return whether a message names Python or a command."""
     return _CODE.search(text) is not None
+
+
+def with_requests(text: str, session_id: str) -> str:
+    """Return an engine's advice with requests instead of Python calls.
+
+    >>> with_requests("run the later steps again: session.rewind('write')", "octopus-1")
+    'run the later steps again: POST /sessions/octopus-1/rewind with {"to": "write"}'
+    """
+    return _CALL.sub(
+        lambda found: f'POST /sessions/{session_id}/{found[1]} with {{"{_MEMBERS[found[1]]}": "{found[2]}"}}', text
+    )
 
 
 def _advice(error: BaseException, fields: dict[str, Any]) -> str:
