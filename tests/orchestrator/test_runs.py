@@ -65,8 +65,9 @@ async def test_a_process_without_the_code_reads_tasks_agents_and_questions(tmp_p
         found = {each.task.id: each for each in report.tasks}
         [question] = report.questions
         assert (found[odd].question, found["f"].note) == (question.id, "OSError: no disk")
-        assert found[odd].last is not None
-        assert (found[odd].last.event_type, found[odd].last.summary) == ("question.asked", f"Run {odd}?")
+        last = found[odd].last
+        assert last is not None
+        assert (last.event_type, last.summary) == ("question.asked", f"Run {odd}?")
         assert found["a"].began_at is not None
         assert found["a"].ended_at is not None
         assert found["a"].began_at < found["a"].ended_at

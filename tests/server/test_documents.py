@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
 from pausepoint.server.calls import Route
 from pausepoint.server.openapi import openapi
 from pausepoint.server.routes import ROUTES
@@ -60,6 +61,7 @@ def test_every_route_answers_with_its_document(server: Served) -> None:
         _verbs(call, server)
         _files(call, server)
         _everything(call, server)
+        _runs(call, server)
         others = {f"{route.method} {route.path}" for route in ROUTES if not route.streams}
         assert others - call.called == set()
 
@@ -135,6 +137,20 @@ def _files(call: Caller, server: Served) -> None:
     assert call("POST /sessions/three/artifacts/restore", {"paths": ["letter.html"]})["changed"] == ["letter.html"]
     (folder / "letter.html").write_text("<b>edited by hand, and long enough</b>\n")
     call("POST /sessions/three/artifacts/adopt")
+
+
+def _runs(call: Caller, server: Served) -> None:
+    async def work(agent: TaskAgent) -> None:
+        await agent.confirm("Go?")
+
+    async def start() -> None:
+        await Orchestrator(server.engine, "release", work).run([Task(id="a")])
+
+    server.run(start())
+    assert call("GET /runs")["runs"][0]["open_questions"] == 1
+    assert call("GET /runs/release")["questions"][0]["task"] == "a"
+    assert call("POST /runs/release/pause", {"reason": "lunch"})["phase"] == "paused"
+    assert call("POST /runs/release/resume")["phase"] == "running"
 
 
 def _everything(call: Caller, server: Served) -> None:
