@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.errors import UnknownSession
 from pausepoint.orchestrator import (
-    RUN,
     Orchestrator,
     Phase,
     RunReader,
@@ -26,6 +25,7 @@ from pausepoint.orchestrator import (
     phase_of,
     runs,
 )
+from pausepoint.orchestrator.runs import RUN
 from tests.orchestrator.shop import CHAIN, Shop
 from tests.support.loop import on_loop
 

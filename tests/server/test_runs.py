@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from pausepoint import Engine
-from pausepoint.orchestrator import RUN, FileStateStore, Orchestrator, SessionStateStore, Task, TaskAgent
+from pausepoint.orchestrator import FileStateStore, Orchestrator, SessionStateStore, Task, TaskAgent
+from pausepoint.orchestrator.runs import RUN
 from pausepoint.orchestrator.snapshot import RunStateSnapshot
 from tests.orchestrator.shop import CHAIN, Shop
 from tests.server.kit import Served, brief, check_problem, fits, served
@@ -71,7 +72,7 @@ async def test_a_server_without_the_code_shows_tasks_and_agents(tmp_path: Path) 
             await shop.run.start(CHAIN, owner="ann", tags="night")
             await shop.reached("a/first", "x/second")
             (head,) = (await call("GET", "/runs"))["runs"]
-            assert (head["session_id"], head["phase"], head["open_questions"]) == ("release", "running", 0)
+            assert (head["session_id"], head["phase"]) == ("release", "running")
             run = await call("GET", "/runs/release")
             assert {task["id"]: (task["status"], task["waits_for"]) for task in run["tasks"]} == {
                 "a": ("begun", []), "b": ("pending", ["a"]), "c": ("pending", ["b"]), "x": ("begun", []),
@@ -95,7 +96,6 @@ async def test_a_restricted_command_is_a_question_of_its_task(tmp_path: Path) ->
         async with observed(server) as (call, engine):
             run = Orchestrator(engine, "release", asking)
             await run.run([Task(id="clean", data="ask"), Task(id="ship", needs=["clean"])])
-            assert (await call("GET", "/runs"))["runs"][0]["open_questions"] == 1
             found = await call("GET", "/runs/release")
             (question,) = found["questions"]
             assert question["task"] == "clean"
@@ -276,13 +276,13 @@ def test_a_list_of_runs_reads_the_shown_runs_only(tmp_path: Path, monkeypatch: p
         server.run(start())
         asked: list[str] = []
         store = type(server.engine.store)
-        for name in ("records", "blobs", "signals", "tally_questions"):
+        for name in ("records", "blobs", "signals", "questions", "find"):
             monkeypatch.setattr(store, name, _counted(asked, name, getattr(store, name)))
         pages, after = list[str](), ""
         for expected in (3, 3, 1):
             found = client.get(f"/runs?limit=3{after}").json()
             assert len(found["runs"]) == expected
-            assert asked == ["tally_questions"] * expected, "no record of any run"
+            assert asked == ["find"], "one query, and no record of any run"
             asked.clear()
             pages += [each["session_id"] for each in found["runs"]]
             assert found["runs"][0]["progress"] == {"done": 2, "total": 3}

@@ -19,7 +19,7 @@ from pausepoint.orchestrator.graph import Task
 from pausepoint.orchestrator.history import SessionLog, SessionStateStore
 from pausepoint.orchestrator.orchestrator import Orchestrator
 from pausepoint.orchestrator.registry import Agent, AgentRegistry, Agents
-from pausepoint.orchestrator.runs import RUN, AgentStatus, RunReader, RunReport, TaskStatus, phase_of, runs
+from pausepoint.orchestrator.runs import AgentStatus, RunReader, RunReport, TaskStatus, phase_of, runs
 from pausepoint.orchestrator.safety import Safety
 from pausepoint.orchestrator.sessions import SessionAgents
 from pausepoint.orchestrator.snapshot import (
@@ -33,7 +33,6 @@ from pausepoint.orchestrator.snapshot import (
 from pausepoint.orchestrator.workflow import TaskAgent
 
 __all__ = [
-    "RUN",
     "Agent",
     "AgentRegistry",
     "AgentState",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pausepoint.model.schemas import File
     from pausepoint.model.sessions import Event, Tombstone
     from pausepoint.model.views import Listing, SessionInfo
-    from pausepoint.orchestrator import AgentStatus, Phase, RunReport, TaskStatus
+    from pausepoint.orchestrator import AgentStatus, RunReport, TaskStatus
     from pausepoint.server.people import Person
 
 LARGE = 64 * 2**10
@@ -94,21 +94,24 @@ def me(person: Person) -> dict[str, Any]:
     return {"name": person.name, "role": person.role, "owner": person.owner, "question": person.question}
 
 
-def run_head(info: SessionInfo, phase: Phase | None, questions: int) -> dict[str, Any]:
-    """Return a run without its tasks. ``questions`` is the number of its open questions."""
-    return head(info) | {"phase": None if phase is None else phase.value, "open_questions": questions}
+def run_head(info: SessionInfo) -> dict[str, Any]:
+    """Return a run without its tasks."""
+    from pausepoint.orchestrator import phase_of
+
+    phase = phase_of(info)
+    return head(info) | {"phase": None if phase is None else phase.value}
 
 
-def runs(entries: Sequence[Any], found: Listing[SessionInfo]) -> dict[str, Any]:
+def runs(found: Listing[SessionInfo]) -> dict[str, Any]:
     """Return a list of runs. ``next`` is the cursor of the next page."""
     broken = [documents.damaged(each) for each in found.damaged]
-    return {"runs": list(entries), "next": found.next, "damaged": broken}
+    return {"runs": [run_head(each) for each in found], "next": found.next, "damaged": broken}
 
 
 def run(found: RunReport) -> dict[str, Any]:
     """Return a run with its tasks, agents, questions and pauses."""
     tasks = {each.question: each.task.id for each in found.tasks if each.question is not None}
-    return run_head(found.info, found.phase, len(found.questions)) | {
+    return run_head(found.info) | {
         "reason": found.reason or None,
         "counts": found.counts,
         "pauses": [documents.pause(each) for each in found.pauses],

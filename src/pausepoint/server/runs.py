@@ -21,19 +21,14 @@ if TYPE_CHECKING:
 
 async def index(call: Call) -> Reply:
     """List runs, newest first, without their tasks."""
-    from pausepoint.orchestrator import phase_of, runs
+    from pausepoint.orchestrator import runs
 
     asked = call.query(bodies.Runs)
     found = await runs(
         call.engine, owner=call.access.owner_of(asked.owner), status=asked.status or None, limit=asked.limit,
         after=asked.after,
     )  # fmt: skip
-    entries = []
-    for info in found:
-        phase = phase_of(info)
-        count = 0 if phase is None else sum((await call.engine.tally_questions(info.session_id)).values())
-        entries.append(documents.run_head(info, phase, count))
-    return Reply(documents.runs(entries, found))
+    return Reply(documents.runs(found))
 
 
 async def show(call: Call) -> Reply:

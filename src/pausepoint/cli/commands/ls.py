@@ -311,14 +311,12 @@ async def _status_entry(engine: Engine, info: SessionInfo) -> StatusEntry:
 
 async def _agents(engine: Engine, info: SessionInfo) -> dict[str, str]:
     """Return the agents of an orchestrator's run that are still at work, by task."""
-    from pausepoint.orchestrator import RUN, RunReader
+    from pausepoint.orchestrator import RunReader
 
-    if RUN not in info.tags:
-        return {}
     try:
         report = await RunReader(engine, info.session_id).read()
     except (StoreError, UnknownSession):
-        return {}  # the log is damaged, which `show` and `verify` report
+        return {}  # it is not a run, or its log is damaged, which `show` and `verify` report
     return {each.task.id: each.agent for each in report.tasks if each.begun}
 
 
