@@ -152,6 +152,42 @@ async def test_a_reader_follows_tasks_that_are_done_again_and_plans_that_change(
         assert (await reader.read()).counts == {"done": 2}
 
 
+@on_loop
+async def test_several_who_share_a_reader_see_the_same_run() -> None:
+    async with Engine(":memory:") as engine:
+        await Orchestrator(engine, "run", work).run([Task(id=str(number)) for number in range(20)])
+        reader = RunReader(engine, "run")
+        first, *others = await asyncio.gather(*(reader.read() for _ in range(5)))
+        assert first.counts == {"done": 20}
+        assert others == [first] * 4
+
+
+@on_loop
+async def test_a_resume_while_the_snapshot_is_being_saved_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Engine(tmp_path / "x.db") as engine, Engine(tmp_path / "x.db", drives="none", signals=False) as other:
+        shop = Shop(engine, agents=1)
+        shop.hold("a/first")
+        await shop.run.start(CHAIN)
+        await shop.reached("a/first")
+        real, saved = engine.store.revise, list[str]()
+
+        async def resumed_before(commit: Any) -> Any:
+            if not saved:
+                saved.append(commit.records[0].kind)
+                await other.resume("run", here=False)
+            return await real(commit)
+
+        monkeypatch.setattr(engine.store, "revise", resumed_before)
+        await other.pause("run", reason="lunch")
+        shop.open()
+        while (await other.info("run")).status is not Status.COMPLETED:
+            await asyncio.sleep(0.01)
+        assert saved == ["event"], "the resume came between the read and the write of the snapshot"
+        await shop.run.outcome()
+
+
 class Plain(BaseModel):
     text: str = ""
 

@@ -19,6 +19,7 @@ from pausepoint import Engine
 from pausepoint.orchestrator import FileStateStore, Orchestrator, SessionStateStore, Task, TaskAgent
 from pausepoint.orchestrator.runs import RUN
 from pausepoint.orchestrator.snapshot import RunStateSnapshot
+from pausepoint.server.runs import REMEMBERED, Readers
 from tests.orchestrator.shop import CHAIN, Shop
 from tests.server.kit import Served, brief, check_problem, fits, served
 from tests.support.children import ROOT
@@ -289,6 +290,41 @@ def test_a_list_of_runs_reads_the_shown_runs_only(tmp_path: Path, monkeypatch: p
             after = f"&after={found['next']}"
         assert pages == [f"run-{number}" for number in reversed(range(7))]
         check_problem(client.get("/runs?after=nonsense"), 400)
+
+
+def test_a_run_that_is_requested_again_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(tmp_path) as server, server.admin() as client:
+        runs = list[Orchestrator]()
+
+        async def start(*tasks: str) -> None:
+            if not runs:
+                runs.append(Orchestrator(server.engine, "release", asking))
+            await runs[0].run([Task(id=each) for each in tasks])
+
+        server.run(start("a", "b"))
+        first = client.get("/runs/release").json()
+        asked: list[str] = []
+        store = type(server.engine.store)
+        monkeypatch.setattr(store, "records", _counted(asked, "records", store.records))
+        assert client.get("/runs/release").json() == first
+        assert asked == []
+        client.request("DELETE", "/sessions/release", json={})
+        server.run(start("c"))
+        asked.clear()
+        assert [task["id"] for task in client.get("/runs/release").json()["tasks"]] == ["c"]
+        assert asked, "another run with the same id is read"
+
+
+def test_only_the_readers_of_the_last_runs_are_kept() -> None:
+    readers = Readers()
+    engine = Engine(":memory:")
+    first = readers.of(engine, "run-0")
+    for number in range(REMEMBERED):
+        assert readers.of(engine, "run-0") is first
+        readers.of(engine, f"run-{number + 1}")
+    for number in range(REMEMBERED):
+        readers.of(engine, f"other-{number}")
+    assert readers.of(engine, "run-0") is not first
 
 
 def _counted(asked: list[str], name: str, real: Any) -> Any:

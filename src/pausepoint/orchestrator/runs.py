@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -160,17 +161,25 @@ class RunReader:
         self.engine = engine
         self.session_id = session_id
         self.news: list[Event] = []
+        self._created_at: datetime | None = None
         self._cursor = ""
         self._course: _Course | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     async def read(self) -> RunReport:
         """Return the run as it is now. ``news`` are then the events since the last call.
 
         Raises `UnknownSession` if the session does not exist or is not a run.
         """
+        async with self._one_at_a_time:
+            return await self._read()
+
+    async def _read(self) -> RunReport:
         info = await self.engine.info(self.session_id)
         if RUN not in info.tags:
             raise self._no_run()
+        if info.created_at != self._created_at:  # the run was removed, and another one has its id
+            self._created_at, self._cursor, self._course = info.created_at, "", None
         course = await self._folded()
         questions = await self.engine.questions(self.session_id)
         pauses = await self.engine.pauses(self.session_id) if info.pause_requested or info.pause is not None else ()

@@ -14,9 +14,31 @@ from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem
 
 if TYPE_CHECKING:
+    from pausepoint.engine.engine import Engine
     from pausepoint.model.sessions import Holder
     from pausepoint.model.views import SessionInfo
     from pausepoint.orchestrator import RunReader, RunReport
+
+
+REMEMBERED = 16
+"""The number of runs of which the next request reads only what is new."""
+
+
+class Readers:
+    """The readers of the runs that were requested last. A page that follows a run requests it again and again."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, RunReader] = {}
+
+    def of(self, engine: Engine, session_id: str) -> RunReader:
+        """Return the reader of a run."""
+        from pausepoint.orchestrator import RunReader
+
+        reader = self._found.pop(session_id, None) or RunReader(engine, session_id)
+        self._found[session_id] = reader  # the last one
+        if len(self._found) > REMEMBERED:
+            del self._found[next(iter(self._found))]
+        return reader
 
 
 async def index(call: Call) -> Reply:
@@ -59,15 +81,13 @@ async def resume(call: Call) -> Reply:
 
 
 async def _read(call: Call) -> tuple[RunReader, RunReport]:
-    """Return a run that the person may see, and its reader, which then reads only what is new.
+    """Return a run that the person may see, and its reader.
 
     Raises a 404 for all other sessions, before anything is done to them: any session may have the tag of a run.
     """
-    from pausepoint.orchestrator import RunReader
-
     try:
         info = await call.access.info(call.session_id)
-        reader = RunReader(call.engine, info.session_id)
+        reader = call.desk.readers.of(call.engine, info.session_id)
         return reader, await reader.read()
     except UnknownSession:
         text = f"There is no run {call.session_id!r}. List the runs with GET /runs."
