@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
+from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
 from pausepoint.server.calls import Route
 from pausepoint.server.openapi import _stored, openapi, template
 from pausepoint.server.routes import ROUTES
@@ -63,6 +64,7 @@ def test_every_route_answers_with_its_document(server: Served) -> None:
         _verbs(call, server)
         _files(call, server)
         _everything(call, server)
+        _runs(call, server)
         others = {f"{route.method} {route.path}" for route in ROUTES if not route.streams}
         assert others - call.called == set()
 
@@ -140,6 +142,20 @@ def _files(call: Caller, server: Served) -> None:
     assert call("POST /sessions/three/artifacts/restore", {"paths": ["letter.html"]})["changed"] == ["letter.html"]
     (folder / "letter.html").write_text("<b>edited by hand, and long enough</b>\n")
     call("POST /sessions/three/artifacts/adopt")
+
+
+def _runs(call: Caller, server: Served) -> None:
+    async def work(agent: TaskAgent) -> None:
+        await agent.confirm("Go?")
+
+    async def start() -> None:
+        await Orchestrator(server.engine, "release", work).run([Task(id="a")])
+
+    server.run(start())
+    assert [each["phase"] for each in call("GET /runs")["runs"]] == ["running"]
+    assert call("GET /runs/release")["questions"][0]["task"] == "a"
+    assert call("POST /runs/release/pause", {"reason": "lunch"})["phase"] == "paused"
+    assert call("POST /runs/release/resume")["phase"] == "running"
 
 
 def _everything(call: Caller, server: Served) -> None:

@@ -408,6 +408,14 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     spend_operations: int = 0
 
 
+def overlooks_a_wake(row: SessionRow, commit: Commit) -> bool:
+    """Return whether a commit that only adds an event would undo a resume, which moves neither ``seq`` nor the fence.
+
+    The commit writes ``wakes_at`` as the session was read. If the session was made due since, no engine would find it.
+    """
+    return commit.records[0].kind == "event" and commit.ended is None and commit.wakes_at != row.wakes_at
+
+
 class NewSession(msgspec.Struct, frozen=True):
     """A session for `Store.create` to store.
 

@@ -32,6 +32,7 @@ from pausepoint.server.page import Page
 from pausepoint.server.people import Person
 from pausepoint.server.problems import Problem
 from pausepoint.server.routes import ROUTES
+from pausepoint.server.runs import Readers
 from pausepoint.server.signin import Signed, SignIn, Who, refused
 from pausepoint.server.store import Jobs
 from pausepoint.server.tokens import Tokens
@@ -90,7 +91,7 @@ def application(engine: Engine, settings: Settings) -> Guard:
 
 
 class Desk:
-    """What all requests share: the engine, the sign-in, the limits and the jobs."""
+    """What all requests share: the engine, the sign-in, the limits, the jobs and the readers of runs."""
 
     routes: Sequence[Route] = ROUTES
 
@@ -99,6 +100,7 @@ class Desk:
         self.limits = settings.limits
         self.rates = Rates()
         self.jobs = Jobs()
+        self.readers = Readers()
         self._drives = settings.drives
         attempts = Attempts(settings.limits.wrong_tokens)
         self.signin = SignIn(settings.tokens, attempts, settings.name, settings.who, bool(settings.proxies))

@@ -67,6 +67,12 @@ class Resume(Body, frozen=True):
     steal: bool = False
 
 
+class ResumeRun(Body, frozen=True):
+    """Resume a run, with a new budget if given."""
+
+    budget_usd: Usd | None = None
+
+
 class Reason(Body, frozen=True):
     """Why something is done, for the history."""
 
@@ -193,6 +199,15 @@ class Sessions(Body, frozen=True):
     limit: Limit = 50
     after: str | None = None
     count: bool = False
+
+
+class Runs(Body, frozen=True):
+    """The filters of the list of runs. ``after`` is the ``next`` of the page before."""
+
+    status: tuple[SessionStatus, ...] = ()
+    owner: str | None = None
+    limit: Limit = 50
+    after: str | None = None
 
 
 class Topics(Body, frozen=True):

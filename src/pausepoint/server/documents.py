@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pausepoint.engine.spans import Span
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.schemas import File
-    from pausepoint.model.sessions import Holder, Tombstone
+    from pausepoint.model.sessions import Event, Holder, Tombstone
     from pausepoint.model.views import Listing, Misfit, SessionInfo
+    from pausepoint.orchestrator import AgentStatus, RunReport, TaskStatus
     from pausepoint.server.people import Person
 
 LARGE = 64 * 2**10
@@ -130,6 +131,59 @@ def tombstone(found: Tombstone) -> dict[str, Any]:
 def me(person: Person) -> dict[str, Any]:
     """Return the signed-in person."""
     return {"name": person.name, "role": person.role, "owner": person.owner, "question": person.question}
+
+
+def run_head(info: SessionInfo) -> dict[str, Any]:
+    """Return a run without its tasks."""
+    from pausepoint.orchestrator import phase_of
+
+    phase = phase_of(info)
+    return head(info) | {"phase": None if phase is None else phase.value}
+
+
+def runs(found: Listing[SessionInfo]) -> dict[str, Any]:
+    """Return a list of runs. ``next`` is the cursor of the next page."""
+    broken = [documents.damaged(each) for each in found.damaged]
+    return {"runs": [run_head(each) for each in found], "next": found.next, "damaged": broken}
+
+
+def run(found: RunReport) -> dict[str, Any]:
+    """Return a run with its tasks, agents, questions and pauses."""
+    tasks = {each.question: each.task.id for each in found.tasks if each.question is not None}
+    return run_head(found.info) | {
+        "reason": found.reason or None,
+        "counts": found.counts,
+        "pauses": [documents.pause(each) for each in found.pauses],
+        "agents": [_agent(each) for each in found.agents],
+        "tasks": [_task(each) for each in found.tasks],
+        "questions": [question(each) | {"task": tasks.get(each.id)} for each in found.questions],
+    }
+
+
+def _agent(found: AgentStatus) -> dict[str, Any]:
+    return {"id": found.id, "task": found.task, "since": moment(found.since), "last": _last(found.last)}
+
+
+def _task(found: TaskStatus) -> dict[str, Any]:
+    """Return a task without its data, which may be large and is in the state of the run."""
+    return {
+        "id": found.task.id,
+        "status": found.status,
+        "needs": found.task.needs,
+        "waits_for": list(found.waits_for),
+        "priority": found.task.priority,
+        "agent": found.agent or None,
+        "note": found.note or None,
+        "question": found.question,
+        "began_at": moment(found.began_at),
+        "ended_at": moment(found.ended_at),
+        "last": None if found.last is None else _last(found.last),
+    }
+
+
+def _last(found: Event) -> dict[str, Any]:
+    at = moment(to_datetime(found.created_at))
+    return {"event_type": found.event_type, "summary": found.summary, "created_at": at}
 
 
 def bulk(

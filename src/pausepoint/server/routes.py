@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pausepoint.server import bodies, files, health, inbox, sessions, standing, store, stream, verbs, workflows
+from pausepoint.server import bodies, files, health, inbox, runs, sessions, standing, store, stream, verbs, workflows
 from pausepoint.server.bodies import NoQuery, Nothing
 from pausepoint.server.calls import Route
 
 _ONE = "/sessions/{session_id}"
+_RUN = "/runs/{session_id}"
 
 ROUTES: tuple[Route, ...] = (
     # sessions
@@ -86,6 +87,15 @@ ROUTES: tuple[Route, ...] = (
           query=NoQuery, answer="http_question", errors=(404,)),
     Route(method="POST", path="/inbox/{question_id}/answer", role="answerer", handler=inbox.answer, verb="answer",
           body=bodies.Answer, answer="receipt", errors=(404, 409, 410, 412, 422, 428), example={"value": "yes"}),
+    # runs of orchestrators
+    Route(method="GET", path="/runs", role="viewer", handler=runs.index, verb="sessions", query=bodies.Runs,
+          answer="runs"),
+    Route(method="GET", path=_RUN, role="viewer", handler=runs.show, verb="info", query=NoQuery, answer="run",
+          errors=(404, 410)),
+    Route(method="POST", path=f"{_RUN}/pause", role="operator", handler=runs.pause, verb="pause", body=bodies.Pause,
+          answer="run", errors=(404, 410), example={"reason": "lunch", "mode": "finish"}),
+    Route(method="POST", path=f"{_RUN}/resume", role="operator", handler=runs.resume, verb="resume",
+          body=bodies.ResumeRun, answer="run", errors=(404, 409, 410), example={"budget_usd": 2.5}),
     # what is going on
     Route(method="GET", path="/now", role="viewer", handler=stream.now, verb="tally", query=NoQuery, answer="now"),
     Route(method="GET", path="/stream", role="viewer", handler=stream.stream, verb="changes", heads=True,

@@ -237,7 +237,7 @@ class Store(Protocol):
         unended descendants as `cancel` does, after it has moved the session. Return these descendants.
 
         Raises `AlreadyRunning` if a live engine holds the session, and `HoldLost` if the fence or ``base_seq`` no
-        longer matches.
+        longer matches, or if `pausepoint.model.sessions.overlooks_a_wake`.
         """
 
     async def unkeep(self, key: int, fence: int) -> None:

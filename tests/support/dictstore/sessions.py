@@ -29,6 +29,7 @@ from pausepoint.model.sessions import (
     QuestionStatus,
     SessionRow,
     Status,
+    overlooks_a_wake,
     position,
 )
 from pausepoint.stores.base import Found
@@ -209,7 +210,7 @@ class Sessions(Questions):
         row = self._seen(kept)
         if row.live:
             self._refuse_held(row)
-        if (row.seq, row.fence) != (commit.base_seq, commit.fence):
+        if (row.seq, row.fence) != (commit.base_seq, commit.fence) or overlooks_a_wake(row, commit):
             raise HoldLost(f"{row.session_id} has moved on; nothing was written", session_id=row.session_id)
         asked = row.cancel_requested and row.ended != "cancelled"
         self._settle_lifted(kept)
