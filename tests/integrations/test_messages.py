@@ -39,7 +39,7 @@ def test_a_message_is_the_question_and_how_to_answer_it() -> None:
 
 def test_nothing_of_the_session_is_in_a_message() -> None:
     secret = "secret-content"
-    whole = dict.fromkeys(
+    whole: dict[str, Any] = dict.fromkeys(
         ("session_id", "sub_chain_id", "llm_node_id", "context_json", "tool_call_state_json", "chat_history_json",
          "collected_params_json", "pending_tool_id", "pending_tool_name", "complaint", "default", "payload", "key",
          "owner", "failure", "digest"), secret,

@@ -75,7 +75,7 @@ async def sending(engine: Engine, *urls: str, **how: Any) -> AsyncIterator[list[
 
 async def noted(said: list[Notice], status: str, count: int = 1) -> None:
     async with asyncio.timeout(PATIENCE):
-        while [each.status for each in said].count(status) < count:
+        while sum(each.status == status for each in said) < count:
             await asyncio.sleep(0.01)
 
 
@@ -245,7 +245,7 @@ async def test_a_service_that_is_down_gets_its_messages_later_and_delays_no_othe
     assert {(each.service, each.number, each.reason) for each in failed} == {
         ("JSON", 1, "it answered with the status 503")
     }
-    delays = [each.retry_in for each in failed]
+    delays = [each.retry_in or 0.0 for each in failed]
     assert delays[:3] == [0.02, 0.04, 0.08]
     assert max(delays) == 0.1
     assert AGAIN not in str(hook.got), "a refused message was not sent"

@@ -6,13 +6,10 @@ import asyncio
 import json
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-
-from apprise import Apprise
 
 from tests.support.loop import PATIENCE
 
@@ -93,9 +90,6 @@ class Webhook:
 @contextmanager
 def webhook() -> Iterator[Webhook]:
     """Run a webhook until the block ends."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # apprise imports all of its services, and some use deprecated modules
-        Apprise.instantiate("json://127.0.0.1")
     hook = Webhook()
     try:
         yield hook

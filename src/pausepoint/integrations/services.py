@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import warnings
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -86,11 +87,13 @@ def services(urls: Sequence[str]) -> list[Service]:
     found: dict[str, Service] = {}
     token = _said.set([])
     try:
-        for number, url in enumerate(urls, 1):
-            plugin = Apprise.instantiate(url, asset=asset)
-            if plugin is None:
-                raise ValueError(_refusal(number, url))
-            found.setdefault(url, Service(number, url, plugin))
+        with warnings.catch_warnings():  # the first call imports all services, and some use deprecated modules
+            warnings.simplefilter("ignore")
+            for number, url in enumerate(urls, 1):
+                plugin = Apprise.instantiate(url, asset=asset)
+                if plugin is None:
+                    raise ValueError(_refusal(number, url))
+                found.setdefault(url, Service(number, url, plugin))
     finally:
         _said.reset(token)
     if not found:
