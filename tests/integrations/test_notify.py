@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -204,6 +204,32 @@ async def test_another_round_is_another_message(tmp_path: Path, hook: Webhook) -
 
 
 @on_loop
+async def test_a_round_that_begins_while_a_message_is_on_its_way_is_not_lost(
+    tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed = asyncio.Event()
+    note = notify._Courier._note
+
+    def noticing(self: notify._Courier, id: str) -> None:
+        if id in self.waiting:
+            renewed.set()
+        note(self, id)
+
+    monkeypatch.setattr(notify._Courier, "_note", noticing)
+    async with Engine(tmp_path / "s.db", workflows=[refund]) as engine:
+        id = await asked(engine, "case")
+        hook.answers.clear()
+        async with sending(engine, hook.url()) as said:
+            await hook.has(1)
+            with pytest.raises(AnswerRefused):
+                await engine.answer(id, "perhaps")
+            await renewed.wait()
+            hook.answers.set()
+            await noted(said, "sent", 2)
+    assert [each.round for each in said] == [1, 2]
+
+
+@on_loop
 async def test_only_wanted_and_open_questions_are_sent(tmp_path: Path, hook: Webhook) -> None:
     clock = ManualClock()
     async with Engine(tmp_path / "s.db", workflows=[refund], clock=clock) as engine:
@@ -306,6 +332,43 @@ async def test_addresses_are_checked_before_anything_is_sent(tmp_path: Path, hoo
         with pytest.raises(ValueError, match="no address"):
             await send_questions(engine)
     assert hook.got == []
+
+
+@on_loop
+async def test_a_link_that_does_not_fit_is_replaced_by_the_command(
+    tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Engine(tmp_path / "s.db", workflows=[refund]) as engine:
+        await asked(engine, "one")
+        await send_questions(engine, hook.url(), follow=False, link=lambda question: f"https://x/{'y' * 300}")
+        small = services.services
+
+        def with_little_room(urls: Sequence[str]) -> list[services.Service]:
+            found = small(urls)
+            found[0].room = 200
+            return found
+
+        monkeypatch.setattr(notify, "services", with_little_room)
+        two = await asked(engine, "two")
+        await send_questions(engine, hook.url(), follow=False, link=lambda question: f"https://x/{'y' * 300}")
+    assert [each["message"].partition("Answer: ")[2].splitlines()[0] for each in hook.got] == [
+        f"https://x/{'y' * 300}",
+        f"pausepoint answer {two}",
+    ]
+
+
+@on_loop
+async def test_no_log_contains_an_address(tmp_path: Path, hook: Webhook, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1)
+    hook.refuses = "Refund"
+    async with Engine(tmp_path / "s.db", workflows=[refund]) as engine:
+        await asked(engine, "one")
+        await send_questions(engine, hook.url("top-secret", "ann:top-secret@"), follow=False)
+        await send_questions(engine, "json://127.0.0.1:1/top-secret", follow=False)
+        hook.refuses = None
+        await send_questions(engine, hook.url("top-secret", "ann:top-secret@"), follow=False)
+    assert len(hook.got) == 1
+    assert "top-secret" not in caplog.text
 
 
 @on_loop

@@ -160,7 +160,7 @@ class _Job:
             self.cli.out.record(self.notices[-1])
         if not self.given["once"]:
             self.notices.clear()  # only the document of --once needs them
-        self.cli.out.line(f"{at.astimezone():%H:%M:%S}  {_sentence(notice)}")
+        self.cli.out.say(f"{at.astimezone():%H:%M:%S}  {_sentence(notice)}", indent=10)
 
     def _end(self, unsent: int) -> int:
         """Report the result of ``--once``."""
