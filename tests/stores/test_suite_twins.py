@@ -238,12 +238,23 @@ class LeavesTheDeadAlone(DictStore):
 
 
 class TakesAKeyFromTheLiving(DictStore):
-    async def remember(self, key: str, digest: bytes, answer: bytes | None, until: int) -> Remembered:
+    async def remember(
+        self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
+    ) -> Remembered:
         kept = self.data.requests.get(key)
         if kept is not None and kept.answer is None:
             kept.holder = self._number
-        found = await super().remember(key, digest, answer, until)
+        found = await super().remember(key, digest, answer, until, replaces)
         return replace(found, claimed=found.answer is None)
+
+
+class ReplacesEveryAnswer(DictStore):
+    async def remember(
+        self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
+    ) -> Remembered:
+        kept = self.data.requests.get(key)
+        present = None if kept is None or replaces is None else kept.answer
+        return await super().remember(key, digest, answer, until, present)
 
 
 class ForgetsTheEffect(DictStore):
@@ -309,6 +320,7 @@ class AnnouncesNothingNew(DictStore):
 
 TWINS: dict[type[DictStore], str] = {
     TakesAKeyFromTheLiving: "test_of_two_engines_one_takes_the_key_and_the_other_learns_the_answer",
+    ReplacesEveryAnswer: "test_an_answer_is_replaced_only_by_a_caller_that_knows_it",
     ForgetsTheEffect: "test_the_key_of_an_engine_that_is_gone_can_be_taken_again",
     ActsWithoutTheKey: "test_without_its_key_a_request_has_no_effect",
     LeavesTheParkedOpen: "test_cancel_ends_what_no_engine_drives_with_the_request",

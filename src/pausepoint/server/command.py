@@ -329,8 +329,7 @@ def link(question: str, expires: int, name: str, url: str, store: str | None) ->
 
 
 async def _link(cli: Cli, question: str, expires: int, name: str, url: str) -> int:
-    from pausepoint.server.limits import Attempts
-    from pausepoint.server.signin import SignIn
+    from pausepoint.server.links import Links
 
     async with cli.engine() as engine:
         found = await engine.questions(prefix=question, limit=2)
@@ -340,13 +339,9 @@ async def _link(cli: Cli, question: str, expires: int, name: str, url: str) -> i
             f"{what} an id that begins with {question!r}. List them with `{command_line('inbox')}`.", NOT_FOUND
         )
     assert cli.place.path is not None
-    tokens = Tokens(cli.place.path.absolute().parent)
-    tokens.make()
-    until = time.time() + expires
-    if found[0].expired_at is not None:
-        until = min(until, found[0].expired_at.timestamp())
-    click.echo(f"{url.rstrip('/')}/#token={SignIn(tokens, Attempts(5)).link(found[0].id, name, until)}")
-    click.echo(f"It answers question {found[0].id} until {_moment(int(until))}.", err=True)
+    address, until = Links(Tokens(cli.place.path.absolute().parent), url, name, expires).link(found[0])
+    click.echo(address)
+    click.echo(f"It answers question {found[0].id} until {_moment(until)}.", err=True)
     return DONE
 
 

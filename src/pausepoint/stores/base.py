@@ -512,7 +512,9 @@ class Store(Protocol):
 
     # requests by key
 
-    async def remember(self, key: str, digest: bytes, answer: bytes | None, until: int) -> Remembered:
+    async def remember(
+        self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
+    ) -> Remembered:
         """Take a key to carry out a request, or store the request's answer. Return what is remembered afterwards.
 
         Without an ``answer``, exactly one of several engines that call this at the same time gets ``claimed``; the
@@ -520,7 +522,8 @@ class Store(Protocol):
         ``took_effect`` then says whether the request had its effect before. `pausepoint.stores.remembered` describes
         how a request has one effect, even if processes are killed.
 
-        A request with another digest, or with an answer, stays as it is. A key that has no answer can be answered only
+        A request with another digest, or with an answer, stays as it is. Only an answer that equals ``replaces`` is
+        replaced, with its ``until``. A key that has no answer can be answered only
         by the engine that took it, as long as that engine is alive. At ``until`` the key is free again, by the store's
         clock. `pausepoint.model.remembered.check_remembered` checks the arguments.
         """

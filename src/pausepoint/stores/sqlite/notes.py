@@ -52,9 +52,11 @@ class Notes:
 
     # requests by key
 
-    async def remember(self, key: str, digest: bytes, answer: bytes | None, until: int) -> Remembered:
+    async def remember(
+        self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
+    ) -> Remembered:
         def verb(connection: apsw.Connection) -> Remembered:
-            return remembered.remember(connection, self._engine, key, digest, answer, until)
+            return remembered.remember(connection, self._engine, key, digest, answer, until, replaces)
 
         return await self._do(verb)
 
