@@ -85,7 +85,7 @@ def _copy(path: Path, count: int) -> None:
                 f" created_at - {n * BETWEEN}, updated_at - {n * BETWEEN}, {names} FROM sessions WHERE {some}"
             )
             connection.execute(
-                f"INSERT INTO tagged (tag, session) SELECT tag, session + {first} FROM tagged"
+                f"INSERT INTO tagged (tag, at, session) SELECT tag, at - {n * BETWEEN}, session + {first} FROM tagged"
                 f" WHERE session <= {min(real, count - n * real)}"
             )
         for (key,) in connection.execute(f"SELECT key FROM sessions WHERE key > {real}").fetchall():

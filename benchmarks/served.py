@@ -128,7 +128,12 @@ async def _serve(path: Path) -> None:
             await (bench if about else ours)(scope, receive, send)
 
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", backlog=4096, timeout_graceful_shutdown=1,
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            backlog=4096,
+            timeout_graceful_shutdown=1,
             timeout_keep_alive=600,
         )
         server = uvicorn.Server(config)
@@ -187,7 +192,8 @@ def served(path: Path) -> Iterator[Served]:
     """Serve a store until the block ends."""
     command = [sys.executable, "-m", "benchmarks.served", str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdin is not None
         place = Served(**json.loads(process.stdout.readline()))
         try:
             yield place

@@ -97,7 +97,12 @@ def _reads(place: Served, scale: Scale) -> list[Figure]:
     figures.append(read("now", f"{what} GET /now", 5.0, "/now", scale.requests))
     figures.append(_page(place, scale, few))
     busy = place.bench("gaps_since")
-    return [*figures, first, _pauses(place, what, few), _lag("server-lag", f"{what} the longest wait of the loop", idle, busy)]
+    return [
+        *figures,
+        first,
+        _pauses(place, what, few),
+        _lag("server-lag", f"{what} the longest wait of the loop", idle, busy),
+    ]
 
 
 def _first(place: Served, what: str) -> Figure:
