@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -99,6 +99,8 @@ _STATUS = f"""CASE
 END"""
 _BY_KEY = "NOT INDEXED "
 _OPEN = "INDEXED BY sessions_open "
+_RESTED = "INDEXED BY sessions_rested "
+_DRIVEN = "INDEXED BY sessions_held "
 _BROAD = ("", _OPEN, "INDEXED BY sessions_workflow ")
 """The indexes that do not narrow a filter down further than by workflow and end."""
 _HELD = {Status.RUNNING, Status.PAUSING}
@@ -206,12 +208,49 @@ def look(connection: apsw.Connection, query: Filter, present: Present) -> list[L
 
 def _stored(connection: apsw.Connection, query: Filter, present: Present) -> list[Any]:
     """Return the rows of the sessions that match, as stored and not verified."""
-    selected, bindings = _selected(connection, query, present)
-    if query.limit is not None:
+    if query.limit is None:
+        selected, bindings = _selected(connection, query, present)
+    else:
         # First only the keys: sorting evaluates all columns of many more rows than the limit.
-        order = ordered(_SORTS[query.sort], query.reverse)
-        selected = f"WHERE key IN (SELECT key FROM sessions {selected}) ORDER BY {order}"
+        keys, bindings = _page(connection, query, present)
+        selected = f"WHERE key IN ({keys}) ORDER BY {ordered(_SORTS[query.sort], query.reverse)}"
     return connection.execute(f"{FACTS} {selected}", bindings).fetchall()
+
+
+def _page(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Return the statement that selects the keys of a page, and its bindings."""
+    index = _index(query)
+    if query.sort == "updated" and not index and not _is_narrow(query):
+        return _last_updated(connection, query, present)
+    if query.sort == "created" and index == _BY_KEY and query.level != "top":
+        return _last_tagged(connection, query, present)
+    selected, bindings = _selected(connection, query, present)
+    return f"SELECT key FROM sessions {selected}", bindings
+
+
+def _last_updated(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Select from the sessions that are driven, which are few, and from the others in the order of their index."""
+    columns = _SORTS["updated"]
+    order = f"ORDER BY {ordered(columns, query.reverse)} LIMIT :limit"
+    parts = []
+    bindings: dict[str, Any] = {}
+    for index, held in ((_RESTED, "holder IS NULL"), (_DRIVEN, "holder IS NOT NULL")):
+        where, bindings = _where(connection, query, present, index)
+        where, bindings = _after(query, columns, f"{where} AND {held}", bindings)
+        parts.append(f"SELECT * FROM (SELECT key, updated_at FROM sessions {where} {order})")
+    return f"SELECT key FROM ({' UNION ALL '.join(parts)}) {order}", bindings
+
+
+def _last_tagged(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Select the sessions with a tag in the order of their creation, which the index of tags has."""
+    columns = Column("tagged.at", falls=True), Column("tagged.session", falls=True)
+    where, bindings = _where(connection, query, present, "", {"tag": "tag = :tag"})
+    where, bindings = _after(query, columns, where, bindings)
+    order = ordered(columns, query.reverse)
+    return (
+        f"SELECT key FROM tagged CROSS JOIN sessions ON key = session {where} ORDER BY {order} LIMIT :limit",
+        bindings,
+    )
 
 
 def ids(connection: apsw.Connection, query: Filter, present: Present) -> list[str]:
@@ -222,13 +261,19 @@ def ids(connection: apsw.Connection, query: Filter, present: Present) -> list[st
 
 def _selected(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
     """Return everything that follows FROM sessions: which of them, in which order, and how many."""
-    where, bindings = _where(connection, query, present)
     columns = _SORTS[query.sort]
+    where, bindings = _after(query, columns, *_where(connection, query, present))
+    return f"{where} ORDER BY {ordered(columns, query.reverse)} LIMIT :limit", bindings
+
+
+def _after(
+    query: Filter, columns: Sequence[Column], where: str, bindings: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:  # fmt: skip
+    """Add where the page begins, and how many sessions it has."""
     if query.after is not None:
         where += f" AND {beyond(columns, query.reverse)}"
         bindings |= after_bindings(query.after)
-    bindings["limit"] = -1 if query.limit is None else query.limit
-    return f"{where} ORDER BY {ordered(columns, query.reverse)} LIMIT :limit", bindings
+    return where, bindings | {"limit": -1 if query.limit is None else query.limit}
 
 
 def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[tuple[str, Status], int]:
@@ -273,12 +318,16 @@ def _ended(connection: apsw.Connection, query: Filter) -> dict[tuple[str, Status
 
 
 def _where(
-    connection: apsw.Connection, query: Filter, present: Present, index: str | None = None
-) -> tuple[str, dict[str, Any]]:
-    """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings."""
+    connection: apsw.Connection, query: Filter, present: Present, index: str | None = None,
+    others: Mapping[str, str] = {},
+) -> tuple[str, dict[str, Any]]:  # fmt: skip
+    """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings.
+
+    ``others`` are conditions instead of the usual ones.
+    """
     bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
     index = _index(query) if index is None else index
-    other = (_TREES if query.tree else {}) | ({"tag": _TAGGED} if index == _BY_KEY else {})
+    other = (_TREES if query.tree else {}) | ({"tag": _TAGGED} if index == _BY_KEY else {}) | dict(others)
     conditions = [other.get(part, _CONDITIONS[part]) for part in bindings]
     if query.ids is not None:
         bindings["ids"] = msgspec.json.encode(query.ids).decode()
@@ -315,19 +364,26 @@ def _index(query: Filter) -> str:
 
     Without it, SQLite prefers to scan all sessions in the order of the result.
     """
-    if any(part is not None for part in (query.session_id, query.ids, query.prefix, query.parent, query.input_digest)):
+    if _is_narrow(query):
         return ""
     if query.tag is not None:
         return _BY_KEY
     if query.owner is not None:
         return "INDEXED BY sessions_owner "
     if query.statuses and set(query.statuses) <= _HELD:
-        return "INDEXED BY sessions_held "
+        return _DRIVEN
     if _only_failed(query):
         return "INDEXED BY sessions_failed "
     if query.workflow is not None and not query.crashed:
         return "INDEXED BY sessions_workflow "
     return _OPEN if _only_open(query) else ""
+
+
+def _is_narrow(query: Filter) -> bool:
+    """Return whether a filter names sessions so exactly that SQLite finds its index by itself."""
+    return any(
+        part is not None for part in (query.session_id, query.ids, query.prefix, query.parent, query.input_digest)
+    )
 
 
 def _only_open(query: Filter) -> bool:

@@ -14,11 +14,12 @@ from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
 
-async def crowd(store: Store) -> None:
-    """Create sessions that have several values of each sort in common."""
+async def crowd(store: Store, driven: tuple[int, ...] = ()) -> None:
+    """Create sessions that have several values of each sort in common. Three have a tag, and some are driven."""
     for n in range(7):
-        driver = await started(store, f"s{n * 3 % 7}", workflow="xyz"[n % 3], created_at=1000 + n // 2)
-        await driver.commit(spend_usd=n % 2, updated_at=2000 + n // 3, release=True)
+        tags = ("night",) if n % 3 == 1 or n == 6 else ()
+        driver = await started(store, f"s{n * 3 % 7}", workflow="xyz"[n % 3], created_at=1000 + n // 2, tags=tags)
+        await driver.commit(spend_usd=n % 2, updated_at=2000 + n // 3, release=n not in driven)
 
 
 async def pages(store: Store, query: Filter, size: int) -> list[list[str]]:
@@ -49,7 +50,7 @@ class ListingTests(Suite):
     @on_loop
     async def test_the_pages_of_a_list_are_the_list(self, place: Place) -> None:
         async with place.store() as store:
-            await crowd(store)
+            await crowd(store, driven=(1, 5))
             for sort in SORTS:
                 for reverse in (False, True):
                     query = Filter(sort=sort, reverse=reverse)
@@ -96,18 +97,31 @@ class ListingTests(Suite):
     @on_loop
     async def test_pages_keep_the_filters_and_counts_do_not_depend_on_the_page(self, place: Place) -> None:
         async with place.store() as store:
-            await crowd(store)
+            await crowd(store, driven=(1, 5))
             queries: list[dict[str, Any]] = [
                 {"workflow": "x"}, {"since": 2001}, {"statuses": (Status.READY,)}, {"prefix": "s"}, {"level": "root"},
+                {"tag": "night"}, {"tag": "night", "workflow": "y"}, {"tag": "night", "statuses": (Status.READY,)},
             ]  # fmt: skip
             for given in queries:
                 for sort in SORTS:
                     query = Filter(**given, sort=sort)
                     whole = await store.ids(query)
-                    assert list(chain(*await pages(store, query, 2))) == whole, given
+                    assert whole, given
+                    for reverse, listed in ((False, whole), (True, whole[::-1])):
+                        found = await pages(store, replace(query, reverse=reverse), 2)
+                        assert list(chain(*found)) == listed, (given, sort, reverse)
                     after = position(await stored(store, whole[0]), sort)
                     count = sum((await store.tally(replace(query, after=after, limit=1))).values())
                     assert count == len(whole), given
+
+    @on_loop
+    async def test_a_page_of_the_topmost_sessions_has_a_child_whose_parent_lacks_the_tag(self, place: Place) -> None:
+        async with place.store() as store:
+            for id, tags in (("root", ()), ("other", ("night",))):
+                parent = await created(store, id, tags=tags, claim=False)
+                await created(store, f"{id}-child", tags=("night",), parent=parent.key, claim=False)
+            query = Filter(tag="night", level="top", limit=3, reverse=True)
+            assert [row.session_id for row in await store.find(query)] == ["root-child", "other"]
 
     @on_loop
     async def test_only_a_limit_that_leaves_something_out_has_a_next_page(self, place: Place) -> None:
