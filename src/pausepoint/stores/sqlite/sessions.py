@@ -345,7 +345,9 @@ def _index(query: Filter) -> str:
 
 def _only_open(query: Filter) -> bool:
     """Return whether no session that matches has completed or was cancelled."""
-    return query.unended or query.crashed or query.own_pause or (bool(query.statuses) and not set(query.statuses) & _OVER)
+    if query.unended or query.crashed or query.own_pause:
+        return True
+    return bool(query.statuses) and not set(query.statuses) & _OVER
 
 
 def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:
