@@ -177,8 +177,7 @@ async def _joined(hub: Hub) -> Client:
 
 def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> None:
     with served(tmp_path, drives="none") as server, server.admin() as client:
-        code = "import asyncio; from tests.server.test_stream import hold; asyncio.run(hold(__import__('sys').argv[1]))"
-        words = [sys.executable, "-c", code, str(tmp_path / "store.db")]
+        words = [sys.executable, "-m", "tests.server.holder", str(tmp_path / "store.db")]
         process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE)
         try:
             assert process.stdout is not None
@@ -209,22 +208,6 @@ def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> Non
 def client_now(server: Served) -> Any:
     with server.admin() as client:
         return client.get("/now").json()
-
-
-@step(writes="out")
-async def stay(topic: str) -> str:
-    print("holds", flush=True)
-    await asyncio.sleep(PATIENCE)
-    return topic
-
-
-async def hold(path: str) -> None:
-    """Drive a session that does not end. It runs in a process of its own."""
-    from pausepoint import Engine
-
-    async with Engine(path, signals=False) as engine:
-        held = Workflow("held", state=Talk, steps=[stay])
-        await (await engine.start(held, session_id="held", topic="x")).outcome()
 
 
 def test_a_client_that_reads_the_store_while_sessions_run_gets_each_event_once(tmp_path: Path) -> None:
