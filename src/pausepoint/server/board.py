@@ -27,7 +27,7 @@ SHOWN = 50
 HELD = (Status.RUNNING, Status.PAUSING)
 """The statuses of sessions that an engine drives."""
 
-FAST = 0.02
+FAST = 0.05
 """Seconds. If reading took longer the last time, requests get the last facts while they are read again."""
 
 SHARE = 10
