@@ -38,6 +38,12 @@ class Events:
     def of(self, event: str) -> list[Any]:
         return [data for name, data in self.found if name == event]
 
+    def has(self, event: str, count: int = 1) -> bool:
+        return len(self.of(event)) >= count
+
+    def has_mark(self) -> bool:
+        return bool(self.last)
+
     @property
     def lines(self) -> list[Any]:
         return [event for line in self.of("line") for event in line["events"]]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -133,7 +134,7 @@ def test_the_live_output_of_a_session_is_told_to_all_who_follow_it(tmp_path: Pat
         assert client.post("/sessions", json=body).status_code == 201
         for _ in range(2):  # the second one comes later
             reader = Reader(client, "session:spoken")
-            reader.read(lambda r=reader: len(r.of("token")) >= 3)
+            reader.read(partial(reader.has, "token", 3))
             assert [each["data"]["text"] for each in reader.of("token")] == ["one", "two", "three"]
             assert [each["data"]["n"] for each in reader.of("token")] == [1, 2, 3]
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,13 @@ def test_a_sign_in_that_ends_loses_its_streams(tmp_path: Path, checked: None, ho
         kept, secret = server.tokens.create(how, "operator", None, time.time(), 3600)
         with server.client(secret) as client, server.admin() as other:
             reader, bystander = Reader(client, "now"), Reader(other, "now")
-            reader.read(once(lambda: bool(reader.last), lambda: end_sign_in(server, kept, how)))  # until it ends
+            reader.read(once(reader.has_mark, lambda: end_sign_in(server, kept, how)))  # until it ends
             if how == "other role":
                 assert client.get("/me").json()["role"] == "viewer"
             else:
                 check_problem(client.get("/stream", params={"topics": "now"}), 401)
             server.asked("after")
-            bystander.read(lambda: bool(bystander.last))
+            bystander.read(bystander.has_mark)
 
 
 def test_a_sign_in_is_checked_again_every_few_seconds() -> None:
@@ -77,7 +78,7 @@ def test_a_new_token_of_the_server_ends_all_its_streams(tmp_path: Path, checked:
             answer = client.post("/login", json={"token": server.tokens.own}, headers={"X-Pausepoint": "1"})
             assert answer.status_code == 200
         reader = Reader(client, "now")
-        reader.read(once(lambda: bool(reader.last), lambda: server.tokens.make(new=True)))
+        reader.read(once(reader.has_mark, lambda: server.tokens.make(new=True)))
         check_problem(client.get("/now"), 401)
 
 
@@ -90,8 +91,7 @@ def test_the_sign_in_of_the_program_is_asked_again(tmp_path: Path, checked: None
     with served(tmp_path, make=make) as server, server.client() as client:
         for change in (Person("ann", "viewer", "ann"), None):
             reader = Reader(client, "now")
-
-            reader.read(once(lambda r=reader: bool(r.last), lambda c=change: people.update(ann=c)))
+            reader.read(once(reader.has_mark, partial(people.update, ann=change)))
         check_problem(client.get("/now"), 401)
 
 
@@ -103,9 +103,7 @@ def test_a_server_that_ends_sends_a_reset_and_another_one_continues(tmp_path: Pa
             reader = Reader(client, "session:kept")
 
             hub = hub_of(server.engine)
-            reader.read(
-                once(lambda: bool(reader.last), lambda: asyncio.run_coroutine_threadsafe(hub.close(), server.loop))
-            )
+            reader.read(once(reader.has_mark, lambda: asyncio.run_coroutine_threadsafe(hub.close(), server.loop)))
             assert reader.found[-1] == ("reset", {})
     with served(tmp_path) as server, server.admin() as client:
         (question,) = server.run(server.engine.questions("kept"))

@@ -253,7 +253,8 @@ def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[
 
 def spending(connection: apsw.Connection, query: Filter, present: Present) -> dict[str, int]:
     where, bindings = _where(connection, query, present)
-    rows: list[Any] = connection.execute(f"SELECT workflow, sum(spent_usd) FROM sessions {where} GROUP BY 1", bindings)
+    statement = f"SELECT workflow, sum(spent_usd) FROM sessions {where} GROUP BY 1"
+    rows: list[Any] = connection.execute(statement, bindings).fetchall()
     return {str(workflow): spent for workflow, spent in rows}
 
 
