@@ -83,6 +83,7 @@ class Served:
         self.loop = loop
         self.port = port
         self.base = f"http://127.0.0.1:{port}"
+        self.app: Any = None
         self.tokens = Tokens(folder)
         self.clients: dict[Any, httpx.Client] = {}
         self._created: dict[tuple[str, str | None, str | None], str] = {}
@@ -169,6 +170,7 @@ def served(
 
             stop = ends
             ready.append(Served(folder, engine, loop, port))
+            ready[0].app = app
             began.set()
             await server.serve(sockets=[listener])
 

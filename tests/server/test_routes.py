@@ -212,7 +212,7 @@ def test_every_verb_of_the_engine_is_reachable_or_listed_with_a_reason() -> None
     names = [name for name in dir(Engine) if not name.startswith("_")]
     public = {name for name in names if callable(found := getattr(Engine, name)) and not isinstance(found, type)}
     also = {"pauses", "origin", "description_of", "tombstones", "plan_fork", "plan_edit"}  # called next to another verb
-    also |= {"tally_questions", "engines", "stream"}
+    also |= {"tally_questions", "engines", "stream", "spending", "waking", "progress"}
     reached = {route.verb for route in ROUTES} | also
     assert public - reached - UNREACHABLE.keys() == set()
     assert UNREACHABLE.keys() - public == set()

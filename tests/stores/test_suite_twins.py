@@ -300,6 +300,23 @@ class NamesTheLastPause(DictStore):
         return {key: pauses[-1] for key, pauses in found.items()}
 
 
+class CountsThePauseOfEverythingAsOwn(DictStore):
+    def _has_own_pause(self, kept: Kept) -> bool:
+        return super()._has_own_pause(kept) or self._stopped(kept)
+
+
+class SpendsWithoutOwner(DictStore):
+    async def spending(self, query: Filter) -> dict[str, int]:
+        return await super().spending(replace(query, owner=None))
+
+
+class WakesGuarded(DictStore):
+    async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
+        rows = [row for row in await self.find(Filter(owner=owner)) if row.wakes_at and row.wakes_at > now]
+        free = [row for row in rows if not row.pause_requested]
+        return Found(sorted(free, key=lambda row: row.wakes_at or 0)[:limit])
+
+
 class CountsNoSignals(DictStore):
     def _seen(self, kept: Kept) -> SessionRow:
         return replace(super()._seen(kept), signals=0)
@@ -355,6 +372,9 @@ TWINS: dict[type[DictStore], str] = {
     ImportsGuestsAsOthers: "test_an_imported_guest_is_a_guest",
     ForgetsFrozenTime: "test_frozen_time_is_added_up_and_the_timers_are_computed_again",
     NamesTheLastPause: "test_the_first_open_pauses_of_several_sessions_are_read_at_once",
+    CountsThePauseOfEverythingAsOwn: "test_own_pauses_are_told_apart_from_the_pause_of_everything",
+    SpendsWithoutOwner: "test_spending_is_added_up_by_workflow",
+    WakesGuarded: "test_the_sessions_that_wake_next_are_listed_without_those_that_are_stopped",
     CountsNoSignals: "test_a_row_counts_what_reached_the_session_from_outside",
     SortsQuestionsByNumber: "test_questions_are_sorted_and_their_pages_are_the_list",
     AnnouncesNothingNew: "test_what_each_engine_drives_is_known_to_the_others",

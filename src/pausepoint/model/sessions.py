@@ -547,7 +547,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     ``ids`` are the ids of several sessions. ``tree`` adds the descendants of ``session_id`` or ``ids``. ``parent`` is
     the key of a session whose children are selected. ``prefix`` is the start of the id. ``statuses`` selects sessions
     whose current status is one of these. ``failed`` selects sessions that have failed, or those that have not, even if
-    they are paused. ``crashed`` selects unended sessions whose process died since they last made progress. ``since``
+    they are paused. ``own_pause`` selects unended sessions that have a pause of their own, besides the pause of
+    everything. ``crashed`` selects unended sessions whose process died since they last made progress. ``since``
     and ``until`` are limits of ``updated_at``, which both match. ``level`` is ``root`` to leave out all child sessions,
     or ``top`` to leave out only those whose parent matches too. ``text`` is a part of the id, the owner, a tag, the
     type or message of the failure, or the reason of an open pause; `contains` defines how they are compared. ``after``
@@ -565,6 +566,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     parent: int | None = None
     statuses: tuple[Status, ...] = ()
     failed: bool | None = None
+    own_pause: bool = False
     crashed: bool = False
     input_digest: bytes | None = None
     since: int | None = None

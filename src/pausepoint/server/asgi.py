@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,9 +29,10 @@ from pausepoint.server.calls import (
 )
 from pausepoint.server.guard import SAFE, Guard
 from pausepoint.server.limits import Attempts, Limits, Rates
+from pausepoint.server.metrics import Timings
 from pausepoint.server.page import Page
 from pausepoint.server.people import Person
-from pausepoint.server.problems import Problem
+from pausepoint.server.problems import Problem, problem_of
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.runs import Readers
 from pausepoint.server.signin import Signed, SignIn, Who, refused
@@ -101,6 +103,7 @@ class Desk:
         self.rates = Rates()
         self.jobs = Jobs()
         self.readers = Readers()
+        self.timings = Timings()
         self._drives = settings.drives
         attempts = Attempts(settings.limits.wrong_tokens)
         self.signin = SignIn(settings.tokens, attempts, settings.name, settings.who, bool(settings.proxies))
@@ -152,8 +155,17 @@ class Endpoint:
         self.methods = list(methods)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        reply = await self._answered(self.routes[method], scope, receive)
+        route = self.routes["GET" if scope["method"] == "HEAD" else scope["method"]]
+        begin, status = time.perf_counter(), 499  # unless something is answered, the client has left
+        try:
+            reply = await self._answered(route, scope, receive)
+            status = getattr(reply, "status", route.status)
+        except Exception as error:
+            problem = problem_of(error)
+            status = problem.status
+            raise problem from error
+        finally:
+            self.desk.timings.add(route.method, route.path, status, time.perf_counter() - begin)
         await reply.send(send, scope["method"] == "HEAD")
 
     async def _answered(self, route: Route, scope: Scope, receive: Receive) -> Sent:

@@ -112,7 +112,7 @@ def _success(route: Route) -> dict[str, Any]:
         return {"description": "Done"}
     if route.streams:
         return {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
-    return {"description": "The content", "content": {"application/octet-stream": {}}}
+    return {"description": "The content", "content": {route.content: {}}}
 
 
 def schemas(routes: Sequence[Route]) -> dict[str, Any]:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from pausepoint.server import bodies, files, health, inbox, runs, sessions, standing, store, stream, verbs, workflows
+from pausepoint.server import (
+    bodies,
+    files,
+    health,
+    inbox,
+    metrics,
+    runs,
+    sessions,
+    standing,
+    store,
+    stream,
+    verbs,
+    workflows,
+)  # fmt: skip
 from pausepoint.server.bodies import NoQuery, Nothing
 from pausepoint.server.calls import Route
 
@@ -100,6 +113,8 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/now", role="viewer", handler=stream.now, verb="tally", query=NoQuery, answer="now"),
     Route(method="GET", path="/stream", role="viewer", handler=stream.stream, verb="changes", heads=True,
           query=bodies.Topics, streams=True, errors=(404, 410)),
+    Route(method="GET", path="/metrics", role="viewer", handler=metrics.show, verb="tally", query=NoQuery,
+          content=metrics.CONTENT_TYPE),
     # everything
     Route(method="GET", path="/standing-pause", role="viewer", handler=standing.show, verb="standing_pause",
           query=NoQuery, answer="standing"),

@@ -80,6 +80,19 @@ class SignIn:
             return _forwarded(scope)
         return self._by_cookie(scope)
 
+    async def is_still(self, scope: Scope, person: Person) -> bool:
+        """Return whether a request that was accepted from a person would be accepted again, and from the same one."""
+        given = header(scope, "authorization")
+        if self._who is not None:
+            found = await self._asked(scope)
+        elif given:
+            found = self._token(given.partition(" ")[2].strip())
+        elif self._proxied and scope.get("pausepoint.proxy"):
+            found = _forwarded(scope)
+        else:
+            found = self._by_cookie(scope)
+        return found is not None and found.person == person
+
     async def _asked(self, scope: Scope) -> Signed | None:
         from starlette.requests import Request  # only programs that mount the server need it
 
@@ -120,10 +133,10 @@ class SignIn:
         ticket = None if value is None else self._opened(value.value, "cookie")
         if ticket is None:
             return None
-        created = ticket.token not in ("own", "link")
-        if created and (self.tokens is None or self.tokens.by_id(ticket.token, self._now()) is None):
-            return None  # the token it was traded for was revoked
-        return Signed(ticket.person, ticket.token, True)
+        if ticket.token in ("own", "link"):
+            return Signed(ticket.person, ticket.token, True)
+        kept = None if self.tokens is None else self.tokens.by_id(ticket.token, self._now())
+        return None if kept is None else Signed(kept.person, ticket.token, True)  # the token's role now, unless revoked
 
     # cookies and links
 

@@ -177,6 +177,19 @@ class Store(Protocol):
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
         """Count the sessions that match, by workflow and status. Nothing is verified, so damaged sessions count too."""
 
+    async def spending(self, query: Filter) -> dict[str, int]:
+        """Return what the sessions that match have spent, in millionths of a dollar, by workflow.
+
+        What a child has spent is part of its parent's sum too. As in `tally`, nothing is verified.
+        """
+
+    async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
+        """Return the next ``limit`` sessions that wake up by themselves after ``now``, the earliest first.
+
+        Sessions that are paused, and guests, are left out. ``owner`` selects the sessions of one owner. The cost
+        depends on the sessions returned, and on those of other owners and paused ones before them.
+        """
+
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         """Return the log records with ``since <= seq <= until``, in order, each verified against its digest.
 

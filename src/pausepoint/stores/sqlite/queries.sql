@@ -275,6 +275,13 @@ SELECT min(wakes_at) FROM sessions
 WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_requested = 0 AND guest = 0 AND removing = 0
     AND +workflow IN (SELECT value FROM json_each(:workflows))
 
+-- name: waking
+INDEXED BY sessions_waking
+WHERE wakes_at > :now AND wakes_at IS NOT NULL AND pause_requested = 0 AND guest = 0 AND removing = 0
+    AND (:owner IS NULL OR owner = :owner) AND ended IS NULL
+    AND NOT EXISTS (SELECT 1 FROM pauses WHERE session = sessions.key AND closed_at IS NULL AND standing = 0)
+ORDER BY wakes_at, key LIMIT :limit
+
 -- name: holders
 SELECT DISTINCT holder FROM sessions WHERE holder IS NOT NULL
 

@@ -79,6 +79,7 @@ _CONDITIONS = {
     "text": PARTS["mentions"],
 }
 _FAILED = "ended = 'failed'"
+_PAUSED = "EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0)"
 _TAGGED = "key IN (SELECT session FROM tagged WHERE tag = :tag)"
 """Finds all sessions with a tag. The condition above is for sessions that are found by something else."""
 
@@ -87,8 +88,7 @@ _TAGGED = "key IN (SELECT session FROM tagged WHERE tag = :tag)"
 _STATUS = f"""CASE
     WHEN ended = 'completed' THEN 'completed'
     WHEN ended = 'cancelled' THEN 'cancelled'
-    WHEN {PARTS["asked"]} OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0)
-        THEN iif(holder IN (SELECT value FROM json_each(:alive)), 'pausing', 'paused')
+    WHEN {PARTS["asked"]} OR {_PAUSED} THEN iif(holder IN (SELECT value FROM json_each(:alive)), 'pausing', 'paused')
     WHEN ended = 'failed' THEN 'failed'
     WHEN holder IN (SELECT value FROM json_each(:alive)) THEN 'running'
     WHEN wakes_at = 0 OR wakes_at <= :now THEN 'ready'
@@ -184,15 +184,20 @@ def no_session(key: int) -> UnknownSession:
 
 
 def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
-    present = asked_once(present)
     more = query if query.limit is None else replace(query, limit=query.limit + 1)  # is there a next page?
     stored = _stored(connection, more, present)
     page = stored[: query.limit]
-    looked = [_row_or_damage(row, present) for row in page]
+    return found(page, present, _last(page, query.sort) if len(stored) > len(page) else None)
+
+
+def found(stored: Iterable[Sequence[Any]], present: Present, next: Position | None = None) -> Found:
+    """Return rows of the query `facts`, verified. Damaged ones are listed apart."""
+    present = asked_once(present)
+    looked = [_row_or_damage(row, present) for row in stored]
     return Found(
         (facts for facts in looked if isinstance(facts, SessionRow)),
         (facts for facts in looked if isinstance(facts, DamagedRecord)),
-        _last(page, query.sort) if len(stored) > len(page) else None,
+        next,
     )
 
 
@@ -291,10 +296,17 @@ def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[
     return counts
 
 
+def spending(connection: apsw.Connection, query: Filter, present: Present) -> dict[str, int]:
+    where, bindings = _where(connection, query, present)
+    statement = f"SELECT workflow, sum(spent_usd) FROM sessions {where} GROUP BY 1"
+    rows: list[Any] = connection.execute(statement, bindings).fetchall()
+    return {str(workflow): spent for workflow, spent in rows}
+
+
 def _counts_by_index(query: Filter) -> bool:
     """Return whether a filter selects ended sessions by nothing but their workflow and status."""
     others = [part for part in _CONDITIONS if part != "workflow" and getattr(query, part) is not None]
-    return not others and query.level == "any" and not query.crashed and _index(query) in _BROAD
+    return not others and query.level == "any" and not (query.crashed or query.own_pause) and _index(query) in _BROAD
 
 
 def _derived(
@@ -334,10 +346,12 @@ def _where(
     if query.text is not None:
         bindings["quoted"] = msgspec.json.encode(query.text).decode()[1:-1]  # as it is in the JSON of tags
     conditions.append("removing = 0")
-    if query.unended or index == _OPEN:
+    if query.unended or query.own_pause or index == _OPEN:
         conditions.append("(ended IS NULL OR ended = 'failed')")
     if query.crashed:
         conditions.append("crashes > 0 AND ended IS NULL")
+    if query.own_pause:
+        conditions.append(f"(pause_requested OR {_PAUSED})")
     if query.statuses:
         bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
         conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
@@ -388,7 +402,9 @@ def _is_narrow(query: Filter) -> bool:
 
 def _only_open(query: Filter) -> bool:
     """Return whether no session that matches has completed or was cancelled."""
-    return query.unended or query.crashed or (bool(query.statuses) and not set(query.statuses) & _OVER)
+    if query.unended or query.crashed or query.own_pause:
+        return True
+    return bool(query.statuses) and not set(query.statuses) & _OVER
 
 
 def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:

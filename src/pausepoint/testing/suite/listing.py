@@ -164,6 +164,42 @@ class ListingTests(Suite):
             assert await store.first_pauses([row.key, done.key, new.key]) == {}
 
     @on_loop
+    async def test_own_pauses_are_told_apart_from_the_pause_of_everything(self, place: Place) -> None:
+        async with place.store() as store:
+            for id in ("a", "b", "c", "d"):
+                await created(store, id, claim=False, owner="ann" if id == "b" else None)
+            guard = Pause("g1", "guard", "too dear", None, 4000)
+            await Driver(store, await store.claim("a")).commit(open_pauses=(guard,), release=True)
+            await Driver(store, await store.claim("d")).commit(ended="completed", release=True)
+            await store.pause(Filter(session_id="b"), operator("lunch"))
+            assert sorted(await store.ids(Filter(own_pause=True))) == ["a", "b"]
+            await store.pause(Filter(), operator("fire", at=7000, standing=True))
+            assert sorted(await store.ids(Filter(statuses=(Status.PAUSED,)))) == ["a", "b", "c"]
+            assert sorted(await store.ids(Filter(own_pause=True))) == ["a", "b"]
+            assert await store.ids(Filter(own_pause=True, owner="ann")) == ["b"]
+            assert await store.tally(Filter(own_pause=True)) == {("brief", Status.PAUSED): 2}
+            await store.pause(Filter(session_id="c"), operator("too"))
+            assert sorted(await store.ids(Filter(own_pause=True))) == ["a", "b", "c"]
+            await store.unpause("b", "ann", 8000)
+            assert sorted(await store.ids(Filter(own_pause=True))) == ["a", "c"]
+
+    @on_loop
+    async def test_spending_is_added_up_by_workflow(self, place: Place) -> None:
+        async with place.store() as store:
+            assert await store.spending(Filter()) == {}
+            root = await started(store, "root", workflow="x", owner="ann")
+            child = await started(store, "child", workflow="y", parent=root.key, owner="ann")
+            await child.commit(spend_usd=20, parent=root.key, release=True)
+            await root.commit(spend_usd=1, release=True, ended="completed")
+            await (await started(store, "other", workflow="x")).commit(spend_usd=300, release=True)
+            assert await store.spending(Filter()) == {"x": 321, "y": 20}
+            assert await store.spending(Filter(level="root")) == {"x": 321}
+            assert await store.spending(Filter(level="root", owner="ann")) == {"x": 21}
+            assert await store.spending(Filter(workflow="y")) == {"y": 20}
+            await remove(store, "root")
+            assert await store.spending(Filter()) == {"x": 300}
+
+    @on_loop
     async def test_a_row_counts_what_reached_the_session_from_outside(self, place: Place) -> None:
         async with place.store() as store:
             row = await created(store, claim=False)
