@@ -14,10 +14,10 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import apsw
 import httpx
@@ -29,11 +29,13 @@ from pausepoint.server.asgi import Settings, application
 from pausepoint.server.people import Person
 from pausepoint.stores.sqlite import SqliteStore
 from tests.server.kit import API, FREE, brief
-from tests.support.forkserver import ForkServer, say
+from tests.support.forkserver import Child, ForkServer, say
 
 T = TypeVar("T")
 
 WHEN = ("before", "inside", "after")
+
+Twin = Literal["", "no key", "no once"]
 
 
 class Chat(BaseModel):
@@ -188,13 +190,15 @@ async def sent(client: httpx.AsyncClient, name: str, names: dict[str, str], keye
     return await client.request(request.method, request.path.format(**names), headers=headers, **given)
 
 
-def post(path: str, name: str, names: dict[str, str], point: int, when: str, keyed: bool) -> None:
+def post(path: str, name: str, names: dict[str, str], point: int, when: str, twin: Twin) -> None:
     """Send the request in this process, which dies at the point; a job of the fork server."""
 
     async def run() -> None:
+        if twin == "no once":
+            Engine.once = lambda self, key: nullcontext()  # type: ignore[method-assign]
         async with server(Path(path), REQUESTS[name].drives) as (_, store, client):
             store.arm(point, when)
-            answer = await sent(client, name, names, keyed)
+            answer = await sent(client, name, names, keyed=twin != "no key")
             say({"status": answer.status_code, "points": store.points})
 
     asyncio.run(run())
@@ -207,42 +211,46 @@ def warm_up() -> None:
 
 
 class Trial:
-    """One request, sent to a server that is killed, and sent again with the same key to another one."""
+    """One request, sent to a server that is killed, and sent again with the same key to another one.
 
-    def __init__(self, forks: ForkServer, folder: Path, name: str, keyed: bool = True) -> None:
+    ``twin`` is a server that does not look at keys, or that does not store the effect together with its key.
+    """
+
+    def __init__(self, forks: ForkServer, folder: Path, name: str, twin: Twin = "") -> None:
         self.forks = forks
         self.folder = folder
         self.name = name
-        self.keyed = keyed
+        self.twin = twin
         self.expected, self.points = self._undisturbed()
 
     def _undisturbed(self) -> tuple[dict[str, Any], list[tuple[int, str]]]:
         path, names = self._prepared("whole")
-        child = self._begin(path, names, -1, "")
+        child = self._begin(path, names, -1, "", "")
         heard = child.hear()
         assert child.wait() == 0
         assert heard["status"] < 300, heard
-        return self._again(path, names), [(number, when) for number, when in heard["points"]]
+        left = asyncio.run(repeated(path, self.name, names))
+        return left, [(number, when) for number, when in heard["points"]]
 
     def _prepared(self, place: str) -> tuple[Path, dict[str, str]]:
         path = self.folder / f"{place}.db"
         return path, asyncio.run(prepared(path, self.name))
 
-    def _begin(self, path: Path, names: dict[str, str], point: int, when: str) -> Any:
-        given = {"path": str(path), "name": self.name, "names": names, "keyed": self.keyed}
+    def _begin(self, path: Path, names: dict[str, str], point: int, when: str, twin: Twin) -> Child:
+        given = {"path": str(path), "name": self.name, "names": names, "twin": twin}
         return self.forks.start("tests.server.killed_requests:post", point=point, when=when, **given)
 
-    def _again(self, path: Path, names: dict[str, str]) -> dict[str, Any]:
-        return asyncio.run(repeated(path, self.name, names, self.keyed))
+    def died(self, point: int, when: str) -> tuple[Path, dict[str, str]]:
+        """Kill the server at a write, and return its store, with the names for the request."""
+        path, names = self._prepared(f"{point}-{when}")
+        code = self._begin(path, names, point, when, self.twin).wait()
+        assert code == -signal.SIGKILL, f"{self.name}: the kill {when} write {point} did not happen: {code}"
+        return path, names
 
     def kill(self, point: int, when: str) -> list[str]:
         """Kill the server at a write, repeat the request, and return what differs from one that was not killed."""
-        place = f"{point}-{when}"
-        path, names = self._prepared(place)
-        code = self._begin(path, names, point, when).wait()
-        if code != -signal.SIGKILL:
-            return [f"{self.name}: the kill {when} write {point} did not happen: {code}"]
-        found = self._again(path, names)
+        path, names = self.died(point, when)
+        found = asyncio.run(repeated(path, self.name, names, keyed=self.twin != "no key"))
         return [
             f"{self.name}: killed {when} write {point}: {what} is {found[what]!r}, not {wanted!r}"
             for what, wanted in self.expected.items()
@@ -251,12 +259,12 @@ class Trial:
 
 
 async def repeated(path: Path, name: str, names: dict[str, str], keyed: bool = True) -> dict[str, Any]:
-    """Send the request twice to a new server, and return what it has left behind."""
+    """Send the request to a new server, twice if it has a key, and return what it has left behind."""
     drives = REQUESTS[name].drives
     async with server(path, drives) as (engine, _, client):
         first = await sent(client, name, names, keyed)
-        second = await sent(client, name, names, keyed)
         if keyed:
+            second = await sent(client, name, names, keyed)
             assert second.headers.get("idempotency-replayed") == "true", second.text
             assert (first.status_code, first.content) == (second.status_code, second.content)
         if drives:

@@ -259,7 +259,7 @@ async def _created(call: Call) -> Reply:
     info = await call.engine.info(asked.session_id or call.new_id or "")
     if not asked.paused and call.desk.drives:
         await _drive(call, info)
-    elif not asked.paused and info.signals == 0:  # only created, and nobody has done anything with it since
+    elif not asked.paused and info.signals <= 1:  # it has only its first pause: nobody has asked anything of it since
         await call.engine.resume(info.session_id, by=call.by, here=False)
     return await sessions.headed(call, await call.engine.info(info.session_id), 201)
 
