@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -38,7 +38,11 @@ class Process:
                 [*words, *options], cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
                 env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)} | (env or {}),
             )  # fmt: skip
-        until(self._is_ready, self.log.read_text)
+        try:
+            until(self._is_ready, self.log.read_text)
+        except BaseException:
+            self.process.kill()
+            raise
         self.address = self._address()
         parts = urlsplit(self.address)
         self.base = f"{parts.scheme}://{parts.netloc}"
@@ -66,6 +70,14 @@ class Process:
             lambda: self.client.get(f"/sessions/{session_id}").json()["status"] == status,
             lambda: self.client.get(f"/sessions/{session_id}").text,
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.client.close()
+        self.process.kill()
+        self.process.wait(PATIENCE)
 
     def kill(self) -> None:
         """Kill the process without a warning."""
