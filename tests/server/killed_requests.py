@@ -169,7 +169,9 @@ async def server(path: Path, drives: bool = True) -> AsyncIterator[tuple[Engine,
     async with Engine(store, workflows=[brief, chat], signals=False, drives="all" if drives else "none") as engine:
         for workflow in engine.workflows.values():
             engine.described[workflow.name] = engine.clock.now()  # so that the writes belong to the request
-        app = application(engine, Settings(who=lambda request: Person("ann", "admin"), hosts=["test"], limits=FREE))
+        app: Any = application(
+            engine, Settings(who=lambda request: Person("ann", "admin"), hosts=["test"], limits=FREE)
+        )
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url=f"http://test{API}") as client:
             yield engine, store, client

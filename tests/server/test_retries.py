@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,9 +17,10 @@ from pausepoint.errors import StoreUnavailable
 from pausepoint.model.views import SessionInfo
 from pausepoint.server.limits import Limits
 from pausepoint.server.openapi import openapi
-from pausepoint.server.retries import AGAIN, KEY, REPLAYED
+from pausepoint.server.retries import AGAIN, KEY, REPLAYED, stored_key
 from pausepoint.server.routes import ROUTES
-from tests.server.kit import Served, check_problem, served
+from tests.server.kit import API, Served, check_problem, served
+from tests.server.processes import until
 from tests.support.loop import PATIENCE
 
 START = {"workflow": "brief", "input": {"topic": "octopus"}, "paused": True}
@@ -134,8 +137,10 @@ def test_a_key_that_does_not_fit_is_refused(server: Served, key: str) -> None:
         assert client.get("/me", headers={KEY: "two words"}).status_code == 200  # a read does not look at it
 
 
-def test_a_second_request_during_the_first_is_told_to_wait(server: Served) -> None:
-    server.asked("slow")
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_second_request_during_the_first_is_told_to_wait(server: Served, elsewhere: bool) -> None:
+    name = f"slow-{elsewhere}"
+    server.asked(name)
     head, sent, go_on = keyed(), threading.Event(), threading.Event()
 
     def body() -> Iterator[bytes]:
@@ -145,13 +150,16 @@ def test_a_second_request_during_the_first_is_told_to_wait(server: Served) -> No
         yield b"second half"
 
     answers: list[httpx.Response] = []
-    with server.admin(**head) as client, server.admin(**head) as other:
-        path = "/sessions/slow/files?filename=notes.txt"
+    with (
+        served(server.folder, drives="none") if elsewhere else nullcontext(server) as second,
+        server.admin(**head) as client, second.admin(**head) as other,
+    ):  # fmt: skip
+        path = f"/sessions/{name}/files?filename=notes.txt"
         thread = threading.Thread(target=lambda: answers.append(client.post(path, content=body())))
         thread.start()
         assert sent.wait(PATIENCE)
-        while (early := other.post(path, content=b"first half, second half")).status_code == 201:
-            raise AssertionError("the second request was carried out, too")
+        until(lambda: at_work(server, head))
+        early = other.post(path, content=b"first half, second half")
         assert early.headers["retry-after"] == "1"
         assert check_problem(early, 409)["type"] == "urn:pausepoint:request-at-work"
         go_on.set()
@@ -159,7 +167,30 @@ def test_a_second_request_during_the_first_is_told_to_wait(server: Served) -> No
         assert same(answers[0], other.post(path, content=b"first half, second half"))
         check_problem(other.post(path, content=b"other bytes"), 422)
         check_problem(other.post(path.replace("notes", "other"), content=b"first half, second half"), 422)
-        assert len(client.get("/sessions/slow/files").json()["files"]) == 1
+        assert len(client.get(f"/sessions/{name}/files").json()["files"]) == 1
+
+
+def at_work(server: Served, head: dict[str, str]) -> bool:
+    """Whether the request with this key is being carried out for the server's own token."""
+    found = server.run(server.engine.recall(stored_key("own", head[KEY])))
+    return found is not None and found.at_work
+
+
+def test_an_upload_whose_connection_breaks_can_be_repeated(server: Served) -> None:
+    server.asked("broken")
+    head = keyed()
+    token = server.tokens.own
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        lines = [
+            f"POST {API}/sessions/broken/files?filename=a.txt HTTP/1.1", f"Host: 127.0.0.1:{server.port}",
+            f"Authorization: Bearer {token}", f"{KEY}: {head[KEY]}", "Content-Length: 100", "", "the first part",
+        ]  # fmt: skip
+        client.sendall("\r\n".join(lines).encode())
+        until(lambda: at_work(server, head))
+    until(lambda: not at_work(server, head))  # the server has noticed
+    with server.admin(**head) as again:
+        answer = again.post("/sessions/broken/files?filename=a.txt", content=b"all of it")
+        assert (answer.status_code, answer.headers.get(REPLAYED)) == (201, None)
 
 
 def test_a_final_refusal_is_kept(server: Served) -> None:

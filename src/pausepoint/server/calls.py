@@ -27,6 +27,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 JSON = "application/json"
 
+CUT_OFF = "request-cut-off"
+"""The kind of the problem that a client's connection ended too early."""
+
 KEY_PATTERN = "^[!-~]{1,200}$"
 """What an Idempotency-Key looks like: visible ASCII characters."""
 
@@ -255,7 +258,7 @@ async def chunks_of(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
         except TimeoutError:
             raise Problem(408, f"No part of the body came for {seconds:g} s. Send the request again.") from None
         if message["type"] == "http.disconnect":
-            raise Problem(400, "The connection ended before the body did. Send the request again.")
+            raise Problem(400, "The connection ended before the body did. Send the request again.", CUT_OFF)
         more = message.get("more_body", False)
         if chunk := message.get("body", b""):
             yield chunk

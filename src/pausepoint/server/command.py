@@ -324,7 +324,7 @@ def _described(kept: Kept) -> dict[str, Any]:
     return {
         "id": kept.id, "name": kept.name, "role": kept.role, "owner": kept.owner,
         "created_at": _iso(kept.created_at),
-        "expires_at": None if kept.expires_at is None else _iso(kept.expires_at),
+        "expires_at": _iso(kept.expires_at),
         "expired": not kept.is_valid(time.time()),
     }  # fmt: skip
 
@@ -384,8 +384,8 @@ async def _link(cli: Cli, question: str, expires: int, name: str, url: str) -> i
     return DONE
 
 
-def _iso(seconds: int) -> str:
-    return moment(datetime.fromtimestamp(seconds, UTC))
+def _iso(seconds: int | None) -> str | None:
+    return moment(None if seconds is None else datetime.fromtimestamp(seconds, UTC))
 
 
 def _moment(seconds: int) -> str:

@@ -28,7 +28,7 @@ from pausepoint.model.ids import new_session_id
 from pausepoint.model.remembered import LARGEST_ANSWER, Remembered
 from pausepoint.model.sessions import Status
 from pausepoint.server import bodies, documents, files, inbox, sessions, standing, store, verbs
-from pausepoint.server.calls import KEY_PATTERN, Call, Handler, Reply, Route, Scope, Sent
+from pausepoint.server.calls import CUT_OFF, KEY_PATTERN, Call, Handler, Reply, Route, Scope, Sent
 from pausepoint.server.problems import PROBLEM, Problem, problem_of
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ KEY, REPLAYED = "Idempotency-Key", "Idempotency-Replayed"
 
 WAIT = 1
 """After how many seconds a client should ask again, if its request is still being carried out."""
-
-PASSING = frozenset({408, 429})
-"""Refusals that another attempt may not get. They are not kept, and neither are errors of the server."""
 
 _DIGEST = sha256().digest_size
 _INTENT = Struct(">QQQ")
@@ -157,14 +154,19 @@ class Retries:
 
 
 def _key_of(call: Call) -> str:
-    """Return the key as the store knows it: every sign-in has keys of its own."""
+    """Return the key as the store knows it. Raises a 400 if it does not fit."""
     given = call.header(KEY)
     if re.fullmatch(KEY_PATTERN, given) is None:
         raise Problem(
             400, f"The header {KEY} must have 1 to 200 visible ASCII characters, without spaces. Send another one, such"
             " as a random UUID.", "unfit-key",
         )  # fmt: skip
-    return f"http {sha256(call.signed.encode()).hexdigest()[:32]} {given}"
+    return stored_key(call.signed, given)
+
+
+def stored_key(signed: str, given: str) -> str:
+    """Return a key as the store knows it: every sign-in has keys of its own."""
+    return f"http {sha256(signed.encode()).hexdigest()[:32]} {given}"
 
 
 def _digest_of(route: Route, call: Call, data: bytes) -> bytes:
@@ -179,7 +181,7 @@ def _digest_of(route: Route, call: Call, data: bytes) -> bytes:
 
 
 async def _fence_of(call: Call) -> int:
-    if not isinstance(call.body, bodies.Resume):
+    if not isinstance(call.body, bodies.Resume) or "session_id" not in call.params:
         return 0
     return (await call.access.info(call.session_id)).fence
 
@@ -196,11 +198,16 @@ async def _carried_out(route: Route, call: Call, key: str, found: Remembered) ->
                 reply = await route.handler(call)
     except Exception as error:
         problem = problem_of(error)
-        if problem.status >= 500 or problem.status in PASSING:
+        if not _is_final(problem):
             raise problem from error
         reply = _of_problem(problem, call.scope["path"]).reply
     assert isinstance(reply, Reply)
     return reply
+
+
+def _is_final(problem: Problem) -> bool:
+    """Return whether another attempt would be refused, too. Errors of the server and of the connection pass."""
+    return problem.status < 500 and problem.status not in (408, 429) and problem.kind != CUT_OFF
 
 
 async def _replayed(route: Route, call: Call, data: bytes) -> Reply:
