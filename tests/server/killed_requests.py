@@ -66,7 +66,8 @@ async def _waiting(engine: Engine) -> dict[str, str]:
     session = await engine.start(brief, session_id="s1", topic="octopus")
     outcome = await session.outcome()
     info = await session.info()
-    return {"question": outcome.questions[0].id, "mark": f'"{info.seq}.{info.signals}.{info.fence}"'}
+    (question,) = outcome.questions
+    return {"question": question.id, "seen": question.digest, "mark": f'"{info.seq}.{info.signals}.{info.fence}"'}
 
 
 async def _paused(engine: Engine) -> dict[str, str]:
@@ -102,6 +103,7 @@ REQUESTS = {
     "send": Request("/sessions/s1/send", {"value": "hello"}, _chatting),
     "send what is refused": Request("/sessions/s1/send", {"value": "rude"}, _waiting),
     "answer": Request("/inbox/{question}/answer", {"value": "formal"}, _waiting),
+    "answer what was seen": Request("/inbox/{question}/answer", {"value": "formal", "seen": "{seen}"}, _waiting),
     "pause": Request("/sessions/s1/pause", {"reason": "lunch"}, _waiting),
     "resume": Request("/sessions/s1/resume", {}, _paused),
     "resume without driving": Request("/sessions/s1/resume", {}, _paused, drives=False),
@@ -188,7 +190,8 @@ async def sent(client: httpx.AsyncClient, name: str, names: dict[str, str], keye
     headers = {"Authorization": "of a program", "If-Match": names.get("mark", "")} | (
         {"Idempotency-Key": "k"} if keyed else {}
     )
-    given: dict[str, Any] = {"content": request.content} if request.content else {"json": request.body}
+    body = {name: names["seen"] if value == "{seen}" else value for name, value in (request.body or {}).items()}
+    given: dict[str, Any] = {"content": request.content} if request.content else {"json": body}
     return await client.request(request.method, request.path.format(**names), headers=headers, **given)
 
 
