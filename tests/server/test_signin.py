@@ -36,7 +36,7 @@ def test_the_files_of_tokens_are_for_the_user_alone_and_hold_no_secret(tmp_path:
     for name in (FILE, LIST):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     assert secret not in (tmp_path / LIST).read_text()
-    assert secret.split("_")[2] not in (tmp_path / LIST).read_text()
+    assert secret.split("_", 2)[2] not in (tmp_path / LIST).read_text()
     assert len(own) == 32  # 192 bits
     assert Tokens(tmp_path).make() == own
     assert tokens.make(new=True) != own

@@ -126,11 +126,9 @@ class Retries:
         self._unanswered.discard(key)
         try:
             yield
-        except KeyLost:
-            raise  # another server has it
-        except Exception:
-            if not await self._is_free(key):
-                self._unanswered.add(key)
+        except Exception as error:
+            if not isinstance(error.__cause__, KeyLost) and not await self._is_free(key):
+                self._unanswered.add(key)  # it is still this server's
             raise
         except BaseException:  # the request was cut off, and perhaps its write is still on the way
             self._unanswered.add(key)
