@@ -18,7 +18,7 @@ from tests.cli.zoo import fill, here
 from tests.docs.pages import code, rows, section
 from tools.cli_reference import PAGE, render
 
-NO_JSON = {"demo", "completion", "serve"}
+NO_JSON = {"demo", "completion"}
 """What they print is for a terminal or a shell."""
 
 
@@ -127,7 +127,7 @@ CALLS: dict[str, str] = {
     "cancel": "spare", "edit": "student --set score=3", "rewind": "student --to research",
     "fork": "FAILED --at-step write --set topic=ok", "verify": "", "doctor": "", "gc": "",
     "export": "FAILED file.jsonl", "import": "file.jsonl --session-id copy", "artifacts": "ls FAILED",
-    "redact": "copy --seq 2", "workflows": "",
+    "redact": "copy --seq 2", "workflows": "", "serve": "token list",
 }  # fmt: skip
 """A call of every command that has --json, in an order in which each has something to do."""
 

@@ -33,6 +33,7 @@ from pausepoint.server.metrics import Timings
 from pausepoint.server.page import Page
 from pausepoint.server.people import Person
 from pausepoint.server.problems import Problem, problem_of
+from pausepoint.server.retries import Retries, is_given
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.runs import Readers
 from pausepoint.server.signin import Signed, SignIn, Who, refused
@@ -104,6 +105,7 @@ class Desk:
         self.jobs = Jobs()
         self.readers = Readers()
         self.timings = Timings()
+        self.retries = Retries(engine)
         self._drives = settings.drives
         attempts = Attempts(settings.limits.wrong_tokens)
         self.signin = SignIn(settings.tokens, attempts, settings.name, settings.who, bool(settings.proxies))
@@ -171,12 +173,17 @@ class Endpoint:
     async def _answered(self, route: Route, scope: Scope, receive: Receive) -> Sent:
         signed = await self._allowed(route, scope)
         query = query_of(scope, route.query or NoQuery)
-        body = None if route.body is None else await self._body(route, scope, receive)
+        data = b"" if route.body is None else await self._data(scope, receive)
+        body = (
+            None if route.body is None else decoded(lambda: msgspec.json.decode(data or b"{}", type=route.body), "body")
+        )
         person = None if signed is None else signed.person
         call = Call(
             self.desk, Access(self.desk.engine, person), scope, receive, person, body, query,
             signed is not None and signed.ambient, "" if signed is None else signed.id,
         )  # fmt: skip
+        if route.takes_key and is_given(scope):
+            return await self.desk.retries.answer(route, call, data)
         if route.method != "GET":
             return await route.handler(call)
         seconds = self.desk.limits.read_seconds
@@ -212,14 +219,12 @@ class Endpoint:
             "role", role=route.role,
         )  # fmt: skip
 
-    async def _body(self, route: Route, scope: Scope, receive: Receive) -> Any:
-        limits, kind = self.desk.limits, route.body
-        assert kind is not None
-        data = await body_of(scope, receive, limits.body, limits.body_seconds)
+    async def _data(self, scope: Scope, receive: Receive) -> bytes:
+        data = await body_of(scope, receive, self.desk.limits.body, self.desk.limits.body_seconds)
         given = header(scope, "content-type").partition(";")[0].strip().lower()
         if given != JSON and (data or given):
             raise Problem(415, f"The body must be JSON. Send the header 'Content-Type: {JSON}'.")
-        return decoded(lambda: msgspec.json.decode(data or b"{}", type=kind), "body")
+        return data
 
 
 def _check_page(scope: Scope) -> None:

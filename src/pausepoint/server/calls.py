@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
     from pausepoint.server.access import Access
     from pausepoint.server.asgi import Desk
+    from pausepoint.server.retries import Intent
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -25,6 +26,12 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 JSON = "application/json"
+
+CUT_OFF = "request-cut-off"
+"""The kind of the problem that a client's connection ended too early."""
+
+KEY_PATTERN = "^[!-~]{1,200}$"
+"""What an Idempotency-Key looks like: visible ASCII characters."""
 
 
 class Reply(NamedTuple):
@@ -124,11 +131,17 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the route changes something."""
         return self.method != "GET" and not self.verb.startswith("plan")
 
+    @property
+    def takes_key(self) -> bool:
+        """Whether an Idempotency-Key counts. Signing in and out changes nothing in the store, and has secrets."""
+        return self.is_action and self.role is not None
+
 
 class Call:
     """One request of a signed-in person.
 
-    ``is_page``: a browser signed in by a cookie sends it. ``signed`` is the sign-in, for limits.
+    ``is_page``: a browser signed in by a cookie sends it. ``signed`` is the sign-in, for limits. `retries` sets
+    ``intent`` for a request with a key, ``new_id``, the id of a session that it creates, and ``message_key``.
     """
 
     def __init__(
@@ -146,6 +159,9 @@ class Call:
         self._query = query
         self._person = person
         self.params: dict[str, str] = scope.get("path_params", {})
+        self.intent: Intent | None = None
+        self.new_id: str | None = None
+        self.message_key: str | None = None
 
     @property
     def person(self) -> Person:
@@ -244,7 +260,7 @@ async def chunks_of(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
         except TimeoutError:
             raise Problem(408, f"No part of the body came for {seconds:g} s. Send the request again.") from None
         if message["type"] == "http.disconnect":
-            raise Problem(400, "The connection ended before the body did. Send the request again.")
+            raise Problem(400, "The connection ended before the body did. Send the request again.", CUT_OFF)
         more = message.get("more_body", False)
         if chunk := message.get("body", b""):
             yield chunk

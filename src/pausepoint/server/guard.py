@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pausepoint.server.calls import Receive, Reply, Scope, Send, header
-from pausepoint.server.problems import Problem, log, problem_of
+from pausepoint.server.problems import PROBLEM, Problem, log, problem_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine. They are allowed with any port if nothing else is said."""
@@ -60,7 +60,7 @@ class Guard:
             refused = problem_of(error)
             if answer.status:
                 raise  # a part of the answer is sent already, so the server can only cut the connection
-            reply = Reply(refused.document(scope["path"]), refused.status, refused.headers, "application/problem+json")
+            reply = Reply(refused.document(scope["path"]), refused.status, refused.headers, PROBLEM)
             await reply.send(answer, scope["method"] == "HEAD")
         finally:  # without the query and the body, which may contain secrets
             log.info("%s %s %s", scope["method"], scope["path"].encode("unicode_escape").decode(), answer.status)

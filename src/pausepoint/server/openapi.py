@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from pausepoint.name import NAME
-from pausepoint.server.calls import JSON, Route
-from pausepoint.server.problems import TITLES
+from pausepoint.server.calls import JSON, KEY_PATTERN, Route
+from pausepoint.server.problems import PROBLEM, TITLES
 
 _SCHEMAS = "#/components/schemas/"
 
@@ -86,17 +86,29 @@ def _in_query(route: Route) -> list[dict[str, Any]]:
 
 
 def _in_headers(route: Route) -> list[dict[str, Any]]:
-    if 428 not in route.errors or not route.path.startswith("/sessions"):
-        return []
-    return [{"name": "If-Match", "in": "header", "required": True, "schema": {"type": "string"}}]
+    found: list[dict[str, Any]] = []
+    if 428 in route.errors and route.path.startswith("/sessions"):
+        found.append({"name": "If-Match", "in": "header", "required": True, "schema": {"type": "string"}})
+    if route.takes_key:
+        found.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "description": "Send the same one with a repeated request, and it has one effect.",
+                "schema": {"type": "string", "pattern": KEY_PATTERN},
+            }
+        )
+    return found
 
 
 def _responses(route: Route) -> dict[str, Any]:
     said = {str(route.status): _success(route)}
     if route.method == "POST" and route.uploads:
         said["200"] = said[str(route.status)]  # the session already had the content
-    for status in sorted({*ANY, *route.errors, *([] if route.role is None else [401]), *_of_body(route)}):
-        content = {"application/problem+json": {"schema": {"$ref": f"{_SCHEMAS}problem"}}}
+    some = ([] if route.role is None else [401]) + ([409, 422] if route.takes_key else [])
+    for status in sorted({*ANY, *route.errors, *some, *_of_body(route)}):
+        content = {PROBLEM: {"schema": {"$ref": f"{_SCHEMAS}problem"}}}
         said[str(status)] = {"description": TITLES[status], "content": content}
     return said
 

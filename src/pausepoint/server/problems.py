@@ -15,6 +15,8 @@ from pausepoint.server.words import detail_of
 
 log = logging.getLogger(f"{NAME}.server")
 
+PROBLEM = "application/problem+json"
+
 STATUS = {
     "AlreadyRunning": 409,
     "AmbiguousSession": 409,
@@ -31,6 +33,7 @@ STATUS = {
     "HoldLost": 412,
     "InputConflict": 409,
     "InvalidSessionId": 400,
+    "KeyLost": 503,
     "NotFinished": 409,
     "QuestionChanged": 412,
     "QuestionClosed": 410,

@@ -48,7 +48,7 @@ async def start(call: Call) -> Reply:
         await _check_free(call, asked.session_id)
     paused = asked.paused or not call.desk.drives
     options: dict[str, Any] = {
-        "session_id": asked.session_id, "owner": call.access.owner_of(asked.owner), "tags": asked.tags,
+        "session_id": asked.session_id or call.new_id, "owner": call.access.owner_of(asked.owner), "tags": asked.tags,
         "budget": asked.budget_usd, "paused": paused, "reason": asked.reason, "by": call.by,
     }  # fmt: skip
     if _OPTIONS & asked.input.keys():

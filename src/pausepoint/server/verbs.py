@@ -59,7 +59,7 @@ async def send(call: Call) -> Reply:
     """Send a message to a session."""
     asked: bodies.Message = call.body
     info = await call.access.info(call.session_id)
-    await call.engine.send(info.session_id, asked.value, key=asked.key, by=call.by, channel="http")
+    await call.engine.send(info.session_id, asked.value, key=asked.key or call.message_key, by=call.by, channel="http")
     return await _after(call)
 
 
@@ -126,7 +126,7 @@ async def fork(call: Call) -> Reply:
     info = await call.access.info(call.session_id)
     paused = asked.paused or not call.desk.drives
     forked = await call.engine.fork(
-        info.session_id, asked.at, asked.changes, session_id=asked.session_id, reuse=asked.reuse,
+        info.session_id, asked.at, asked.changes, session_id=asked.session_id or call.new_id, reuse=asked.reuse,
         owner=call.person.owner, paused=paused, reason=asked.reason, by=call.by,
     )  # fmt: skip
     if paused and not asked.paused:  # another engine drives it

@@ -35,6 +35,7 @@ NEXT = {
     "DefinitionError": "Start the server with the workflow: pausepoint serve with the option target.",
     "FileRefused": "Correct the request, then send it again.",
     "FolderRefused": "Check the folder on the server, then retry.",
+    "KeyLost": "Send the request again with the same Idempotency-Key.",
     "NotFinished": "Read the session again later.",
     "QuestionClosed": "List the open questions with GET /inbox.",
     "SessionEnded": "Rewind or fork the session, or start a new one.",
