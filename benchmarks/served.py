@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -31,6 +30,7 @@ from benchmarks.workloads import counting, standing
 from pausepoint import Context, Engine, Workflow, route, step
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.limits import Limits
+from pausepoint.server.listener import bound
 from pausepoint.server.tokens import Tokens
 
 UNLIMITED = Limits(actions=10**9, reads=10**9, streams=10**6, all_streams=10**6)
@@ -137,7 +137,7 @@ async def _serve(path: Path) -> None:
             timeout_keep_alive=600,
         )
         server = uvicorn.Server(config)
-        listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        listener = bound("127.0.0.1", 0)
         ticking = asyncio.create_task(bench.tick())
         ending = asyncio.create_task(_end_with_input(server))
         print(json.dumps({"port": listener.getsockname()[1], "token": tokens.own}), flush=True)

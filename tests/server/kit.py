@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -21,6 +20,7 @@ from pausepoint.engine.base import Drives
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.calls import Route
 from pausepoint.server.limits import Limits
+from pausepoint.server.listener import bound
 from pausepoint.server.openapi import schemas
 from pausepoint.server.people import Role
 from pausepoint.server.routes import ROUTES
@@ -145,7 +145,7 @@ def served(
     make: Callable[[Engine, Tokens, int], Any] | None = None, limits: Limits = FREE,
 ) -> Iterator[Served]:  # fmt: skip
     """Serve a store in this folder until the block ends. ``make`` returns another application than ours."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]
     ready: list[Served] = []
     began, failed = threading.Event(), list[BaseException]()

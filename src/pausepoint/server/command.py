@@ -26,6 +26,7 @@ from pausepoint.cli.text import counted
 from pausepoint.engine.documents import moment
 from pausepoint.errors import StoreError
 from pausepoint.name import DEFAULT_STORE, NAME
+from pausepoint.server.listener import bound
 from pausepoint.server.people import ROLES, Role
 from pausepoint.server.problems import log
 from pausepoint.server.tokens import FILE, Kept, Tokens
@@ -149,9 +150,8 @@ class _Serving:
     @contextmanager
     def _listening(self) -> Iterator[socket.socket]:
         host, port = self.given["host"], self.given["port"]
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            listener = socket.create_server((host, port), family=family, backlog=2_048)
+            listener = bound(host, port)
         except (OSError, OverflowError) as error:
             raise Refused(
                 f"The server cannot listen on {host} port {port}: {error}. Choose another with --port, or --port 0 for"
