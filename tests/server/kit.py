@@ -22,7 +22,7 @@ from pausepoint.server.calls import Route
 from pausepoint.server.limits import Limits
 from pausepoint.server.listener import bound
 from pausepoint.server.openapi import schemas
-from pausepoint.server.people import Role
+from pausepoint.server.roles import Role
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.tokens import Tokens
 from pausepoint.server.words import names_code

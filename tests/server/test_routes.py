@@ -9,7 +9,8 @@ from typing import get_args
 import pytest
 
 from pausepoint.server.calls import Route
-from pausepoint.server.people import ROLES, Person, Role
+from pausepoint.server.people import Person
+from pausepoint.server.roles import ROLES, Role
 from pausepoint.server.routes import ROUTES
 from tests.server.kit import API, Served, check_problem, send, served
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pausepoint.server.people import Role
+from pausepoint.server.roles import Role
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=200)]

@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl, quote
 
 import msgspec
 
-from pausepoint.server.people import Person, Role
+from pausepoint.server.people import Person
 from pausepoint.server.problems import Problem
+from pausepoint.server.roles import Role
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine

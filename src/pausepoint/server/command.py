@@ -27,12 +27,11 @@ from pausepoint.engine.documents import moment
 from pausepoint.errors import StoreError
 from pausepoint.name import DEFAULT_STORE, NAME
 from pausepoint.server.listener import bound
-from pausepoint.server.people import ROLES, Role
-from pausepoint.server.problems import log
-from pausepoint.server.tokens import FILE, Kept, Tokens
+from pausepoint.server.roles import ROLES, Role
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
+    from pausepoint.server.tokens import Kept, Tokens
 
 PORT = 7333
 
@@ -123,9 +122,7 @@ class _Serving:
                 USAGE,
             )
         self.proxies = _networks(given["proxy_from"] or ("127.0.0.1", "::1")) if proxied else ()
-        check_exists(cli.place)
-        assert cli.place.path is not None
-        self.tokens = Tokens(cli.place.path.absolute().parent)
+        self.tokens = tokens_of(cli)
 
     async def run(self) -> int:
         from pausepoint.engine.engine import Engine
@@ -169,7 +166,7 @@ class _Serving:
             counts[status.value] = counts.get(status.value, 0) + count
         running = f", {counts['running']} running" if counts.get("running") else ""
         address = f"{'https' if self.tls else 'http'}://{_in_url(self.given['host'])}:{port}/#token={token}"
-        place, token_file, total = self.cli.place.path, self.tokens.folder / FILE, sum(counts.values())
+        place, token_file, total = self.cli.place.path, self.tokens.file, sum(counts.values())
         if self.cli.out.as_json:  # on one line, for programs that read lines while the server runs
             self.cli.out.record({
                 "address": address, "token_file": str(token_file), "store": str(place), "sessions": total,
@@ -240,6 +237,8 @@ async def _pick_up(engine: Engine) -> None:
             room = ROOM - len(engine.running)
             taken = await engine.take_ready(room, by="serve") if room > 0 else []
         except StoreError as error:
+            from pausepoint.server.problems import log
+
             taken = []
             log.log(logging.ERROR, "Ready sessions cannot be picked up: %s", error)
         searched = 0.0 if taken else time.monotonic() - began
@@ -269,7 +268,10 @@ def _in_url(host: str) -> str:
 # tokens and links
 
 
-def _tokens(cli: Cli) -> Tokens:
+def tokens_of(cli: Cli) -> Tokens:
+    """Return the tokens of the store, which must exist."""
+    from pausepoint.server.tokens import Tokens  # the help of a command does not need it
+
     check_exists(cli.place)
     assert cli.place.path is not None
     return Tokens(cli.place.path.absolute().parent)
@@ -292,7 +294,7 @@ def create(
 ) -> None:
     """Create a token and print it. It is stored as a hash, so it cannot be printed again."""
     cli = _cli(store, as_json)
-    kept, secret = _tokens(cli).create(name or owner or role, role, owner, time.time(), expires)
+    kept, secret = tokens_of(cli).create(name or owner or role, role, owner, time.time(), expires)
     if cli.out.as_json:
         cli.out.document({"token": secret, **_described(kept)})
     cli.out.line(secret)
@@ -307,7 +309,7 @@ def create(
 def list_tokens(store: str | None, as_json: bool) -> None:
     """List the created tokens. Their secrets are not stored."""
     cli = _cli(store, as_json)
-    found, now = _tokens(cli).kept, time.time()
+    found, now = tokens_of(cli).kept, time.time()
     if cli.out.as_json:
         cli.out.document({"tokens": [_described(each) for each in found]})
     if not found:
@@ -336,7 +338,7 @@ def _described(kept: Kept) -> dict[str, Any]:
 def revoke(id: str, store: str | None, as_json: bool) -> None:
     """Delete a token. Whoever signed in with it is signed out."""
     cli = _cli(store, as_json)
-    if not _tokens(cli).revoke(id):
+    if not tokens_of(cli).revoke(id):
         raise Refused(
             f"There is no token {id!r}. List them with `{command_line('serve', 'token', 'list')}`.", NOT_FOUND
         )
@@ -369,8 +371,7 @@ async def _link(cli: Cli, question: str, expires: int, name: str, url: str) -> i
         raise Refused(
             f"{what} an id that begins with {question!r}. List them with `{command_line('inbox')}`.", NOT_FOUND
         )
-    assert cli.place.path is not None
-    address, until = Links(Tokens(cli.place.path.absolute().parent), url, name, expires).link(found[0])
+    address, until = Links(tokens_of(cli), url, name, expires).link(found[0])
     if cli.out.as_json:
         cli.out.document({"address": address, "question_id": found[0].id, "expires_at": _iso(until)})
     cli.out.line(address)

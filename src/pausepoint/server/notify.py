@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from pausepoint.cli.console import span
 from pausepoint.cli.context import Cli, run_async
@@ -18,8 +17,7 @@ from pausepoint.cli.exits import DONE, FAILED, USAGE, Refused
 from pausepoint.cli.options import WORKFLOWS, common
 from pausepoint.cli.project import check_exists
 from pausepoint.cli.text import counted, one_line
-from pausepoint.server.command import Span
-from pausepoint.server.tokens import Tokens
+from pausepoint.server.command import Span, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,10 +92,7 @@ class _Job:
                 " https://pausepoint.example.com.",
                 USAGE,
             )
-        assert self.cli.place.path is not None
-        links = Links(
-            Tokens(self.cli.place.path.absolute().parent), address, self.given["name"], self.given["expires"]
-        )  # fmt: skip
+        links = Links(tokens_of(self.cli), address, self.given["name"], self.given["expires"])
         return lambda question: links.link(question).address
 
     async def work(self) -> int:
@@ -154,8 +149,10 @@ class _Job:
             self.cli.out.note(f"Sending the questions of {self.cli.place.path} to {to}; Ctrl+C stops this")
 
     def _show(self, notice: Notice) -> None:
+        from msgspec.structs import asdict  # the help of the command does not need it
+
         at = datetime.now(UTC)
-        self.notices.append({"noticed_at": at.isoformat(), **msgspec.structs.asdict(notice)})
+        self.notices.append({"noticed_at": at.isoformat(), **asdict(notice)})
         if self.cli.out.as_lines:
             self.cli.out.record(self.notices[-1])
         if not self.given["once"]:

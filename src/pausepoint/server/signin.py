@@ -15,8 +15,9 @@ import msgspec
 
 from pausepoint.server.calls import Scope, header
 from pausepoint.server.limits import Attempts
-from pausepoint.server.people import ROLES, Person
+from pausepoint.server.people import Person
 from pausepoint.server.problems import Problem
+from pausepoint.server.roles import ROLES
 from pausepoint.server.tokens import Tokens
 
 DAYS = 30

@@ -18,7 +18,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from pausepoint.server.people import Person, Role
+from pausepoint.server.people import Person
+from pausepoint.server.roles import Role
 
 FILE, LIST = "serve-token", "serve-tokens.json"
 
@@ -53,6 +54,7 @@ class Tokens:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.file = folder / FILE
         self._own = _Cached(folder / FILE, lambda data: data.decode().strip())
         self._list = _Cached(folder / LIST, msgspec.json.Decoder(tuple[Kept, ...]).decode)
 
