@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from pausepoint import Artifact, Context, Engine, Workflow, step
 from pausepoint.engine.base import Drives
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.calls import Route
+from pausepoint.server.command import listen
 from pausepoint.server.limits import Limits
 from pausepoint.server.openapi import schemas
 from pausepoint.server.people import Role
@@ -144,7 +145,7 @@ def served(
     make: Callable[[Engine, Tokens, int], Any] | None = None, limits: Limits = FREE,
 ) -> Iterator[Served]:  # fmt: skip
     """Serve a store in this folder until the block ends. ``make`` returns another application than ours."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     ready: list[Served] = []
     began, failed = threading.Event(), list[BaseException]()
@@ -215,9 +216,13 @@ def send(client: httpx.Client, route: Route, path: str | None = None, body: Any 
 
 def fits(document: Any, name: str) -> None:
     """Check a document against its ``$def``."""
-    Draft202012Validator({"components": {"schemas": schemas(ROUTES)}, "$ref": f"#/components/schemas/{name}"}).validate(
-        document
-    )
+    _validator(name).validate(document)
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    """Return what checks a ``$def``. It is kept, because the schemas of all bodies take some milliseconds to make."""
+    return Draft202012Validator({"components": {"schemas": schemas(ROUTES)}, "$ref": f"#/components/schemas/{name}"})
 
 
 def check_problem(answer: httpx.Response, *statuses: int) -> dict[str, Any]:

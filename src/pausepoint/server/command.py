@@ -146,9 +146,8 @@ class _Serving:
     @contextmanager
     def _listening(self) -> Iterator[socket.socket]:
         host, port = self.given["host"], self.given["port"]
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            listener = socket.create_server((host, port), family=family, backlog=2_048)
+            listener = listen(host, port)
         except (OSError, OverflowError) as error:
             raise Refused(
                 f"The server cannot listen on {host} port {port}: {error}. Choose another with --port, or --port 0 for"
@@ -222,6 +221,18 @@ class _Serving:
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. What it accepts sends each piece at once.
+
+    asyncio sets this option only for sockets that name their protocol, and those of `socket.create_server` do not. An
+    answer has two pieces: without the option, the second one waits for the client's acknowledgement, about 40 ms.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=2_048)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 async def _pick_up(engine: Engine) -> None:
