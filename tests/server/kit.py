@@ -85,6 +85,8 @@ class Served:
         self.port = port
         self.base = f"http://127.0.0.1:{port}"
         self.tokens = Tokens(folder)
+        self.questions: dict[str, str] = {}
+        """Session → the id of its question, for tests that share a server."""
         self.clients: dict[Any, httpx.Client] = {}
         self._created: dict[tuple[str, str | None, str | None], str] = {}
 
@@ -198,6 +200,27 @@ def served(
     assert not thread.is_alive()
     if failed:
         raise failed[0]
+
+
+def named(route: Route) -> str:
+    """The name of a test of a route."""
+    return f"{route.method} {route.path}"
+
+
+def filled(route: Route, session_id: str, question: str) -> str:
+    """The path of a route, with real names in it."""
+    real = {"session_id": session_id, "question_id": question, "field": "topic", "step": "write", "name": "brief",
+            "file_id": "file_0123456789ab", "path:path": "letter.html", "job": "999"}  # fmt: skip
+    path = route.path
+    for name, value in real.items():
+        path = path.replace(f"{{{name}}}", value)
+    return path
+
+
+def state_of(server: Served, session_id: str) -> object:
+    """What must not change when a request is refused."""
+    info = server.run(server.engine.info(session_id))
+    return info, server.run(server.engine.standing_pause()), len(server.run(server.engine.sessions()))
 
 
 def send(client: httpx.Client, route: Route, path: str | None = None, body: Any = ..., **more: Any) -> httpx.Response:

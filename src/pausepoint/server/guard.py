@@ -89,7 +89,7 @@ class Guard:
         name, colon, port = host.rpartition(":")
         if host in self.hosts:
             return True
-        return bool(colon) and port.isdigit() and name in self.hosts
+        return bool(colon) and port.isascii() and port.isdigit() and name in self.hosts
 
     def _behind_proxy(self, scope: Scope) -> Scope:
         """Take the scheme and the address of the client from a proxy that is believed, and from nobody else."""

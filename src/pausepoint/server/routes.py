@@ -78,16 +78,17 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path=f"{_ONE}/artifacts/{{path:path}}", role="viewer", handler=files.artifact, verb="artifact",
           query=bodies.Version, errors=(404, 409, 410)),
     # questions
-    Route(method="GET", path="/inbox", role="answerer", handler=inbox.index, verb="questions", query=bodies.Inbox,
-          answer="question_page"),
+    Route(method="GET", path="/inbox", role="answerer", handler=inbox.index, verb="questions", links=True,
+          query=bodies.Inbox, answer="question_page", errors=(410,)),
     Route(method="GET", path="/inbox/{question_id}", role="answerer", handler=inbox.show, verb="question",
-          query=NoQuery, answer="http_question", errors=(404,)),
+          links=True, query=NoQuery, answer="http_question", errors=(404, 410)),
     Route(method="POST", path="/inbox/{question_id}/answer", role="answerer", handler=inbox.answer, verb="answer",
-          body=bodies.Answer, answer="receipt", errors=(404, 409, 410, 412, 422, 428), example={"value": "yes"}),
+          links=True, body=bodies.Answer, answer="receipt", errors=(404, 409, 410, 412, 422, 428),
+          example={"value": "yes"}),
     # what is going on
     Route(method="GET", path="/now", role="viewer", handler=stream.now, verb="tally", query=NoQuery, answer="now"),
     Route(method="GET", path="/stream", role="viewer", handler=stream.stream, verb="changes", heads=True,
-          query=bodies.Topics, streams=True, errors=(404, 410)),
+          links=True, query=bodies.Topics, streams=True, errors=(404, 410)),
     # everything
     Route(method="GET", path="/standing-pause", role="viewer", handler=standing.show, verb="standing_pause",
           query=NoQuery, answer="standing"),
@@ -110,8 +111,8 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/health/live", role=None, handler=health.live, status=204),
     Route(method="GET", path="/health/ready", role=None, handler=health.ready, status=204, errors=(503,)),
     Route(method="POST", path="/login", role=None, handler=health.login, body=bodies.Login, answer="me",
-          example={"token": "…"}),
+          errors=(401,), example={"token": "…"}),
     Route(method="POST", path="/logout", role=None, handler=health.logout, body=Nothing, status=204, example={}),
-    Route(method="GET", path="/me", role="any", handler=health.me, query=NoQuery, answer="me"),
+    Route(method="GET", path="/me", role="any", handler=health.me, links=True, query=NoQuery, answer="me"),
     Route(method="GET", path="/openapi.json", role="viewer", handler=health.schema, query=NoQuery, answer="openapi"),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from pausepoint.model.sessions import Status
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Receive, Reply, Send, start
 from pausepoint.server.hub import Client, Hub, hub_of
-from pausepoint.server.limits import too_many
 from pausepoint.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ RETRY = 2000
 
 QUIET = 15.0
 """Seconds after which a comment is sent, so that no proxy ends the connection."""
+
+CHECKED = 5.0
+"""Seconds after which the sign-in of a stream is checked again, when something is sent."""
 
 SHOWN = 200
 """The most sessions in one list of ``GET /now``."""
@@ -35,19 +38,25 @@ class Stream:
 
     status = 200
 
-    def __init__(self, hub: Hub, client: Client, receive: Receive, after: str) -> None:
+    def __init__(self, hub: Hub, client: Client, receive: Receive, after: str, call: Call | None = None) -> None:
         self._hub = hub
         self._client = client
         self._receive = receive
         self._after = after
+        self._call = call
+        self._checked = time.monotonic()
 
     async def send(self, send: Send, head: bool = False) -> None:
         """Send events until the client leaves or the server ends."""
         headers = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
-        await start(send, 200, headers)
-        if not head:
-            await self._send_events(send)
-        await send({"type": "http.response.body", "body": b""})
+        try:
+            await start(send, 200, headers)
+            if not head:
+                await self._send_events(send)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            if self._call is not None:
+                self._call.desk.streams.leave(self._call.signed)
 
     async def _send_events(self, send: Send) -> None:
         leaving = asyncio.create_task(self._left())
@@ -65,16 +74,29 @@ class Stream:
             try:
                 async with asyncio.timeout(QUIET):
                     await client.wake.wait()
-            except TimeoutError:  # with the present mark, so that a client that comes back has less to read
+            except TimeoutError:
+                if not self._is_signed():
+                    return
+                # with the present mark, so that a client that comes back has less to read
                 await send(_chunk(b": nothing new\nid: %s\n\n" % self._hub.mark.encode()))
                 continue
             client.wake.clear()
+            if not self._is_signed():
+                return
             while client.queue:
                 waiting = b"".join(client.queue)
                 client.queue.clear()
                 await send(_chunk(waiting))
             if client.closed:
                 return
+
+    def _is_signed(self) -> bool:
+        """Return whether the sign-in is still valid, if it was not checked just now."""
+        now = time.monotonic()
+        if self._call is None or now - self._checked < CHECKED:
+            return True
+        self._checked = now
+        return self._call.desk.signin.holds(self._call.scope)
 
     async def _left(self) -> None:
         """Wait until the client has left. Without this, a stream in which nothing happens would never end."""
@@ -100,17 +122,9 @@ async def stream(call: Call) -> Stream:
         only = (await call.access.question(person.question)).session_id
     hub = hub_of(call.engine)
     await hub.use()
-    _check_room(call, hub)
-    return Stream(hub, Client(person, topics, only, call.signed), call.receive, call.header("last-event-id"))
-
-
-def _check_room(call: Call, hub: Hub) -> None:
-    """Raise a 429 if too many streams are open."""
-    limits = call.desk.limits
-    if sum(each.signed == call.signed for each in hub.clients) >= limits.streams:
-        raise too_many(f"You have {limits.streams} streams open, which is the limit. Close one.", 5)
-    if len(hub.clients) >= limits.all_streams:
-        raise too_many(f"The server has {limits.all_streams} streams open, which is the limit.", 30)
+    call.desk.streams.take(call.signed, call.desk.limits)  # no pause from here on: several may ask at the same time
+    client = Client(person, topics, only, call.signed)
+    return Stream(hub, client, call.receive, call.header("last-event-id"), call)
 
 
 def _default(call: Call) -> tuple[str, ...]:
