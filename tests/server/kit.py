@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -162,7 +163,13 @@ def served(
             settings = Settings(hosts=hosts, tokens=tokens, name="root", limits=limits)
             app = application(engine, settings) if make is None else make(engine, tokens, port)
             config = uvicorn.Config(
-                app, log_config=None, lifespan="auto", access_log=False, timeout_graceful_shutdown=5
+                app,
+                log_config=None,
+                lifespan="auto",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=5,
             )
             server = uvicorn.Server(config)
             loop = asyncio.get_running_loop()
@@ -200,6 +207,16 @@ def served(
     assert not thread.is_alive()
     if failed:
         raise failed[0]
+
+
+def raw(server: Served, text: str) -> str:
+    """Send bytes as they are, and return the whole answer."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
+        connection.sendall(text.replace("\n", "\r\n").encode("latin-1"))
+        answer = b""
+        while piece := connection.recv(65_536):
+            answer += piece
+    return answer.decode("latin-1")
 
 
 def named(route: Route) -> str:

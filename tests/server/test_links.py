@@ -43,14 +43,14 @@ def test_a_link_opens_its_question_and_no_other_route(server: Served, route: Rou
     with server.kept(link(server, "mine"), **{"If-Match": '"1.0.1"'}) as client:
         for session_id in ("mine", "other"):
             question = server.questions[session_id]
-            wrong = {"value": "formal", "seen": "0" * 64} if route.path.endswith("/answer") else ...
+            wrong = {"value": "formal", "seen": "nonsense"} if route.path.endswith("/answer") else ...
             answer = send(client, route, filled(route, session_id, question), wrong)
             if route.path not in OPEN:
                 assert check_problem(answer, 403)["type"] == "urn:pausepoint:role"
             elif session_id == "other" and "{question_id}" in route.path:
                 check_problem(answer, 404)
             elif route.path.endswith("/answer"):
-                check_problem(answer, 412)
+                check_problem(answer, 400)
             else:
                 assert answer.status_code == 200, answer.text
                 assert server.questions["other"] not in (answer.text if not route.streams else "")

@@ -211,6 +211,10 @@ def test_a_proxy_signs_people_in(tmp_path: Path) -> None:
             assert client.post("/sessions", json={"workflow": "x"}, headers=PAGE).status_code == 409
         with server.client(**(said | {"X-Forwarded-Groups": "staff"})) as client:
             check_problem(client.get("/me"), 401)
+        for name, value in (("X-Forwarded-User", "eve"), ("X-Forwarded-Groups", "admin")):
+            twice = [*said.items(), (name, value)]  # a line of the client that the proxy did not remove
+            with server.client() as client:
+                check_problem(client.get("/me", headers=twice), 401)
 
 
 def test_nobody_else_can_pretend_to_be_the_proxy(tmp_path: Path) -> None:
