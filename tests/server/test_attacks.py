@@ -169,7 +169,7 @@ def test_an_error_of_python_is_not_taken_for_a_wrong_request(error: Exception) -
     "text",
     [
         "GET {api}/me HTTP/1.1\nHost: {host}\nContent-Length: 5\nContent-Length: 6\n\nhello",
-        "POST {api}/login HTTP/1.1\nHost: {host}\nContent-Length: 4\nTransfer-Encoding: chunked\n\n0\n\n",
+        "PUT {api}/x HTTP/1.1\nHost: {host}\nContent-Length: 4\nTransfer-Encoding: chunked\n\n0\n\nGET / HTTP/1.1\n\n",
         "POST {api}/login HTTP/1.1\nHost: {host}\nTransfer-Encoding: gzip, chunked\n\n0\n\n",
         "POST {api}/login HTTP/1.1\nHost: {host}\nContent-Length: -1\n\n",
         "POST {api}/login HTTP/1.1\nHost: {host}\nContent-Length: 1e3\n\n",

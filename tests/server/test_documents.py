@@ -165,7 +165,7 @@ def _everything(call: Caller, server: Served) -> None:
 def test_the_description_names_every_route_and_every_schema_exists() -> None:
     found = openapi(ROUTES)
     assert {(path, method.upper()) for path, methods in found["paths"].items() for method in methods} == {
-        (route.path, route.method) for route in ROUTES
+        (route.path.replace(":path}", "}"), route.method) for route in ROUTES
     }
     known = found["components"]["schemas"]
     text = str(found)

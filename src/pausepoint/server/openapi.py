@@ -16,7 +16,7 @@ from pausepoint.server.problems import TITLES
 
 _SCHEMAS = "#/components/schemas/"
 
-ANY = (400, 403, 421, 429, 500, 503)
+ANY = (400, 403, 421, 429, 500, 503, 507)
 """The refusals that every route can answer with. Those with a role can answer with 401 too."""
 
 
@@ -24,7 +24,8 @@ def openapi(routes: Sequence[Route], base: str = "/api/v1") -> dict[str, Any]:
     """Return the description of the API. ``base`` is the address below which the routes are."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        path = route.path.replace(":path}", "}")  # Starlette's sign for a part with slashes
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -92,7 +93,7 @@ def _responses(route: Route) -> dict[str, Any]:
 
 
 def _of_body(route: Route) -> tuple[int, ...]:
-    return () if route.body is None else (408, 413, 415)
+    return (408,) if route.uploads else () if route.body is None else (408, 413, 415)
 
 
 def _success(route: Route) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def detail_of(error: BaseException) -> str:
 def _without_places(text: str) -> str:
     """Return a message that names files of the server by the last part of their paths.
 
-    >>> _without_places("/home/ann/x.db: the disk is full. See GET /store.")
+    >>> _without_places("/srv/ann/x.db: the disk is full. See GET /store.")
     '…/x.db: the disk is full. See GET /store.'
     """
     return _PLACE.sub(r"…/\1", text)
