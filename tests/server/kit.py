@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -85,6 +87,8 @@ class Served:
         self.base = f"http://127.0.0.1:{port}"
         self.app: Any = None
         self.tokens = Tokens(folder)
+        self.questions: dict[str, str] = {}
+        """Session → the id of its question, for tests that share a server."""
         self.clients: dict[Any, httpx.Client] = {}
         self._created: dict[tuple[str, str | None, str | None], str] = {}
 
@@ -160,7 +164,13 @@ def served(
             settings = Settings(hosts=hosts, tokens=tokens, name="root", limits=limits)
             app = application(engine, settings) if make is None else make(engine, tokens, port)
             config = uvicorn.Config(
-                app, log_config=None, lifespan="auto", access_log=False, timeout_graceful_shutdown=5
+                app,
+                log_config=None,
+                lifespan="auto",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=5,
             )
             server = uvicorn.Server(config)
             loop = asyncio.get_running_loop()
@@ -201,6 +211,37 @@ def served(
         raise failed[0]
 
 
+def raw(server: Served, text: str) -> str:
+    """Send bytes as they are, and return the whole answer."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
+        connection.sendall(text.replace("\n", "\r\n").encode("latin-1"))
+        answer = b""
+        while piece := connection.recv(65_536):
+            answer += piece
+    return answer.decode("latin-1")
+
+
+def named(route: Route) -> str:
+    """The name of a test of a route."""
+    return f"{route.method} {route.path}"
+
+
+def filled(route: Route, session_id: str, question: str) -> str:
+    """The path of a route, with real names in it."""
+    real = {"session_id": session_id, "question_id": question, "field": "topic", "step": "write", "name": "brief",
+            "file_id": "file_0123456789ab", "path:path": "letter.html", "job": "999"}  # fmt: skip
+    path = route.path
+    for name, value in real.items():
+        path = path.replace(f"{{{name}}}", value)
+    return path
+
+
+def state_of(server: Served, session_id: str) -> object:
+    """What must not change when a request is refused."""
+    info = server.run(server.engine.info(session_id))
+    return info, server.run(server.engine.standing_pause()), len(server.run(server.engine.sessions()))
+
+
 def send(client: httpx.Client, route: Route, path: str | None = None, body: Any = ..., **more: Any) -> httpx.Response:
     """Send a request to a route, with its example as the body unless another one is given."""
     if body is ... and route.body is not None:
@@ -217,9 +258,13 @@ def send(client: httpx.Client, route: Route, path: str | None = None, body: Any 
 
 def fits(document: Any, name: str) -> None:
     """Check a document against its ``$def``."""
-    Draft202012Validator({"components": {"schemas": schemas(ROUTES)}, "$ref": f"#/components/schemas/{name}"}).validate(
-        document
-    )
+    _validator(name).validate(document)
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    """Return what checks a ``$def``. It is kept, because the schemas of all bodies take some milliseconds to make."""
+    return Draft202012Validator({"components": {"schemas": schemas(ROUTES)}, "$ref": f"#/components/schemas/{name}"})
 
 
 def check_problem(answer: httpx.Response, *statuses: int) -> dict[str, Any]:

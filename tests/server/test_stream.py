@@ -268,7 +268,9 @@ def test_a_client_that_does_not_read_is_cut_off_while_its_connection_is_full(
 
         async def opened() -> asyncio.Task[None]:
             client = Client(Person("slow", "admin"), ["now"])
-            return asyncio.create_task(Stream(hub_of(server.engine), client, receive, "").send(send_slowly))
+            return asyncio.create_task(
+                Stream(hub_of(server.engine), client, receive, "", lambda: None).send(send_slowly)
+            )
 
         stream = server.run(opened())
         server.run(until(lambda: b"id: " in text))

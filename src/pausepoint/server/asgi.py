@@ -28,7 +28,7 @@ from pausepoint.server.calls import (
     query_of,
 )
 from pausepoint.server.guard import SAFE, Guard
-from pausepoint.server.limits import Attempts, Limits, Rates
+from pausepoint.server.limits import Attempts, Limits, Rates, Streams
 from pausepoint.server.metrics import Timings
 from pausepoint.server.page import Page
 from pausepoint.server.people import Person
@@ -102,6 +102,7 @@ class Desk:
         self.engine = engine
         self.limits = settings.limits
         self.rates = Rates()
+        self.streams = Streams()
         self.jobs = Jobs()
         self.readers = Readers()
         self.timings = Timings()
@@ -204,14 +205,17 @@ class Endpoint:
             raise refused(
                 "You are not signed in. Send a token as 'Authorization: Bearer …', or open the printed address."
             )
+        if signed.ambient:
+            _check_site(route, scope)
         self._check_role(route, signed.person)
         kind, most = ("actions", self.desk.limits.actions) if route.is_action else ("reads", self.desk.limits.reads)
         self.desk.rates.take(signed.id, kind, most)
-        if signed.ambient and route.method not in SAFE:
-            _check_page(scope)
         return signed
 
     def _check_role(self, route: Route, person: Person) -> None:
+        if person.question is not None and not route.links:
+            raise Problem(403, "An answer link can see and answer its question only. Sign in with a token.", "role",
+                          role=route.role)  # fmt: skip
         if route.role is None or route.role == "any" or route.heads or person.may(route.role):
             return
         raise Problem(
@@ -225,6 +229,14 @@ class Endpoint:
         if given != JSON and (data or given):
             raise Problem(415, f"The body must be JSON. Send the header 'Content-Type: {JSON}'.")
         return data
+
+
+def _check_site(route: Route, scope: Scope) -> None:
+    """Raise a 403 if a page of another site or port made the browser send its sign-in along."""
+    if header(scope, "sec-fetch-site") in ("cross-site", "same-site"):
+        raise Problem(403, "Another site sent this request. Open the server's own page.", "origin")
+    if route.method not in SAFE:
+        _check_page(scope)
 
 
 def _check_page(scope: Scope) -> None:

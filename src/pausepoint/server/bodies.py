@@ -11,7 +11,10 @@ from pausepoint.server.roles import Role
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=200)]
-Number = Annotated[int, Meta(ge=0)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]  # larger ones do not survive a client in JavaScript
+Visit = Annotated[str, Meta(min_length=1, max_length=10_000)]
+Place = Number | Visit
+"""A checkpoint by its number, or a visit such as ``write#2``."""
 Usd = Annotated[float, Meta(ge=0)]
 Fields = dict[str, Any]
 
@@ -89,7 +92,7 @@ class Edit(Body, frozen=True):
 class Rewind(Body, frozen=True):
     """Rewind to the beginning of a visit: ``write``, ``write#2`` or the number of a checkpoint."""
 
-    to: int | Text
+    to: Place
     changes: Fields = {}
     reuse: bool = False
     reason: Text = ""
@@ -98,7 +101,7 @@ class Rewind(Body, frozen=True):
 class Fork(Body, frozen=True):
     """Create a session from another one's state, now or before a visit."""
 
-    at: int | Text | None = None
+    at: Place | None = None
     changes: Fields = {}
     reuse: bool = False
     session_id: Text | None = None
@@ -118,9 +121,9 @@ class Planned(Body, frozen=True):
 
     verb: Literal["resume", "rewind", "fork", "edit"]
     fields: Fields = {}
-    rerun: tuple[Text, ...] = ()
-    to: int | Text | None = None
-    at: int | Text | None = None
+    rerun: Annotated[tuple[Text, ...], Meta(max_length=1_000)] = ()
+    to: Place | None = None
+    at: Place | None = None
     changes: Fields = {}
     reuse: bool = False
 
@@ -163,8 +166,8 @@ class Redact(Body, frozen=True):
     """Remove one thing from a session permanently."""
 
     field: Text | None = None
-    seq: int | None = None
-    signal: int | None = None
+    seq: Number | None = None
+    signal: Number | None = None
     event: Text | None = None
     file: Text | None = None
     reason: Text = ""
@@ -188,16 +191,16 @@ class Sessions(Body, frozen=True):
 
     status: tuple[SessionStatus, ...] = ()
     failed: bool | None = None
-    workflow: str | None = None
-    owner: str | None = None
-    tag: str | None = None
-    prefix: str | None = None
-    text: str | None = None
+    workflow: Text | None = None
+    owner: Text | None = None
+    tag: Text | None = None
+    prefix: Text | None = None
+    text: Text | None = None
     level: Literal["any", "root", "top"] = "any"
     sort: Literal["created", "updated", "workflow", "spent", "id"] = "created"
     reverse: bool = False
     limit: Limit = 50
-    after: str | None = None
+    after: Text | None = None
     count: bool = False
 
 
@@ -213,7 +216,7 @@ class Runs(Body, frozen=True):
 class Topics(Body, frozen=True):
     """What a stream is about: ``now``, ``inbox``, and ``session:`` with an id. By default what the role may follow."""
 
-    topics: tuple[str, ...] = ()
+    topics: tuple[Text, ...] = ()
 
 
 class Inbox(Body, frozen=True):
@@ -222,11 +225,11 @@ class Inbox(Body, frozen=True):
     status: tuple[Literal["WAITING_USER_INPUT", "RESUMED", "COMPLETED", "EXPIRED", "CANCELLED"], ...] = (
         "WAITING_USER_INPUT",
     )
-    workflow: str | None = None
-    owner: str | None = None
+    workflow: Text | None = None
+    owner: Text | None = None
     sort: Literal["asked", "expires", "updated"] = "asked"
     reverse: bool = False
-    after: str | None = None
+    after: Text | None = None
     limit: Limit = 50
 
 
@@ -247,27 +250,27 @@ class Spans(Body, frozen=True):
 class Events(Body, frozen=True):
     """A page of events. ``after`` is the cursor of the last event of the page before."""
 
-    after: str = ""
+    after: Text = ""
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 
 
 class At(Body, frozen=True):
     """A checkpoint: a visit such as ``write#2``, or a number. Without it, now."""
 
-    at: str | None = None
+    at: Visit | None = None
 
 
 class Compared(Body, frozen=True):
     """Two checkpoints to compare. Without ``b``, ``a`` is compared with now."""
 
-    a: str
-    b: str | None = None
+    a: Visit
+    b: Visit | None = None
 
 
 class Rerun(Body, frozen=True):
     """Finished steps that should run again."""
 
-    rerun: tuple[str, ...] = ()
+    rerun: tuple[Text, ...] = ()
 
 
 class Described(Body, frozen=True):
@@ -292,13 +295,13 @@ class Version(Body, frozen=True):
 class Upload(Body, frozen=True):
     """The name of an uploaded file."""
 
-    filename: str
-    content_type: str | None = None
+    filename: Text
+    content_type: Text | None = None
 
 
 class Token(Body, frozen=True):
     """A token to create, for the command line."""
 
-    name: str
+    name: Text
     role: Role
-    owner: str | None = None
+    owner: Text | None = None

@@ -96,7 +96,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the table of routes.
 
     - ``path``: below ``/api/v1``. ``role``: who may call it; ``"any"`` means everyone who is signed in, None
-      everyone. ``heads``: an answerer may call it too, and sees the facts of a session only.
+      everyone. ``heads``: an answerer may call it too, and sees the facts of a session only. ``links``: an answer link
+      may call it.
     - ``verb``: the engine's verb that it calls; empty if it calls none.
     - ``body``, ``query``: the structs that the request is decoded to. ``uploads``: the body is bytes of any size.
       ``streams``: the answer does not end.
@@ -112,6 +113,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler
     verb: str = ""
     heads: bool = False
+    links: bool = False
     body: type[Any] | None = None
     query: type[Any] | None = None
     answer: str = ""
@@ -196,9 +198,13 @@ class Call:
 
 def header(scope: Scope, name: str) -> str:
     """Return a header of a request; empty if it was not sent. Several lines are joined by a comma."""
+    return ", ".join(header_lines(scope, name))
+
+
+def header_lines(scope: Scope, name: str) -> list[str]:
+    """Return the lines of a header, in their order."""
     wanted = name.lower().encode()
-    found = [value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == wanted]
-    return ", ".join(found)
+    return [value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == wanted]
 
 
 def query_of(scope: Scope, kind: type[S]) -> S:
@@ -243,11 +249,15 @@ async def body_of(scope: Scope, receive: Receive, most: int, seconds: float) -> 
     if (given := header(scope, "content-length")).isdigit() and int(given) > most:
         raise too_large(most)
     parts, size = list[bytes](), 0
-    async for chunk in chunks_of(receive, seconds):
-        size += len(chunk)
-        if size > most:
-            raise too_large(most)
-        parts.append(chunk)
+    try:
+        async with asyncio.timeout(seconds):  # for all of it: a byte now and then would keep the connection for days
+            async for chunk in chunks_of(receive, seconds):
+                size += len(chunk)
+                if size > most:
+                    raise too_large(most)
+                parts.append(chunk)
+    except TimeoutError:
+        raise _too_slow(seconds) from None
     return b"".join(parts)
 
 
@@ -259,12 +269,16 @@ async def chunks_of(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
             async with asyncio.timeout(seconds):
                 message = await receive()
         except TimeoutError:
-            raise Problem(408, f"No part of the body came for {seconds:g} s. Send the request again.") from None
+            raise _too_slow(seconds) from None
         if message["type"] == "http.disconnect":
             raise Problem(400, "The connection ended before the body did. Send the request again.", CUT_OFF)
         more = message.get("more_body", False)
         if chunk := message.get("body", b""):
             yield chunk
+
+
+def _too_slow(seconds: float) -> Problem:
+    return Problem(408, f"The body did not come within {seconds:g} s. Send the request again.")
 
 
 def too_large(most: int) -> Problem:

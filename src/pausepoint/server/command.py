@@ -198,6 +198,8 @@ class _Serving:
         port = listener.getsockname()[1]
         names = {"127.0.0.1", "localhost", "[::1]", _in_url(self.given["host"])} - {"0.0.0.0", "[::]"}
         hosts = {f"{name}:{port}" for name in names} | set(self.given["allow_host"])
+        if port == (443 if self.tls else 80):
+            hosts |= names  # clients leave out the port of their scheme
         app = application(engine, Settings(
             hosts=hosts, drives=drives, tokens=self.tokens, name=login_name() or "admin", proxies=self.proxies,
         ))  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -72,11 +73,11 @@ def receipt(found: Receipt) -> dict[str, Any]:
 
 def state(session_id: str, seq: int, values: dict[str, Any], base: str, at: str | None) -> dict[str, Any]:
     """Return a state. Large fields are replaced by their size and address."""
-    query = "" if at is None else f"?at={at.replace('#', '%23')}"
+    query = "" if at is None else f"?at={quote(at, safe='')}"
     shown = {}
     for name, value in values.items():
         size = len(msgspec.json.encode(value))
-        shown[name] = value if size <= LARGE else {"large": size, "href": f"{base}/state/{name}{query}"}
+        shown[name] = value if size <= LARGE else {"large": size, "href": f"{base}/state/{quote(name, safe='')}{query}"}
     return {"session_id": session_id, "seq": seq, "values": shown}
 
 

@@ -75,6 +75,11 @@ class Guard:
                 f"The server does not answer to the host {host[:100]!r}. Use the address that it printed, or name the"
                 " host when you start it.",
             )
+        if header(scope, "content-length") and header(scope, "transfer-encoding"):
+            raise Problem(
+                400, "The request gives both Content-Length and Transfer-Encoding. Send one of them.",
+                headers={"Connection": "close"},  # a proxy may see another request in what follows
+            )  # fmt: skip
         origin = header(scope, "origin")
         if origin and origin.lower() != f"{scope['scheme']}://{host}":
             raise Problem(
@@ -89,7 +94,7 @@ class Guard:
         name, colon, port = host.rpartition(":")
         if host in self.hosts:
             return True
-        return bool(colon) and port.isdigit() and name in self.hosts
+        return bool(colon) and port.isascii() and port.isdigit() and name in self.hosts
 
     def _behind_proxy(self, scope: Scope) -> Scope:
         """Take the scheme and the address of the client from a proxy that is believed, and from nobody else."""

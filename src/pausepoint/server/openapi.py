@@ -17,7 +17,7 @@ from pausepoint.server.problems import PROBLEM, TITLES
 
 _SCHEMAS = "#/components/schemas/"
 
-ANY = (400, 403, 421, 429, 500, 503)
+ANY = (400, 403, 421, 429, 500, 503, 507)
 """The refusals that every route can answer with. Those with a role can answer with 401 too."""
 
 
@@ -114,7 +114,7 @@ def _responses(route: Route) -> dict[str, Any]:
 
 
 def _of_body(route: Route) -> tuple[int, ...]:
-    return () if route.body is None else (408, 413, 415)
+    return (408,) if route.uploads else () if route.body is None else (408, 413, 415)
 
 
 def _success(route: Route) -> dict[str, Any]:

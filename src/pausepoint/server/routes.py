@@ -61,7 +61,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path=f"{_ONE}/pause", role="operator", handler=verbs.pause, verb="pause", body=bodies.Pause,
           answer="head", errors=(404, 410), example={"reason": "lunch", "mode": "finish"}),
     Route(method="POST", path=f"{_ONE}/resume", role="operator", handler=verbs.resume, verb="resume",
-          body=bodies.Resume, answer="handed_over", errors=(404, 409, 410), example={"budget_usd": 2.5}),
+          body=bodies.Resume, answer="handed_over", errors=(404, 409, 410, 422), example={"budget_usd": 2.5}),
     Route(method="POST", path=f"{_ONE}/cancel", role="operator", handler=verbs.cancel, verb="cancel",
           body=bodies.Reason, answer="head", errors=(404, 410), example={"reason": "not needed"}),
     Route(method="POST", path=f"{_ONE}/edit", role="operator", handler=verbs.edit, verb="edit", body=bodies.Edit,
@@ -73,9 +73,9 @@ ROUTES: tuple[Route, ...] = (
           answer="handed_over", status=201, errors=(404, 409, 410, 422),
           example={"at": "write", "changes": {"topic": "squid"}}),
     Route(method="POST", path=f"{_ONE}/send", role="answerer", handler=verbs.send, verb="send", body=bodies.Message,
-          answer="head", errors=(404, 409, 410), example={"value": "hello"}),
+          answer="head", errors=(404, 409, 410, 422), example={"value": "hello"}),
     Route(method="POST", path=f"{_ONE}/redact", role="admin", handler=verbs.redact, verb="redact", body=bodies.Redact,
-          answer="redaction", errors=(404, 409, 410), example={"field": "topic", "reason": "personal data"}),
+          answer="redaction", errors=(404, 409, 410, 422), example={"field": "topic", "reason": "personal data"}),
     Route(method="GET", path=f"{_ONE}/export", role="admin", handler=verbs.export, verb="export_session",
           query=NoQuery, errors=(404, 410)),
     # files and artifacts
@@ -94,12 +94,13 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path=f"{_ONE}/artifacts/{{path:path}}", role="viewer", handler=files.artifact, verb="artifact",
           query=bodies.Version, errors=(404, 409, 410)),
     # questions
-    Route(method="GET", path="/inbox", role="answerer", handler=inbox.index, verb="questions", query=bodies.Inbox,
-          answer="question_page"),
+    Route(method="GET", path="/inbox", role="answerer", handler=inbox.index, verb="questions", links=True,
+          query=bodies.Inbox, answer="question_page", errors=(410,)),
     Route(method="GET", path="/inbox/{question_id}", role="answerer", handler=inbox.show, verb="question",
-          query=NoQuery, answer="http_question", errors=(404,)),
+          links=True, query=NoQuery, answer="http_question", errors=(404, 410)),
     Route(method="POST", path="/inbox/{question_id}/answer", role="answerer", handler=inbox.answer, verb="answer",
-          body=bodies.Answer, answer="receipt", errors=(404, 409, 410, 412, 422, 428), example={"value": "yes"}),
+          links=True, body=bodies.Answer, answer="receipt", errors=(404, 409, 410, 412, 422, 428),
+          example={"value": "yes"}),
     # runs of orchestrators
     Route(method="GET", path="/runs", role="viewer", handler=runs.index, verb="sessions", query=bodies.Runs,
           answer="runs"),
@@ -112,7 +113,7 @@ ROUTES: tuple[Route, ...] = (
     # what is going on
     Route(method="GET", path="/now", role="viewer", handler=stream.now, verb="tally", query=NoQuery, answer="now"),
     Route(method="GET", path="/stream", role="viewer", handler=stream.stream, verb="changes", heads=True,
-          query=bodies.Topics, streams=True, errors=(404, 410)),
+          links=True, query=bodies.Topics, streams=True, errors=(404, 410)),
     Route(method="GET", path="/metrics", role="viewer", handler=metrics.show, verb="tally", query=NoQuery,
           content=metrics.CONTENT_TYPE),
     # everything
@@ -140,8 +141,8 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/health/live", role=None, handler=health.live, status=204),
     Route(method="GET", path="/health/ready", role=None, handler=health.ready, status=204, errors=(503,)),
     Route(method="POST", path="/login", role=None, handler=health.login, body=bodies.Login, answer="me",
-          example={"token": "…"}),
+          errors=(401,), example={"token": "…"}),
     Route(method="POST", path="/logout", role=None, handler=health.logout, body=Nothing, status=204, example={}),
-    Route(method="GET", path="/me", role="any", handler=health.me, query=NoQuery, answer="me"),
+    Route(method="GET", path="/me", role="any", handler=health.me, links=True, query=NoQuery, answer="me"),
     Route(method="GET", path="/openapi.json", role="viewer", handler=health.schema, query=NoQuery, answer="openapi"),
 )  # fmt: skip

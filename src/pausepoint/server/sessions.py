@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 from pausepoint.engine import documents as engine_documents
-from pausepoint.errors import DefinitionError, StateRefused, did_you_mean
+from pausepoint.errors import DefinitionError, StateRefused, UnknownSession, did_you_mean
 from pausepoint.model.sessions import Event
 from pausepoint.model.views import SessionInfo
 from pausepoint.server import bodies, documents
@@ -107,6 +107,8 @@ async def show(call: Call) -> Reply:
         return Reply(None, 304, {"ETag": mark})
     engine, session_id = call.engine, info.session_id
     origin = await engine.origin(session_id)
+    if origin is not None and not await _may_see(call, origin.session_id):
+        origin = None
     document = documents.head(info) | {
         "pauses": [engine_documents.pause(each) for each in await engine.pauses(session_id)],
         "questions": [documents.question(each) for each in await engine.questions(session_id)],
@@ -114,6 +116,17 @@ async def show(call: Call) -> Reply:
         "description": (await engine.description_of(session_id)).to_json(),
     }
     return Reply(document, 200, {"ETag": mark})
+
+
+async def _may_see(call: Call, session_id: str) -> bool:
+    """Return whether the person may see a session, even if it was removed."""
+    if call.person.owner is None:
+        return True
+    try:
+        await call.access.info(session_id)
+    except (UnknownSession, Problem):
+        return False
+    return True
 
 
 async def checkpoints(call: Call) -> Reply:
@@ -172,7 +185,8 @@ async def diff(call: Call) -> Reply:
 
 def checkpoint_of(text: str | None) -> int | str | None:
     """Return a checkpoint as the engine takes it: a number, or the name of a visit."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) < 16
+    return int(text) if is_number else text  # type: ignore[arg-type]
 
 
 async def children(call: Call) -> Reply:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pausepoint.engine import documents as engine_documents
@@ -11,7 +12,6 @@ from pausepoint.server import bodies
 from pausepoint.server.calls import Call, Receive, Reply, Send, start
 from pausepoint.server.clients import Client
 from pausepoint.server.hub import Hub, hub_of
-from pausepoint.server.limits import too_many
 from pausepoint.server.problems import Problem
 
 RETRY = 2000
@@ -29,19 +29,23 @@ class Stream:
 
     status = 200
 
-    def __init__(self, hub: Hub, client: Client, receive: Receive, after: str) -> None:
+    def __init__(self, hub: Hub, client: Client, receive: Receive, after: str, leave: Callable[[], None]) -> None:
         self._hub = hub
         self._client = client
         self._receive = receive
         self._after = after
+        self._leave = leave
 
     async def send(self, send: Send, head: bool = False) -> None:
         """Send events until the client leaves or the server ends."""
         headers = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
-        await start(send, 200, headers)
-        if not head:
-            await self._send_events(send)
-        await send({"type": "http.response.body", "body": b""})
+        try:
+            await start(send, 200, headers)
+            if not head:
+                await self._send_events(send)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._leave()
 
     async def _send_events(self, send: Send) -> None:
         leaving = asyncio.create_task(self._left())
@@ -95,9 +99,10 @@ async def stream(call: Call) -> Stream:
         only = (await call.access.question(person.question)).session_id
     hub = hub_of(call.engine)
     await hub.use()
-    _check_room(call, hub)
+    call.desk.streams.take(call.signed, call.desk.limits)  # no await from here on: several may ask at the same time
     client = Client(person, topics, only, call.signed, _credentials(call), lambda: _is_still(call))
-    return Stream(hub, client, call.receive, call.header("last-event-id"))
+    leave = partial(call.desk.streams.leave, call.signed)
+    return Stream(hub, client, call.receive, call.header("last-event-id"), leave)
 
 
 def _credentials(call: Call) -> str:
@@ -107,15 +112,6 @@ def _credentials(call: Call) -> str:
 
 async def _is_still(call: Call) -> bool:
     return await call.desk.signin.is_still(call.scope, call.person)
-
-
-def _check_room(call: Call, hub: Hub) -> None:
-    """Raise a 429 if too many streams are open."""
-    limits = call.desk.limits
-    if sum(each.signed == call.signed for each in hub.clients) >= limits.streams:
-        raise too_many(f"You have {limits.streams} streams open, which is the limit. Close one.", 5)
-    if len(hub.clients) >= limits.all_streams:
-        raise too_many(f"The server has {limits.all_streams} streams open, which is the limit.", 30)
 
 
 def _default(call: Call) -> tuple[str, ...]:

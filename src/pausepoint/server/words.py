@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pausepoint.errors import PausepointError
+from pausepoint.errors import PausepointError, QuestionError, StepError
 
 LINES = {
     "UnknownSession": "There is no session {session_id!r}. List the sessions with GET /sessions.",
@@ -56,6 +56,10 @@ _CODE = re.compile(
 _CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
 _MEMBERS = {"resume": "code", "rewind": "to", "fork": "at"}
 
+
+_PLACE = re.compile(r"(?<![\w./…])(?<!GET )(?<!PUT )(?<!POST )(?<!DELETE )/(?:[^\s'\"/:,;]+/)+([^\s'\"/:,;]+)")
+"""A file on the server's disk. Its folders are nobody's business; the addresses of the API follow a method."""
+
 _END = re.compile(r"(?<=[.?!])\s+(?=[A-Z'\"])")
 
 
@@ -72,7 +76,17 @@ def detail_of(error: BaseException) -> str:
     for cls in type(error).__mro__:
         if (line := _filled(LINES.get(cls.__name__), fields)) is not None:
             return line
-    return _without_code(str(error), _advice(error, fields))
+    said = _without_code(str(error), _advice(error, fields))
+    return said if isinstance(error, QuestionError | StepError) else _without_places(said)
+
+
+def _without_places(text: str) -> str:
+    """Return a message that names files of the server by the last part of their paths.
+
+    >>> _without_places("/srv/ann/x.db: the disk is full. See GET /store.")
+    '…/x.db: the disk is full. See GET /store.'
+    """
+    return _PLACE.sub(r"…/\1", text)
 
 
 def names_code(text: str) -> bool:
