@@ -34,7 +34,7 @@ def lies(document: dict[str, Any]) -> None:
     del paths["/sessions/{session_id}"]["get"]["responses"]["404"]
     answer = paths["/me"]["get"]["responses"]["200"]
     answer["content"] = {"text/plain": answer["content"]["application/json"]}
-    document["components"]["schemas"]["workflows"]["required"] = ["nonsense"]
+    document["components"]["schemas"]["http_workflows"]["required"] = ["nonsense"]
 
 
 def test_answers_that_are_not_described_are_noticed(sent: Requests) -> None:

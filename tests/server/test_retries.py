@@ -16,7 +16,7 @@ import pytest
 from pausepoint.errors import StoreUnavailable
 from pausepoint.model.views import SessionInfo
 from pausepoint.server.limits import Limits
-from pausepoint.server.openapi import openapi
+from pausepoint.server.openapi import openapi, template
 from pausepoint.server.retries import AGAIN, KEY, REPLAYED, stored_key
 from pausepoint.server.routes import ROUTES
 from tests.server.kit import API, Served, check_problem, served
@@ -300,6 +300,6 @@ def test_every_action_says_how_it_is_answered_after_a_kill_and_names_the_header(
     assert {route.handler for route in actions} == AGAIN.keys()
     described = openapi(ROUTES)["paths"]
     for route in ROUTES:
-        found = described[route.path][route.method.lower()]
+        found = described[template(route.path)][route.method.lower()]
         assert (KEY in {each["name"] for each in found["parameters"]}) == route.takes_key, route
         assert route.takes_key <= {"409", "422"}.issubset(found["responses"])
