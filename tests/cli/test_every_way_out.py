@@ -15,8 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from pausepoint import Engine
-from pausepoint.cli import drive
-from pausepoint.cli import findings
+from pausepoint.cli import drive, findings
 from pausepoint.cli.commands import doctor, redact
 from pausepoint.cli.commands import run as running
 from pausepoint.cli.console import Output

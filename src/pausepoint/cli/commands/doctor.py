@@ -143,8 +143,12 @@ def _ways() -> Ways:
         clean_up=f"`{command_line('gc')}`",
         verify=f"`{command_line('verify')}`",
         lift=f"`{command_line('resume', '--all')}`",
-        show=lambda session_id: f"`{command_line('show', session_id)}`",
+        show=_showing,
     )
+
+
+def _showing(session_id: str) -> str:
+    return f"`{command_line('show', session_id)}`"
 
 
 async def _resumes(cli: Cli, engine: Engine, session_id: str) -> str:
