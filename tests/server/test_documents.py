@@ -176,6 +176,7 @@ def _everything(call: Caller, server: Served) -> None:
     assert b"one" in call("GET /sessions/one/export").content
     assert call("DELETE /sessions/one", {"reason": "asked to"})["by"] == "root"
     assert call.client.get("/sessions/one").json()["tombstone"]["reason"] == "asked to"
+    assert b"pausepoint_sessions" in call("GET /metrics").content
     call("GET /health/live")
     call("GET /health/ready")
     assert call("GET /me")["role"] == "admin"
