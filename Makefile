@@ -71,8 +71,9 @@ campaign: $(DEV) ## run all fault instruments (ARGS="--seconds 7200")
 tasks: $(DEV) ## run 1,700 tasks and kill agents (ARGS="--kills 1000")
 	@$(PY) -m tests.orchestrator.campaign $(ARGS)
 
-reference: $(DEV) ## write the generated parts of docs/cli.md
+reference: $(DEV) ## write the generated parts of docs/cli.md and docs/http.md
 	@$(PY) -m tools.cli_reference
+	@$(PY) -m tools.http_reference
 
 acceptance: $(DEV) ## run all tests, count the proven items of docs/acceptance.md
 	@rm -f build/acceptance.json

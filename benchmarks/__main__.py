@@ -25,6 +25,7 @@ from benchmarks.operations import operations
 from benchmarks.parked import parked
 from benchmarks.questions import questions
 from benchmarks.results import Figure, to_json, to_table
+from benchmarks.server import server
 from benchmarks.steps import QUICK, Scale
 from benchmarks.streams import streams
 
@@ -43,6 +44,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "agents": agents,
     "operations": operations,
     "streams": streams,
+    "server": server,
     "import": fresh.imports,
 }
 

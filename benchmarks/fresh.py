@@ -77,8 +77,8 @@ _PROGRAMS = {
 def imports(folder: Path, scale: Scale) -> list[Figure]:
     """Measure the processor time of an import in a new interpreter, as a ratio to Pydantic and one model class."""
     for program in list(_PROGRAMS.values()) * scale.warm_ups:
-        _import_seconds(program, folder)
-    rounds = [{name: _import_seconds(text, folder) for name, text in _PROGRAMS.items()} for _ in range(scale.processes)]
+        import_seconds(program, folder)
+    rounds = [{name: import_seconds(text, folder) for name, text in _PROGRAMS.items()} for _ in range(scale.processes)]
     base = median(found["pydantic"] for found in rounds)
     notes = {f"{name} ms": median(found[name] for found in rounds) * 1e3 for name in _PROGRAMS}
 
@@ -91,7 +91,7 @@ def imports(folder: Path, scale: Scale) -> list[Figure]:
     ]
 
 
-def _import_seconds(program: str, folder: Path) -> float:
+def import_seconds(program: str, folder: Path) -> float:
     """Return the processor time of an import alone.
 
     The start of the interpreter is left out, because it is the same for all and would flatter the ratio. Compilation

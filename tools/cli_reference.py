@@ -40,8 +40,14 @@ def commands() -> str:
         for name in table:
             command = app.get_command(click.Context(app), name)
             assert command is not None, name
-            parts.append(f"#### pausepoint {name}\n\n{_block(_help(command, f'pausepoint {name}'))}")
+            parts += _with_subcommands(command, f"pausepoint {name}")
     return "\n\n".join(parts)
+
+
+def _with_subcommands(command: click.Command, name: str) -> list[str]:
+    parts = [f"#### {name}\n\n{_block(_help(command, name))}"]
+    below = command.commands if isinstance(command, click.Group) else {}
+    return parts + [part for each in below for part in _with_subcommands(below[each], f"{name} {each}")]
 
 
 def _help(command: click.Command, name: str) -> str:

@@ -46,7 +46,9 @@ class World:
     async def change(self, field: str) -> None:
         text = f"## state {self.count}\n"
         special: dict[str, Any] = {"research": [Finding(claim=text)], "outline": [f"0{self.count % 3}-new", "02-team"]}
+        planned = await self.engine.plan_edit("s1", {field: special.get(field, text)})
         await self.engine.edit("s1", {field: special.get(field, text)})
+        assert planned == await self.engine.plan("s1")
 
     async def rewind(self, step: str) -> None:
         if step in [each.step for each in await self.engine.checkpoints("s1", limit=None) if not each.left_behind]:

@@ -35,6 +35,15 @@ def test_a_quick_run_measures_every_figure_and_leaves_nothing_behind(tmp_path: P
         "agents-loops": 50.0, "agents-run": 50.0, "agents-sessions": 50.0, "operations": 1.08,
         "stream-step": 1.05, "stream-latency": 200.0,
         "questions-bytes": 1536, "questions-inbox": 30.0, "questions-answer": 60.0,
+        "server-bare": None, "server-first": None, "server-now": 5.0, "server-page": 60.0, "server-pause": 100.0,
+        "server-lag": None, "server-list-p99": 30.0, "server-list-text": 300.0, "server-list-text-none": 300.0,
+        **{f"server-list-{kind}": 10.0 for kind in [
+            "created", "updated", "workflow", "spent", "id", "failed", "open", "ended", "of-workflow", "of-owner",
+            "of-tag", "late",
+        ]},
+        "server-delay-some": 500.0, "server-steps-some": 1.05, "server-busy-steps-some": None,
+        "server-delay-many": None, "server-steps-many": None, "server-memory": None,
+        "server-import": 200.0, "server-import-app": 200.0, "server-import-starlette": None,
         "travel-diff": 20.0, "travel-fork": 20.0, "travel-edit": 20.0, "travel-rewind": 20.0,
     }  # fmt: skip
     assert all(0 <= figure["lowest"] <= figure["value"] <= figure["highest"] for figure in figures.values())

@@ -357,6 +357,7 @@ SCENES = {
             *(f"show {topic}1" for topic in EVERY_KIND if topic),
             "ls",
             "inbox",
+            "workflows --mermaid",
             "inbox --json",
             "show ask1 --json",
             "answer ask1 --later",

@@ -132,8 +132,9 @@ def test_at_a_terminal_it_is_asked(project: Project) -> None:
 def test_single_files_are_taken_in_or_put_back(project: Project) -> None:
     project.file("1-research.json").write_text('["Fern grows moss"]')
     project.file("header.md").write_text("# Moss")
-    put_back = project("artifacts", "restore", "fern", "header.md")
+    put_back = project("artifacts", "restore", "fern", "header.md", "--by", "ada", "--reason", "a typo")
     assert "Restored: header.md" in put_back.stdout
+    assert "restored by ada: header.md (a typo)" in project("events", "fern").stdout
     assert project.file("header.md").read_text() == "# Fern"
     taken = project("artifacts", "adopt", "fern", "--by", "ada", "--json")
     document = json.loads(taken.stdout)

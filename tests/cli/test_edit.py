@@ -359,6 +359,33 @@ def test_a_strict_model_gets_values_of_its_types() -> None:
     assert typed(workflow, plain) == {"due": date(2024, 5, 6), "price": Decimal("1.50"), "wrong": "x"}
 
 
+# edit --dry-run
+
+
+def test_an_edit_is_planned_and_changes_nothing(place: Path) -> None:
+    before = look(place)
+    done = run("edit", "one", "--set", "wanted=5", "--dry-run", cwd=place)
+    assert done.code == 0
+    assert done.stdout.startswith("Plan of an edit of one: wanted.\n")
+    assert "next" not in done.stdout, "the route after the last step is asked again, and no step is known to run"
+    assert done.stderr.endswith("This is a dry run: nothing was changed.\n")
+    plan = json.loads(call("edit", "one", "--set", "wanted=5", "--dry-run", "--json").stdout)
+    assert (plan["session_id"], plan["status"], plan["changed"]) == ("one", "ready", [])
+    assert call("edit", "one", "--set", "wanted=5", "--dry-run", "--force").exit_code == 0
+    assert look(place) == before
+
+
+def test_an_edit_that_would_be_refused_says_why_when_it_is_planned(place: Path) -> None:
+    before = look(place)
+    refused = run("edit", "one", "--set", "plan.pages=0", "--dry-run", cwd=place)
+    assert (refused.code, "greater than or equal to 1" in refused.stderr) == (2, True)
+    editor = run("edit", "one", "--dry-run", cwd=place)
+    assert (editor.code, "--dry-run needs --set" in editor.stderr) == (2, True)
+    same = call("edit", "one", "--set", "topic=otters", "--dry-run")
+    assert (same.exit_code, same.stdout) == (0, "Nothing changed.\n")
+    assert look(place) == before
+
+
 # rewind
 
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from pausepoint import Engine
-from pausepoint.cli import drive
+from pausepoint.cli import drive, findings
 from pausepoint.cli.commands import doctor, redact
 from pausepoint.cli.commands import run as running
 from pausepoint.cli.console import Output
@@ -126,7 +126,7 @@ def driven(folder: Path, lasts: float = PATIENCE) -> Iterator[Path]:
 
 
 def little_room(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(doctor, "LITTLE", 2**62)
+    patch.setattr(findings, "LITTLE", 2**62)
 
 
 def no_ways(patch: pytest.MonkeyPatch) -> None:

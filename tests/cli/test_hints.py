@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint import Context, Engine, Workflow, step
 from pausepoint.cli.context import command_of
 from pausepoint.log.diff import compare
-from pausepoint.orchestrator import Task
-from pausepoint.orchestrator.orchestrator import RunReport
-from pausepoint.orchestrator.workflow import TaskStatus
+from pausepoint.orchestrator import RunReport, Task, TaskStatus
 from tests.cli.kit import run
 from tests.cli.samples import letters, project, within
 from tests.support.loop import on_loop
@@ -122,10 +120,11 @@ def test_a_diff_names_the_items_of_a_list_that_differ() -> None:
 @on_loop
 async def test_an_outcome_and_a_report_are_short_in_print() -> None:
     async with Engine(":memory:") as engine:
-        outcome = await (await engine.start(talk, session_id="t1")).outcome()
+        session = await engine.start(talk, session_id="t1")
+        outcome, info = await session.outcome(), await session.info()
     assert repr(outcome) == "Outcome('t1', 'waiting', questions=1)"
     tasks = tuple(TaskStatus(Task(id=f"t{number}", data={"text": "work " * 20}), "done") for number in range(50))
-    assert repr(RunReport(Status.COMPLETED, tasks)) == "RunReport('completed', {'done': 50})"
+    assert repr(RunReport(info, tasks)) == "RunReport('waiting', {'done': 50})"
 
 
 @on_loop

@@ -18,7 +18,7 @@ from tests.cli.zoo import fill, here
 from tests.docs.pages import code, rows, section
 from tools.cli_reference import PAGE, render
 
-NO_JSON = {"demo", "completion", "serve"}
+NO_JSON = {"demo", "completion"}
 """What they print is for a terminal or a shell."""
 
 
@@ -100,7 +100,7 @@ def test_the_page_lists_every_variable_that_is_looked_at() -> None:
     listed = {name for cell, _ in rows(section(PAGE, "Settings")) for name in code(cell)}
     source = "".join(path.read_text("utf-8") for path in sorted(Path(failing.__file__).parent.rglob("*.py")))
     used = set(re.findall(r"environ(?:\.get\(|\[)\"([A-Z_]+)\"", source))
-    assert used | {"PAUSEPOINT_STORE", "COLUMNS"} == listed
+    assert used | {"PAUSEPOINT_STORE", "PAUSEPOINT_NOTIFY_URLS", "COLUMNS"} == listed
 
 
 def test_an_error_is_one_line_for_people_and_one_object_for_programs(tmp_path: Path) -> None:
@@ -122,12 +122,12 @@ def test_a_command_that_does_not_exist_gets_the_nearest_one(tmp_path: Path) -> N
 CALLS: dict[str, str] = {
     "init": "", "run": "brief --topic octopus", "resume": "student", "send": "WAITING hello", "worker": "--once",
     "ls": "", "show": "FAILED", "status": "", "watch": "FAILED --history", "events": "FAILED", "plan": "FAILED",
-    "inbox": "", "answer": "ASKED formal",
+    "inbox": "", "notify": "json://127.0.0.1:1 --once", "answer": "ASKED formal",
     "why": "FAILED write", "checkpoints": "FAILED", "diff": "FAILED research", "pause": "FAILED --reason lunch",
     "cancel": "spare", "edit": "student --set score=3", "rewind": "student --to research",
     "fork": "FAILED --at-step write --set topic=ok", "verify": "", "doctor": "", "gc": "",
     "export": "FAILED file.jsonl", "import": "file.jsonl --session-id copy", "artifacts": "ls FAILED",
-    "redact": "copy --seq 2", "workflows": "",
+    "redact": "copy --seq 2", "workflows": "", "serve": "token list",
 }  # fmt: skip
 """A call of every command that has --json, in an order in which each has something to do."""
 

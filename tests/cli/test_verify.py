@@ -13,6 +13,7 @@ import click
 import pytest
 
 from pausepoint import Engine, File
+from pausepoint.cli import findings
 from pausepoint.cli.commands import doctor as examining
 from pausepoint.cli.commands.verify import Duration, Ticker
 from pausepoint.cli.console import Output
@@ -289,7 +290,7 @@ def health(**changes: object) -> Health:
 
 def test_doctor_warns_of_a_full_disk_before_it_is_full_and_says_when_it_is() -> None:
     def levels(found: Health) -> dict[str, str]:
-        return {each.about: each.level for each in examining._store(found)}
+        return {each.about: each.level for each in findings._store(found, examining._ways())}
 
     assert levels(health()) == {"store": "ok", "disk": "ok", "ballast": "ok"}
     assert levels(health(disk_free=1000))["disk"] == "warn"
@@ -298,15 +299,14 @@ def test_doctor_warns_of_a_full_disk_before_it_is_full_and_says_when_it_is() -> 
 
 
 def test_doctor_tells_of_crashes_and_of_damaged_facts() -> None:
-    found = list(
-        examining._sessions(health(crashes={"ada": 2}, damaged=("bob is broken",), sessions={Status.READY: 1}))
-    )
+    sick = health(crashes={"ada": 2}, damaged=("bob is broken",), sessions={Status.READY: 1})
+    found = list(findings._sessions(sick, examining._ways()))
     assert [(each.level, each.text) for each in found] == [
         ("ok", "1 ready"), ("bad", "bob is broken"), ("warn", "the process of ada died 2 times in a row"),
     ]  # fmt: skip
     many = Holder(7, 0, "", 0, False, ("a", "b", "c", "d"))
-    assert examining._session_list(many.sessions) == "4 sessions (a, b, c, …)"
-    assert examining._holder_name(many) == "engine 7"
+    assert findings._session_list(many.sessions) == "4 sessions (a, b, c, …)"
+    assert findings._holder_name(many) == "engine 7"
 
 
 # gc

@@ -429,7 +429,7 @@ async def filed(folder: Path) -> list[Event]:
 
 
 async def left(folder: Path) -> list[Event]:
-    """An artifact that is left where something else was, and edited."""
+    """An artifact that is left where something else was, edited, and restored."""
 
     @step(writes="lines", publishes=Artifact("lines.json", min_bytes=1))
     async def write_down() -> list[str]:
@@ -441,6 +441,8 @@ async def left(folder: Path) -> list[Event]:
         await session.outcome()
         (folder / "lines.json").write_text('["two"]')
         await session.adopt()
+        (folder / "lines.json").unlink()
+        await session.restore()
         return await _followed(session.events())
 
 

@@ -413,6 +413,10 @@ async def test_misfits_lists_what_would_not_go_on_and_touches_nothing(tmp_path: 
     before = outside_sql(path, "SELECT * FROM sessions ORDER BY key")
     async with Engine(path, workflows=known) as engine:
         found = {str(misfit.session.session_id): misfit.reasons[0] for misfit in await engine.misfits()}
+        first = await engine.misfits(limit=2)
+        rest = await engine.misfits(after=first.next)
+        assert {str(each.session.session_id) for each in (*first, *rest)} == found.keys()
+        assert (len(first) <= 2, rest.next) == (True, None)
     assert outside_sql(path, "SELECT * FROM sessions ORDER BY key") == before
     assert sorted(found) == ["fuller", "lost", "newer", "older", "other"]
     assert "which is not registered with this engine" in found["other"]

@@ -63,6 +63,21 @@ async def test_a_removed_id_can_be_started_again() -> None:
         assert await engine.tombstones("c2") == []
 
 
+@on_loop
+async def test_a_removal_that_was_interrupted_is_completed_by_another_call() -> None:
+    async with Engine(":memory:") as engine:
+        await closed_case(engine)
+        await engine.store.remove("c1", "ann", "closed", engine.clock.now())  # as if the process had been killed
+        with pytest.raises(UnknownSession):
+            await engine.remove("c2")
+        assert await engine.tombstones() == []
+        stone = await engine.remove("c1", by="bob", reason="again")
+        assert (stone.by, stone.reason) == ("ann", "closed")
+        assert await engine.tombstones() == [stone]
+        with pytest.raises(UnknownSession):
+            await engine.remove("c1")
+
+
 @pytest.mark.covers("S3.96")
 @on_loop
 async def test_a_session_that_is_driven_is_not_removed_under_its_feet() -> None:

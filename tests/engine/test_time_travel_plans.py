@@ -1,4 +1,4 @@
-"""Plans of a rewind and a fork before they are done, and edits that require the state they are based on."""
+"""Plans of an edit, a rewind and a fork before they are done, and edits that require the state they are based on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from pausepoint import Engine, Status
 from pausepoint.errors import SessionChanged, StateRefused, UnknownCheckpoint, VerbRefused
-from tests.engine.essay import Desk, again
+from tests.engine.essay import COLLECTING, Desk, again
 from tests.support.loop import on_loop
 from tests.support.pipeline import Pipeline
 
@@ -85,6 +85,66 @@ async def test_the_edits_of_a_fork_that_is_only_planned_are_validated() -> None:
         session = await Desk().done(engine)
         with pytest.raises(StateRefused, match="greater than or equal to 1"):
             await session.plan_fork("write", {"plan.pages": 0})
+
+
+@on_loop
+async def test_the_plan_of_an_edit_is_the_plan_after_it_and_changes_nothing() -> None:
+    async with Engine(":memory:") as engine:
+        session = await Desk().done(engine)
+        before = await session.info()
+        planned = await session.plan_edit(wanted=4)
+        assert (await session.info(), (await session.state()).wanted) == (before, 3)
+        assert planned == await session.plan_edit({"wanted": 4})
+        await session.edit(wanted=4)
+        assert planned == await session.plan()
+
+
+@on_loop
+async def test_the_plan_of_an_edit_asks_the_guard_again() -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(COLLECTING)
+        assert (await session.outcome()).status is Status.PAUSED
+        passes, stays = await session.plan_edit(least=0, source="kelp"), await session.plan_edit(facts=["one"])
+        assert (passes.status, passes.obstacles) == (Status.READY, ())
+        assert "1 of 2 facts" in " ".join(stays.obstacles)
+        assert [pause.reason for pause in await session.pauses()] == ["0 of 2 facts"], "nothing has changed"
+        await session.edit(facts=["one"])
+        assert stays == await session.plan()
+        await session.edit(facts=[], least=0, source="kelp")
+        assert passes == await session.plan()
+
+
+@on_loop
+async def test_the_plan_of_an_edit_of_a_failed_session_is_the_plan_after_it() -> None:
+    pipeline = Pipeline()
+    pipeline.errors["verdict"] = [OSError("no ink")]
+    async with Engine(":memory:") as engine:
+        session = await engine.start(pipeline.workflow)
+        assert (await session.outcome()).status is Status.FAILED
+        planned = await session.plan_edit(topic="kelp")
+        assert planned.status is Status.READY
+        await session.edit(topic="kelp")
+        assert planned == await session.plan()
+
+
+@on_loop
+async def test_the_plan_of_an_edit_that_would_be_refused_says_why() -> None:
+    pipeline = Pipeline()
+    gate = pipeline.hold("verdict")
+    async with Engine(":memory:") as engine:
+        session = await Desk().done(engine)
+        with pytest.raises(StateRefused, match="greater than or equal to 1"):
+            await session.plan_edit({"plan.pages": 0})
+        with pytest.raises(StateRefused, match="Did you mean 'topic'"):
+            await session.plan_edit(topci="ink")
+        with pytest.raises(TypeError, match="needs changes"):
+            await session.plan_edit()
+        running = await engine.start(pipeline.workflow)
+        await gate.reached.wait()
+        with pytest.raises(VerbRefused, match="can only be edited while no process drives it"):
+            await running.plan_edit(topic="ink")
+        gate.opened.set()
+        assert (await running.outcome()).status is Status.COMPLETED
 
 
 @on_loop

@@ -44,6 +44,7 @@ INSTRUMENTS = {
     "hostile names": Instrument("tests.faults.hostile", 2),
     "live streams": Instrument("tests.faults.floods", 1),
     "artifact disk": Instrument("tests.faults.folder_disk", 1),
+    "generated requests": Instrument("tests.server.generated", 2),
 }
 AT_ONCE = 2
 

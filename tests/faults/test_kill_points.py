@@ -10,7 +10,7 @@ from tests.faults.bench_server import Bench, Server
 from tests.faults.trials import Point, Report, bad, killed
 
 # The suite runs every n-th point of each program. `vfs_campaign` runs them all.
-STRIDES = {"loop": 3, "folding": 4, "threaded": 4, "first run": 5}
+STRIDES = {"loop": 6, "folding": 7, "threaded": 7, "first run": 8}
 CHUNKS = 2
 FIRST_TOUCHES = 12  # the touches that create a database in an empty file, under a rollback journal: all points
 CHUNKED = [(program, chunk) for program in STRIDES for chunk in range(CHUNKS)]

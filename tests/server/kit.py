@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +22,9 @@ from pausepoint.engine.base import Drives
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.calls import Route
 from pausepoint.server.limits import Limits
+from pausepoint.server.listener import bound
 from pausepoint.server.openapi import schemas
-from pausepoint.server.people import Role
+from pausepoint.server.roles import Role
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.tokens import Tokens
 from pausepoint.server.words import names_code
@@ -83,7 +85,10 @@ class Served:
         self.loop = loop
         self.port = port
         self.base = f"http://127.0.0.1:{port}"
+        self.app: Any = None
         self.tokens = Tokens(folder)
+        self.questions: dict[str, str] = {}
+        """Session → the id of its question, for tests that share a server."""
         self.clients: dict[Any, httpx.Client] = {}
         self._created: dict[tuple[str, str | None, str | None], str] = {}
 
@@ -144,7 +149,7 @@ def served(
     make: Callable[[Engine, Tokens, int], Any] | None = None, limits: Limits = FREE,
 ) -> Iterator[Served]:  # fmt: skip
     """Serve a store in this folder until the block ends. ``make`` returns another application than ours."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]
     ready: list[Served] = []
     began, failed = threading.Event(), list[BaseException]()
@@ -159,7 +164,13 @@ def served(
             settings = Settings(hosts=hosts, tokens=tokens, name="root", limits=limits)
             app = application(engine, settings) if make is None else make(engine, tokens, port)
             config = uvicorn.Config(
-                app, log_config=None, lifespan="auto", access_log=False, timeout_graceful_shutdown=5
+                app,
+                log_config=None,
+                lifespan="auto",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=5,
             )
             server = uvicorn.Server(config)
             loop = asyncio.get_running_loop()
@@ -169,6 +180,7 @@ def served(
 
             stop = ends
             ready.append(Served(folder, engine, loop, port))
+            ready[0].app = app
             began.set()
             await server.serve(sockets=[listener])
 
@@ -199,6 +211,37 @@ def served(
         raise failed[0]
 
 
+def raw(server: Served, text: str) -> str:
+    """Send bytes as they are, and return the whole answer."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
+        connection.sendall(text.replace("\n", "\r\n").encode("latin-1"))
+        answer = b""
+        while piece := connection.recv(65_536):
+            answer += piece
+    return answer.decode("latin-1")
+
+
+def named(route: Route) -> str:
+    """The name of a test of a route."""
+    return f"{route.method} {route.path}"
+
+
+def filled(route: Route, session_id: str, question: str) -> str:
+    """The path of a route, with real names in it."""
+    real = {"session_id": session_id, "question_id": question, "field": "topic", "step": "write", "name": "brief",
+            "file_id": "file_0123456789ab", "path:path": "letter.html", "job": "999"}  # fmt: skip
+    path = route.path
+    for name, value in real.items():
+        path = path.replace(f"{{{name}}}", value)
+    return path
+
+
+def state_of(server: Served, session_id: str) -> object:
+    """What must not change when a request is refused."""
+    info = server.run(server.engine.info(session_id))
+    return info, server.run(server.engine.standing_pause()), len(server.run(server.engine.sessions()))
+
+
 def send(client: httpx.Client, route: Route, path: str | None = None, body: Any = ..., **more: Any) -> httpx.Response:
     """Send a request to a route, with its example as the body unless another one is given."""
     if body is ... and route.body is not None:
@@ -215,9 +258,13 @@ def send(client: httpx.Client, route: Route, path: str | None = None, body: Any 
 
 def fits(document: Any, name: str) -> None:
     """Check a document against its ``$def``."""
-    Draft202012Validator({"components": {"schemas": schemas(ROUTES)}, "$ref": f"#/components/schemas/{name}"}).validate(
-        document
-    )
+    _validator(name).validate(document)
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    """Return what checks a ``$def``. It is kept, because the schemas of all bodies take some milliseconds to make."""
+    return Draft202012Validator({"components": {"schemas": schemas(ROUTES)}, "$ref": f"#/components/schemas/{name}"})
 
 
 def check_problem(answer: httpx.Response, *statuses: int) -> dict[str, Any]:

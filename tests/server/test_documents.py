@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
+from jsonschema import Draft202012Validator
+from schemathesis.specs.openapi.definitions import OPENAPI_31
 
+from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
 from pausepoint.server.calls import Route
-from pausepoint.server.openapi import openapi
+from pausepoint.server.openapi import _stored, openapi, template
 from pausepoint.server.routes import ROUTES
 from tests.server.kit import Served, fits, letter, served
 from tests.support.loop import PATIENCE
@@ -60,7 +64,8 @@ def test_every_route_answers_with_its_document(server: Served) -> None:
         _verbs(call, server)
         _files(call, server)
         _everything(call, server)
-        others = {f"{route.method} {route.path}" for route in ROUTES if not route.streams}
+        _runs(call, server)
+        others = {f"{route.method} {route.path}" for route in ROUTES if not (route.streams or route.content)}
         assert others - call.called == set()
 
 
@@ -73,6 +78,7 @@ def _sessions(call: Caller, server: Served) -> None:
     page = call("GET /sessions/one")
     assert (page["status"], page["description"]["name"]) == ("waiting", "brief")
     assert page["questions"][0]["next_question"] == "Which tone?"
+    assert [each["step"] for each in call("GET /sessions/one/spans")["spans"]] == ["research", "choose"]
     assert call("GET /sessions/one/checkpoints")["checkpoints"][0]["name"] == "research#1"
     first = call("GET /sessions/one/events?limit=2")
     assert len(first["events"]) == 2
@@ -90,6 +96,7 @@ def _verbs(call: Caller, server: Served) -> None:
     assert call("GET /sessions?text=lunch")["sessions"][0]["session_id"] == "one"
     assert [each["verdict"] for each in call("GET /sessions/one/plan")["steps"]][:1] == ["done"]
     call("POST /sessions/one/plan", {"verb": "rewind", "to": "research"})
+    call("POST /sessions/one/plan", {"verb": "edit", "fields": {"topic": "squid"}})
     assert call("GET /sessions/one/why/research")["verdict"] == "done"
     mark = call("GET /sessions/one")["etag"]
     edited = call("POST /sessions/one/edit", {"fields": {"topic": "squid"}}, headers={"If-Match": mark})
@@ -137,14 +144,29 @@ def _files(call: Caller, server: Served) -> None:
     call("POST /sessions/three/artifacts/adopt")
 
 
+def _runs(call: Caller, server: Served) -> None:
+    async def work(agent: TaskAgent) -> None:
+        await agent.confirm("Go?")
+
+    async def start() -> None:
+        await Orchestrator(server.engine, "release", work).run([Task(id="a")])
+
+    server.run(start())
+    assert [each["phase"] for each in call("GET /runs")["runs"]] == ["running"]
+    assert call("GET /runs/release")["questions"][0]["task"] == "a"
+    assert call("POST /runs/release/pause", {"reason": "lunch"})["phase"] == "paused"
+    assert call("POST /runs/release/resume")["phase"] == "running"
+
+
 def _everything(call: Caller, server: Served) -> None:
     assert call("PUT /standing-pause", {"reason": "a wrong model"})["standing_pause"]["by"] == "root"
     assert call("PUT /standing-pause", {"reason": "twice is no error"})["standing_pause"]["reason"]
     assert call("GET /standing-pause")["standing_pause"]
     assert call("DELETE /standing-pause")["standing_pause"] is None
     assert {each["name"] for each in call("GET /workflows")["workflows"]} == {"brief", "letter"}
-    assert call("GET /workflows/brief")["state_schema"]["required"] == ["topic"]
+    assert call("GET /workflows/brief")["state"]["required"] == ["topic"]
     assert call("GET /store")["kind"] == "sqlite"
+    assert call("GET /store/misfits")["misfits"] == []
     for begun in (call("POST /store/verify"), call("POST /store/gc")):
         end = time.monotonic() + PATIENCE
         while (job := call(f"GET /store/jobs/{begun['job']}"))["status"] == "running":
@@ -154,6 +176,7 @@ def _everything(call: Caller, server: Served) -> None:
     assert b"one" in call("GET /sessions/one/export").content
     assert call("DELETE /sessions/one", {"reason": "asked to"})["by"] == "root"
     assert call.client.get("/sessions/one").json()["tombstone"]["reason"] == "asked to"
+    assert b"pausepoint_sessions" in call("GET /metrics").content
     call("GET /health/live")
     call("GET /health/ready")
     assert call("GET /me")["role"] == "admin"
@@ -165,7 +188,7 @@ def _everything(call: Caller, server: Served) -> None:
 def test_the_description_names_every_route_and_every_schema_exists() -> None:
     found = openapi(ROUTES)
     assert {(path, method.upper()) for path, methods in found["paths"].items() for method in methods} == {
-        (route.path, route.method) for route in ROUTES
+        (template(route.path), route.method) for route in ROUTES
     }
     known = found["components"]["schemas"]
     text = str(found)
@@ -175,8 +198,25 @@ def test_the_description_names_every_route_and_every_schema_exists() -> None:
         assert not route.answer or route.answer in known, route
         if route.body is not None:
             fits(route.example, route.body.__name__)
+    parts = [*_stored("pausepoint.engine"), *_stored("pausepoint.server")]
+    parts += {each.body.__name__ for each in ROUTES if each.body is not None}
+    assert len(parts) == len(set(parts)), "a schema would replace another one"
     ids = [each["operationId"] for methods in found["paths"].values() for each in methods.values()]
     assert len(ids) == len(set(ids))
+
+
+def test_the_description_is_valid_openapi() -> None:
+    rules = Draft202012Validator(OPENAPI_31)
+    found = openapi(ROUTES)
+    rules.validate(found)
+    for path, methods in found["paths"].items():
+        for operation in methods.values():
+            named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+            assert named == set(re.findall(r"{([^}]*)}", path)), path
+    for schema in found["components"]["schemas"].values():  # which the rules above do not look into
+        Draft202012Validator.check_schema(schema)
+    broken = found | {"paths": {"/x": {"get": {"parameters": [{"name": "x", "in": "body"}]}}}}
+    assert list(rules.iter_errors(broken))
 
 
 def test_a_large_field_has_an_address_of_its_own(server: Served) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
 
 from pausepoint.server.guard import CSP
-from tests.server.kit import API, FREE, Served, check_problem, served
-from tests.support.loop import PATIENCE
+from tests.server.kit import API, FREE, Served, check_problem, raw, served
 
 
 @pytest.fixture(scope="module")
@@ -17,16 +15,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("guard")) as found:
         found.asked("one")
         yield found
-
-
-def raw(server: Served, text: str) -> str:
-    """Send bytes as they are, and return the whole answer."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
-        connection.sendall(text.replace("\n", "\r\n").encode("latin-1"))
-        answer = b""
-        while piece := connection.recv(65_536):
-            answer += piece
-    return answer.decode("latin-1")
 
 
 @pytest.mark.parametrize(

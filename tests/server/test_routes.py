@@ -9,54 +9,35 @@ from typing import get_args
 import pytest
 
 from pausepoint.server.calls import Route
-from pausepoint.server.people import ROLES, Person, Role
+from pausepoint.server.people import Person
+from pausepoint.server.roles import ROLES, Role
 from pausepoint.server.routes import ROUTES
-from tests.server.kit import API, Served, check_problem, send, served
+from tests.server.kit import API, Served, check_problem, filled, named, send, served, state_of
 
 SIGNED = [route for route in ROUTES if route.role is not None]
 BODIES = [route for route in ROUTES if route.body is not None]
 NAMED = [route for route in ROUTES if "{" in route.path and "{name}" not in route.path]
 
 
-def named(route: Route) -> str:
-    return f"{route.method} {route.path}"
-
-
-def filled(route: Route, session_id: str, question: str) -> str:
-    """The path of a route, with real names in it."""
-    real = {"session_id": session_id, "question_id": question, "field": "topic", "step": "write", "name": "brief",
-            "file_id": "file_0123456789ab", "path:path": "letter.html", "job": "999"}  # fmt: skip
-    path = route.path
-    for name, value in real.items():
-        path = path.replace(f"{{{name}}}", value)
-    return path
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("matrix")) as found:
-        found.anns = found.asked("anns", owner="ann")  # type: ignore[attr-defined]
+        found.questions["anns"] = found.asked("anns", owner="ann")
         yield found
 
 
 def path_of(server: Served, route: Route) -> str:
-    return filled(route, "anns", server.anns)  # type: ignore[attr-defined]
-
-
-def state_of(server: Served) -> object:
-    """What must not change when a request is refused."""
-    info = server.run(server.engine.info("anns"))
-    return info, server.run(server.engine.standing_pause()), len(server.run(server.engine.sessions()))
+    return filled(route, "anns", server.questions["anns"])
 
 
 @pytest.mark.parametrize("route", SIGNED, ids=named)
 def test_without_a_token_nothing_is_answered(server: Served, route: Route) -> None:
-    before = state_of(server)
+    before = state_of(server, "anns")
     with server.kept() as client:
         answer = send(client, route, path_of(server, route))
     check_problem(answer, 401)
     assert answer.headers["www-authenticate"] == "Bearer"
-    assert state_of(server) == before
+    assert state_of(server, "anns") == before
 
 
 @pytest.mark.parametrize("route", SIGNED, ids=named)
@@ -69,7 +50,7 @@ def test_a_wrong_token_is_refused(server: Served, route: Route) -> None:
 @pytest.mark.parametrize("route", SIGNED, ids=named)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_may_do_what_the_table_says(server: Served, route: Route, role: Role) -> None:
-    before = state_of(server)
+    before = state_of(server, "anns")
     with server.kept(server.token(role)) as client:
         answer = send(client, route, filled(route, "unknown", "unknown"), {"nonsense": 1} if route.body else ...)
     allowed = route.role == "any" or route.heads or Person("x", role).may(route.role)  # type: ignore[arg-type]
@@ -77,12 +58,12 @@ def test_a_role_may_do_what_the_table_says(server: Served, route: Route, role: R
         assert answer.status_code not in (401, 403), answer.text
     else:
         assert check_problem(answer, 403)["role"] == route.role
-    assert state_of(server) == before
+    assert state_of(server, "anns") == before
 
 
 @pytest.mark.parametrize("route", NAMED, ids=named)
 def test_what_belongs_to_another_owner_does_not_exist(server: Served, route: Route) -> None:
-    before = state_of(server)
+    before = state_of(server, "anns")
     bobs = server.token("admin", "bob")
     with server.kept(bobs, **{"If-Match": '"1.0.1"'}) as client:
         if route.uploads:
@@ -91,7 +72,7 @@ def test_what_belongs_to_another_owner_does_not_exist(server: Served, route: Rou
             params = {"a": "1"} if route.path.endswith("/diff") else None
             answer = send(client, route, path_of(server, route), params=params)
     check_problem(answer, 403 if route.path.startswith("/store") else 404)
-    assert state_of(server) == before
+    assert state_of(server, "anns") == before
 
 
 @pytest.mark.parametrize("route", NAMED, ids=named)
@@ -113,14 +94,14 @@ def test_an_id_that_cannot_exist_is_a_400(server: Served, route: Route) -> None:
 
 @pytest.mark.parametrize("route", BODIES, ids=named)
 def test_a_malformed_body_is_refused_and_changes_nothing(server: Served, route: Route) -> None:
-    before = state_of(server)
+    before = state_of(server, "anns")
     headers = {"Content-Type": "application/json", "X-Pausepoint": "1", "If-Match": '"1.0.1"'}
     deep = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
     for data in (b"{", b"[]", b"null", b'"text"', b'{"nonsense": 1}', b'{"by": "eve"}', b"\xff\xfe", b"{} {}", deep):
         with server.kept(server.tokens.own) as client:
             answer = client.request(route.method, path_of(server, route), content=data, headers=headers)
         check_problem(answer, 400)
-    assert state_of(server) == before
+    assert state_of(server, "anns") == before
 
 
 @pytest.mark.parametrize("route", BODIES, ids=named)
@@ -181,14 +162,18 @@ UNREACHABLE = {
     "drive_only": "for programs that drive one session",
     "emit": "an event comes from the program of a session",
     "find": "clients send whole ids",
+    "forget": "the server's own, for requests that are sent twice",
     "idle": "for programs that wait",
     "import_session": "writes a session that a stranger made",
     "last_event": "GET events",
-    "misfits": "part of the store's findings, which follow",
     "obstacles": "GET plan",
+    "once": "the server's own, for requests that are sent twice",
     "outcome": "waits; the page follows the session instead",
+    "outline": "GET session, whose description names the steps",
     "rebuild": "reads a folder of the server",
+    "recall": "the server's own, for requests that are sent twice",
     "register": "code is named when the server starts",
+    "remember": "the server's own, for requests that are sent twice",
     "retries": "GET events",
     "same_input": "for the command line",
     "session": "a handle",
@@ -207,8 +192,9 @@ def test_every_verb_of_the_engine_is_reachable_or_listed_with_a_reason() -> None
 
     names = [name for name in dir(Engine) if not name.startswith("_")]
     public = {name for name in names if callable(found := getattr(Engine, name)) and not isinstance(found, type)}
-    also = {"pauses", "origin", "outline", "tombstones", "plan_fork"}  # called next to another verb
-    also |= {"tally_questions", "engines", "stream"}
+    also = {"pauses", "origin", "description_of", "tombstones", "plan_fork", "plan_edit"}  # called next to another verb
+    also |= {"tally_questions", "engines", "stream", "spending", "waking", "progress"}
+    also |= {"remember", "recall", "forget", "once"}  # the header Idempotency-Key
     reached = {route.verb for route in ROUTES} | also
     assert public - reached - UNREACHABLE.keys() == set()
     assert UNREACHABLE.keys() - public == set()

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
 from pausepoint import Engine, Status
@@ -18,57 +14,10 @@ from pausepoint.server.command import GRACE
 from pausepoint.server.tokens import Tokens
 from tests.cli.kit import run
 from tests.server.kit import brief, check_problem, served
-from tests.support.children import ROOT
+from tests.server.processes import Process
 from tests.support.loop import PATIENCE
 
 TARGET = "tests.server.kit:brief"
-
-
-class Process:
-    """A server in a process of its own."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.log = folder / "log.txt"
-        words = [
-            sys.executable,
-            "-m",
-            "pausepoint",
-            "serve",
-            "--port",
-            "0",
-            "--store",
-            str(folder / "store.db"),
-            *options,
-        ]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                words, cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
-                env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)},
-            )  # fmt: skip
-        end = time.monotonic() + PATIENCE
-        while "Ctrl+C" not in (text := self.log.read_text()):
-            assert self.process.poll() is None, text
-            assert time.monotonic() < end, text
-            time.sleep(0.02)
-        self.address = next(line.strip() for line in text.splitlines() if "#token=" in line)
-        parts = urlsplit(self.address)
-        self.base = f"{parts.scheme}://{parts.netloc}"
-        self.token = parts.fragment.removeprefix("token=")
-        self.client = httpx.Client(
-            base_url=f"{self.base}/api/v1", timeout=PATIENCE, trust_env=False, verify=False,
-            headers={"Authorization": f"Bearer {self.token}"},
-        )  # fmt: skip
-
-    def until(self, session_id: str, status: str) -> None:
-        end = time.monotonic() + PATIENCE
-        while (found := self.client.get(f"/sessions/{session_id}").json()["status"]) != status:
-            assert time.monotonic() < end, found
-            time.sleep(0.02)
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.client.close()
-        self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
 
 
 @pytest.fixture

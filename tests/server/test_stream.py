@@ -6,25 +6,26 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-import httpx
 import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Workflow, step
 from pausepoint.engine import documents
-from pausepoint.server import Person
-from pausepoint.server import hub as hubs
-from pausepoint.server.hub import hub_of
+from pausepoint.server import Person, clients
+from pausepoint.server.clients import Client
+from pausepoint.server.hub import Hub, hub_of
 from pausepoint.server.limits import Limits
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.stream import Stream
 from tests.server.kit import Served, brief, check_problem, fits, send, served
+from tests.server.streams import Events, Reader, history, present, restarted, told, until, wait_for
 from tests.support.children import ROOT
 from tests.support.loop import PATIENCE
 
@@ -35,104 +36,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-class Reader:
-    """Reads a stream as a browser does: an event counts once its empty line has come, and its id with it."""
-
-    def __init__(self, client: httpx.Client, topics: str, last: str = "") -> None:
-        self.client = client
-        self.topics = topics
-        self.last = last
-        self.size = 0
-        self.found: list[tuple[str, Any]] = []
-
-    def read(self, until: Any, cut: int = 0) -> None:
-        """Read until a condition is met, or until so many bytes have come."""
-        headers = {"Last-Event-ID": self.last} if self.last else {}
-        left, size = b"", 0
-        if until():
-            return
-        with self.client.stream("GET", "/stream", params={"topics": self.topics}, headers=headers) as answer:
-            assert answer.status_code == 200, answer.read()
-            assert answer.headers["content-type"].startswith("text/event-stream")
-            assert answer.headers["x-accel-buffering"] == "no"
-            assert answer.headers["cache-control"] == "no-store"
-            end = time.monotonic() + PATIENCE
-            for chunk in answer.iter_raw():
-                assert time.monotonic() < end, self.found
-                chunk = chunk[: cut - size] if cut else chunk
-                left, size = left + chunk, size + len(chunk)
-                *blocks, left = left.split(b"\n\n")
-                for block in blocks:
-                    self._take(block.decode())
-                self.size = size
-                if until() or (cut and size >= cut):
-                    return
-
-    def _take(self, block: str) -> None:
-        fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))
-        self.last = fields.get("id", self.last)
-        if "data" in fields:
-            self.found.append((fields["event"], json.loads(fields["data"])))
-
-    def of(self, event: str) -> list[Any]:
-        return [data for name, data in self.found if name == event]
-
-    @property
-    def lines(self) -> list[Any]:
-        return [event for line in self.of("line") for event in line["events"]]
-
-    def ended(self) -> bool:
-        return any(each["event_type"] == "session.completed" for each in self.lines)
-
-
-def told(event: Any) -> tuple[Any, ...]:
-    return event["created_at"], event["event_type"], event["summary"], json.dumps(event["data"], sort_keys=True)
-
-
-def history(client: httpx.Client, session_id: str) -> list[Any]:
-    found: list[Any] = client.get(f"/sessions/{session_id}/events", params={"limit": 200}).json()["events"]
-    return found
-
-
-def present(server: Served) -> str:
-    async def mark() -> str:
-        hub = hub_of(server.engine)
-        await hub.use()
-        return hub.mark
-
-    return server.run(mark())
-
-
-def test_a_stream_that_breaks_anywhere_continues_with_nothing_missing_or_double(server: Served) -> None:
-    begin = present(server)
-    server.finished("broken")
-    with server.admin() as client:
-        known = history(client, "broken")
-        whole = Reader(client, "now,inbox,session:broken", begin)
-        whole.read(whole.ended)
-        assert sorted(map(told, whole.lines)) == sorted(map(told, known))
-        assert whole.size > 2000
-        marks = set()
-        for cut in range(1, whole.size, 173):
-            reader = Reader(client, "now,inbox,session:broken", begin)
-            reader.read(reader.ended, cut)
-            marks.add(reader.last)
-            reader.read(reader.ended)
-            assert sorted(map(told, reader.lines)) == sorted(map(told, known)), cut
-            assert not reader.of("reset")
-        assert len(marks) > 2, "no break came between two events"
-
-
 def test_a_mark_that_only_the_store_knows_is_continued_too(server: Served) -> None:
     begin = present(server)
     server.finished("stored")
 
-    async def forget() -> None:
-        hub = hub_of(server.engine)
-        await hub.close()
-        await hub.use()
-
-    server.run(forget())
+    server.run(restarted(hub_of(server.engine)))
     with server.admin() as client:
         reader = Reader(client, "session:stored", begin)
         reader.read(reader.ended)
@@ -226,7 +134,7 @@ def test_the_live_output_of_a_session_is_told_to_all_who_follow_it(tmp_path: Pat
         assert client.post("/sessions", json=body).status_code == 201
         for _ in range(2):  # the second one comes later
             reader = Reader(client, "session:spoken")
-            reader.read(lambda r=reader: len(r.of("token")) >= 3)
+            reader.read(partial(reader.has, "token", 3))
             assert [each["data"]["text"] for each in reader.of("token")] == ["one", "two", "three"]
             assert [each["data"]["n"] for each in reader.of("token")] == [1, 2, 3]
 
@@ -246,40 +154,31 @@ def test_the_streams_of_one_sign_in_are_limited(tmp_path: Path) -> None:
 
 
 def test_a_slow_client_gets_a_reset_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hubs, "MOST", 8)
+    monkeypatch.setattr(clients, "MOST", 8)
     with served(tmp_path) as server:
         hub = hub_of(server.engine)
         client = server.run(_joined(hub))
         for n in range(9):
             server.finished(f"many-{n}")
-        server.run(_until(lambda: b"event: reset" in b"".join(client.queue)))
+        server.run(until(lambda: b"event: reset" in b"".join(client.queue)))
         assert len(client.queue) <= 8
         first = client.queue[0]
         assert first.startswith(b"event: reset\nid: ")
         client.queue.clear()
         server.asked("after")
-        server.run(_until(lambda: b'"after"' in b"".join(client.queue)))
+        server.run(until(lambda: b'"after"' in b"".join(client.queue)))
         assert b"event: reset" not in b"".join(client.queue)
 
 
-async def _joined(hub: hubs.Hub) -> hubs.Client:
-    client = hubs.Client(Person("slow", "admin"), ["now"])
+async def _joined(hub: Hub) -> Client:
+    client = Client(Person("slow", "admin"), ["now"])
     await hub.join(client, "")
     return client
 
 
-async def _until(condition: Any, hub: hubs.Hub | None = None) -> None:
-    if hub is not None:
-        await hub.use()
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> None:
     with served(tmp_path, drives="none") as server, server.admin() as client:
-        code = "import asyncio; from tests.server.test_stream import hold; asyncio.run(hold(__import__('sys').argv[1]))"
-        words = [sys.executable, "-c", code, str(tmp_path / "store.db")]
+        words = [sys.executable, "-m", "tests.server.holder", str(tmp_path / "store.db")]
         process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE)
         try:
             assert process.stdout is not None
@@ -289,8 +188,7 @@ def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> Non
             def statuses() -> list[str]:
                 return [each["status"] for each in client_now(server)["running"]]
 
-            server.run(_until(lambda: hub_of(server.engine).heads.get("held") is not None, hub_of(server.engine)))
-            assert statuses() == ["running"]
+            wait_for(lambda: statuses() == ["running"])
             killed: list[int] = []
 
             def ready() -> bool:
@@ -300,7 +198,7 @@ def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> Non
                 return any(each["status"] == "created" for each in reader.of("head"))
 
             reader.read(ready)
-            assert statuses() == []
+            wait_for(lambda: statuses() == [])
         finally:
             process.kill()
             process.wait(PATIENCE)
@@ -313,45 +211,28 @@ def client_now(server: Served) -> Any:
         return client.get("/now").json()
 
 
-@step(writes="out")
-async def stay(topic: str) -> str:
-    print("holds", flush=True)
-    await asyncio.sleep(PATIENCE)
-    return topic
-
-
-async def hold(path: str) -> None:
-    """Drive a session that does not end. It runs in a process of its own."""
-    from pausepoint import Engine
-
-    async with Engine(path, signals=False) as engine:
-        held = Workflow("held", state=Talk, steps=[stay])
-        await (await engine.start(held, session_id="held", topic="x")).outcome()
-
-
 def test_a_client_that_reads_the_store_while_sessions_run_gets_each_event_once(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         found = server.run(_joined_while_running(server, 30))
         for client, known in found:
-            reader = Reader(httpx.Client(), "")
-            for block in b"".join(client.queue).decode().split("\n\n")[:-1]:
-                reader._take(block)
+            reader = Events()
+            reader.feed(b"".join(client.queue))
             assert not reader.of("reset")
             assert sorted(map(told, reader.lines)) == known
 
 
-async def _joined_while_running(server: Served, count: int) -> list[tuple[hubs.Client, list[Any]]]:
+async def _joined_while_running(server: Served, count: int) -> list[tuple[Client, list[Any]]]:
     """Let clients join one after the other, each with a mark that only the store knows, while a session runs."""
     hub, engine = hub_of(server.engine), server.engine
     await hub.use()
-    begin, clients = hub.mark, list[hubs.Client]()
+    begin, joined = hub.mark, list[Client]()
 
     async def join() -> None:
         for n in range(count):
-            client = hubs.Client(Person(f"n{n}", "admin"), ["session:busy"])
-            clients.append(client)
-            hub.clients.add(client)
-            await hub._catch_up(client, begin)
+            client = Client(Person(f"n{n}", "admin"), ["session:busy"])
+            joined.append(client)
+            with patch.object(hub._entries, "since", return_value=None):  # only the store knows the mark
+                await hub.join(client, begin)
             await asyncio.sleep(0.005)
 
     joining = asyncio.create_task(join())
@@ -366,14 +247,14 @@ async def _joined_while_running(server: Served, count: int) -> list[tuple[hubs.C
     await session.outcome()
     events = [documents.event(each) async for each in engine.events("busy")]
     last = events[-1]["created_at"].encode()
-    await _until(lambda: all(last in b"".join(each.queue) for each in clients))
-    return [(each, sorted(map(told, events))) for each in clients]
+    await until(lambda: all(last in b"".join(each.queue) for each in joined))
+    return [(each, sorted(map(told, events))) for each in joined]
 
 
 def test_a_client_that_does_not_read_is_cut_off_while_its_connection_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hubs, "MOST", 8)
+    monkeypatch.setattr(clients, "MOST", 8)
     with served(tmp_path) as server:
         sent, text = asyncio.Event(), bytearray()
 
@@ -386,15 +267,17 @@ def test_a_client_that_does_not_read_is_cut_off_while_its_connection_is_full(
             return await asyncio.Future()
 
         async def opened() -> asyncio.Task[None]:
-            client = hubs.Client(Person("slow", "admin"), ["now"])
-            return asyncio.create_task(Stream(hub_of(server.engine), client, receive, "").send(send_slowly))
+            client = Client(Person("slow", "admin"), ["now"])
+            return asyncio.create_task(
+                Stream(hub_of(server.engine), client, receive, "", lambda: None).send(send_slowly)
+            )
 
         stream = server.run(opened())
-        server.run(_until(lambda: b"id: " in text))
+        server.run(until(lambda: b"id: " in text))
         for n in range(12):
             server.finished(f"many-{n}")
         (client,) = hub_of(server.engine).clients
-        server.run(_until(lambda: any(b"event: reset" in each for each in client.queue)))
+        server.run(until(lambda: any(b"event: reset" in each for each in client.queue)))
         server.loop.call_soon_threadsafe(sent.set)
-        server.run(_until(lambda: b"event: reset" in text))
+        server.run(until(lambda: b"event: reset" in text))
         server.loop.call_soon_threadsafe(stream.cancel)

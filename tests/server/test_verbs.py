@@ -124,7 +124,6 @@ def test_a_server_that_observes_leaves_the_work_to_another(tmp_path: Path) -> No
         refused = client.post("/sessions/remote/resume", json={"wake": True})
         assert "does not drive" in check_problem(refused, 409)["detail"]
         assert client.post("/sessions/remote/resume", json={}).json()["pause_requested"] is False
-        assert client.get("/workflows").json()["workflows"][0]["drives"] is False
 
 
 def test_a_server_without_the_code_still_shows_pauses_and_answers(tmp_path: Path) -> None:
@@ -132,7 +131,8 @@ def test_a_server_without_the_code_still_shows_pauses_and_answers(tmp_path: Path
         question = worker.asked("foreign")
     with served(tmp_path, workflows=()) as server, server.admin() as client:
         page = client.get("/sessions/foreign").json()
-        assert (page["description"], page["outline"]) == (None, ["research", "choose", "write"])
+        assert [each["name"] for each in page["description"]["steps"]] == ["research", "choose", "write"]
+        assert page["description"]["state"]["required"] == ["topic"], "the form of an edit"
         assert client.post("/sessions/foreign/pause", json={}).json()["status"] == "paused"
         assert client.post("/sessions/foreign/resume", json={}).status_code == 200
         check_problem(client.get("/sessions/foreign/plan"), 409)

@@ -31,6 +31,9 @@ READS: dict[str, Callable[[SqliteStore], Awaitable[Any]]] = {
     "find by id": lambda store: store.find(Filter(ids=("s1",))),
     "ids": lambda store: store.ids(Filter()),
     "tally": lambda store: store.tally(Filter()),
+    "spending": lambda store: store.spending(Filter(level="root")),
+    "waking": lambda store: store.waking(0, 10),
+    "find own pauses": lambda store: store.find(Filter(own_pause=True)),
     "questions": lambda store: store.questions(Inquiry()),
     "tally_questions": lambda store: store.tally_questions(Inquiry()),
     "about": lambda store: store.about(),
@@ -43,6 +46,8 @@ READS: dict[str, Callable[[SqliteStore], Awaitable[Any]]] = {
     "removing": lambda store: store.removing(),
     "tombstones": lambda store: store.tombstones(),
     "sweep": lambda store: store.sweep(0, 10, apply=False),
+    "descriptions": lambda store: store.descriptions(),
+    "descriptions of one": lambda store: store.descriptions("brief"),
 }
 
 
@@ -158,6 +163,8 @@ VERBS: dict[str, Callable[[Engine], Awaitable[Any]]] = {
     "questions": lambda engine: engine.questions(),
     "health": lambda engine: engine.health(),
     "misfits": lambda engine: engine.misfits(),
+    "a page of misfits": lambda engine: engine.misfits(limit=1),
+    "engines": lambda engine: engine.engines(),
     "diff": lambda engine: engine.diff("s1", 1),
     "export": lambda engine: engine.export_session("s1"),
     "gc": lambda engine: engine.gc(),
@@ -272,11 +279,12 @@ async def test_a_read_that_is_cancelled_while_it_waits_never_runs(path: Path, mo
 
 @on_loop
 async def test_closing_finishes_the_reads_that_run_and_refuses_others(path: Path) -> None:
+    before = threading.enumerate()
     async with opened(path) as store:
         with held_up(store) as (read, begun, go_on):
             task = asyncio.create_task(store._scan(read))
             await until(begun)
-            own = [thread for thread in threading.enumerate() if "reader" in thread.name]
+            own = [each for each in threading.enumerate() if each not in before and "reader" in each.name]
             closing = asyncio.create_task(store.close())
             while store._state != "closing":
                 await asyncio.sleep(0)

@@ -238,12 +238,23 @@ class LeavesTheDeadAlone(DictStore):
 
 
 class TakesAKeyFromTheLiving(DictStore):
-    async def remember(self, key: str, digest: bytes, answer: bytes | None, until: int) -> Remembered:
+    async def remember(
+        self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
+    ) -> Remembered:
         kept = self.data.requests.get(key)
         if kept is not None and kept.answer is None:
             kept.holder = self._number
-        found = await super().remember(key, digest, answer, until)
+        found = await super().remember(key, digest, answer, until, replaces)
         return replace(found, claimed=found.answer is None)
+
+
+class ReplacesEveryAnswer(DictStore):
+    async def remember(
+        self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
+    ) -> Remembered:
+        kept = self.data.requests.get(key)
+        present = None if kept is None or replaces is None else kept.answer
+        return await super().remember(key, digest, answer, until, present)
 
 
 class ForgetsTheEffect(DictStore):
@@ -289,6 +300,23 @@ class NamesTheLastPause(DictStore):
         return {key: pauses[-1] for key, pauses in found.items()}
 
 
+class CountsThePauseOfEverythingAsOwn(DictStore):
+    def _has_own_pause(self, kept: Kept) -> bool:
+        return super()._has_own_pause(kept) or self._stopped(kept)
+
+
+class SpendsWithoutOwner(DictStore):
+    async def spending(self, query: Filter) -> dict[str, int]:
+        return await super().spending(replace(query, owner=None))
+
+
+class WakesGuarded(DictStore):
+    async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
+        rows = [row for row in await self.find(Filter(owner=owner)) if row.wakes_at and row.wakes_at > now]
+        free = [row for row in rows if not row.pause_requested]
+        return Found(sorted(free, key=lambda row: row.wakes_at or 0)[:limit])
+
+
 class CountsNoSignals(DictStore):
     def _seen(self, kept: Kept) -> SessionRow:
         return replace(super()._seen(kept), signals=0)
@@ -309,6 +337,7 @@ class AnnouncesNothingNew(DictStore):
 
 TWINS: dict[type[DictStore], str] = {
     TakesAKeyFromTheLiving: "test_of_two_engines_one_takes_the_key_and_the_other_learns_the_answer",
+    ReplacesEveryAnswer: "test_an_answer_is_replaced_only_by_a_caller_that_knows_it",
     ForgetsTheEffect: "test_the_key_of_an_engine_that_is_gone_can_be_taken_again",
     ActsWithoutTheKey: "test_without_its_key_a_request_has_no_effect",
     LeavesTheParkedOpen: "test_cancel_ends_what_no_engine_drives_with_the_request",
@@ -343,6 +372,9 @@ TWINS: dict[type[DictStore], str] = {
     ImportsGuestsAsOthers: "test_an_imported_guest_is_a_guest",
     ForgetsFrozenTime: "test_frozen_time_is_added_up_and_the_timers_are_computed_again",
     NamesTheLastPause: "test_the_first_open_pauses_of_several_sessions_are_read_at_once",
+    CountsThePauseOfEverythingAsOwn: "test_own_pauses_are_told_apart_from_the_pause_of_everything",
+    SpendsWithoutOwner: "test_spending_is_added_up_by_workflow",
+    WakesGuarded: "test_the_sessions_that_wake_next_are_listed_without_those_that_are_stopped",
     CountsNoSignals: "test_a_row_counts_what_reached_the_session_from_outside",
     SortsQuestionsByNumber: "test_questions_are_sorted_and_their_pages_are_the_list",
     AnnouncesNothingNew: "test_what_each_engine_drives_is_known_to_the_others",

@@ -19,6 +19,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "resume": ("run", "Resume an interrupted, paused or failed session."),
         "worker": ("worker", "Drive all sessions of this store that are ready or due."),
         "serve": ("pausepoint.server.command", "Serve the store over HTTP: an API and a web page."),
+        "notify": ("pausepoint.server.notify", "Send each question once by mail, chat or webhook."),
     },
     "Inspect": {
         "ls": ("ls", "List sessions."),

@@ -15,14 +15,13 @@ from pausepoint.cli.context import Cli
 from pausepoint.cli.ways import reasons_now, retest, ways_out, with_commands
 from pausepoint.clock import to_datetime
 from pausepoint.errors import SessionError
-from pausepoint.model.views import StandingPause
 
 if TYPE_CHECKING:
     from pausepoint.cli.console import Output
     from pausepoint.engine.engine import Engine
     from pausepoint.model.questions import Question
     from pausepoint.model.sessions import Pause
-    from pausepoint.model.views import Finishing, SessionInfo
+    from pausepoint.model.views import Finishing, SessionInfo, StandingPause
 
 LEAST = 6
 """The least number of characters of a shortened id, so that it stays unique for a while."""
@@ -369,6 +368,8 @@ def standing_pause_line(pause: Pause, finishing: int = 0) -> str:
 
 def _stopped(pause: Pause) -> str:
     """Return how long the sessions took to stop that ran when everything was paused."""
+    from pausepoint.model.views import StandingPause  # the help of a command does not need it
+
     if not isinstance(pause, StandingPause) or pause.longest is None:
         return ""
     return f"; {counted(pause.asked, 'running session')} stopped, the last one within {span(pause.longest)}"

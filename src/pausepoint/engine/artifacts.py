@@ -31,6 +31,7 @@ from pausepoint.definition.artifacts import OWN, check_inside
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import check_texts
 from pausepoint.engine.contents import UnheldSession, Version, content_of, no_artifacts
+from pausepoint.engine.events import event_commit
 from pausepoint.engine.rerun import Rerun, is_concerned
 from pausepoint.errors import (
     AlreadyRunning,
@@ -118,17 +119,38 @@ class Artifacts(Rerun):
                 continue  # the session has changed since it was read
             return stale_of(line, await self._examined(workflow, await self._row(session_id), line))
 
-    async def restore(self, session_id: str, paths: Collection[str] = ()) -> list[str]:
+    async def restore(
+        self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
+    ) -> list[str]:
         """Restore the recorded content of artifacts and return their paths.
 
         ``paths`` are the artifacts to restore; by default all that differ. The replaced content is kept in the folder's
-        ``.pausepoint/bin``. Raises `FolderRefused` if a path is not an artifact of the session.
+        ``.pausepoint/bin``. ``by`` and ``reason`` are recorded, before the files are written. Raises `FolderRefused` if
+        a path is not an artifact of the session.
         """
         self._check_open()
-        row, workflow, line = await self._artifact_session(session_id)
-        found = await self._examined(workflow, row, line, even_if_gone=True)
-        chosen = _chosen(found, paths, ("edited", "invalid", "missing"), row)
-        return await self._restore(row, workflow, line, chosen)
+        check_texts(by=by, reason=reason)
+        while True:
+            row, workflow, line = await self._artifact_session(session_id)
+            found = await self._examined(workflow, row, line, even_if_gone=True)
+            chosen = _chosen(found, paths, ("edited", "invalid", "missing"), row)
+            contents = await self._recorded(row, workflow, line, chosen)
+            try:
+                await self._note_restore(row, chosen, by, reason)
+            except (HoldLost, AlreadyRunning):
+                continue  # the session has changed since it was read
+            return await self._write(line, chosen, contents)
+
+    async def _note_restore(self, row: SessionRow, chosen: Sequence[Finding], by: str | None, reason: str) -> None:
+        """Record who restores which files, in a session that no process drives. Nothing else of it changes."""
+        if not chosen:
+            return
+        await self.driver.let_go(row.session_id)
+        files = {each.file.path: each.file.sha256 for each in chosen}
+        summary = f"restored by {by or 'someone'}: {', '.join(files)}" + (f" ({reason})" if reason else "")
+        data = {"files": files, "by": by, "reason": reason}
+        await self.store.revise(event_commit(row, self.clock.now(), "artifact.restored", summary, data, by or ""))
+        self.driver.changed(row.session_id)
 
     async def _artifact_session(self, session_id: str) -> tuple[SessionRow, Workflow[Any], Line]:
         row = await self._parked(session_id, "changed")
@@ -239,7 +261,8 @@ class Artifacts(Rerun):
     ) -> SessionRow:  # fmt: skip
         adopted = [*found.taken, *(found.undecided if edits == "accept" else ())]
         if edits == "discard":
-            await self._restore(row, workflow, line, [*found.taken, *found.undecided])
+            chosen = [*found.taken, *found.undecided]
+            await self._write(line, chosen, await self._recorded(row, workflow, line, chosen))
         elif adopted:
             await self._adopt(row, workflow, line, adopted, by, "")
             row = await self._row(row.session_id)
@@ -308,13 +331,18 @@ class Artifacts(Rerun):
         )  # fmt: skip
         return line
 
-    async def _restore(
+    async def _recorded(
         self, row: SessionRow, workflow: Workflow[Any], line: Line, chosen: Sequence[Finding]
-    ) -> list[str]:  # fmt: skip
+    ) -> list[bytes]:  # fmt: skip
+        """Return the recorded content of artifacts."""
+        assert line.trail is not None
+        past = Past(UnheldSession(self, workflow, row, line), ArtifactFolder(Path(line.trail.folder)))
+        return [await past.content_of(each.file, each.work.step) for each in chosen]
+
+    async def _write(self, line: Line, chosen: Sequence[Finding], contents: Sequence[bytes]) -> list[str]:
+        """Write contents into the session's folder, and return the paths. The replaced files go to the bin."""
         assert line.trail is not None
         folder = ArtifactFolder(Path(line.trail.folder))
-        past = Past(UnheldSession(self, workflow, row, line), folder)
-        contents = [await past.content_of(each.file, each.work.step) for each in chosen]
         await in_thread(folder.make)
         for each, data in zip(chosen, contents, strict=True):
             await in_thread(folder.stage, each.file.path, data)

@@ -6,6 +6,7 @@ once a day. Nothing here runs on the path of a checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -114,18 +115,18 @@ class Descriptions(Queries):
     async def descriptions(self) -> list[Description]:
         """Return the newest description of each workflow that has one, ordered by name."""
         self._check_open()
-        found = {each.workflow: _decoded(each) for each in await self.store.descriptions()}
+        found = {each.name: each for each in await in_thread(_decoded, await self.store.descriptions())}
         found |= {name: await in_thread(lambda own=own: own.description) for name, own in self.workflows.items()}
         return [found[name] for name in sorted(found)]
 
     async def _described(self, workflow: str) -> list[Description]:
-        return [_decoded(each) for each in await self.store.descriptions(workflow)]
+        return await in_thread(_decoded, await self.store.descriptions(workflow))
 
 
-def _decoded(stored: StoredDescription) -> Description:
+def _decoded(stored: Sequence[StoredDescription]) -> list[Description]:
     from pausepoint.model.descriptions import Description
 
-    return msgspec.json.decode(stored.document, type=Description)
+    return [msgspec.json.decode(each.document, type=Description) for each in stored]  # schemas may be large
 
 
 def _outlined(workflow: str, line: Line) -> Description:

@@ -38,7 +38,7 @@ async def append_event(
         if row.live:  # in another process, or the store failed to release the hold
             raise engine.driver.troubles.get(session_id) or engine._driven(row)
         try:
-            await engine.store.revise(_commit(row, engine.clock.now(), event_type, summary, data, agent_name))
+            await engine.store.revise(event_commit(row, engine.clock.now(), event_type, summary, data, agent_name))
         except (HoldLost, AlreadyRunning):
             continue  # the session has changed since it was read
         engine.driver.changed(session_id)
@@ -55,7 +55,7 @@ def _check_given(**given: object) -> None:
     check_texts(**given)
 
 
-def _commit(
+def event_commit(
     row: SessionRow, now: int, event_type: str, summary: str, data: Mapping[str, Any], agent_name: str
 ) -> Commit:
     """Return a commit of the event that leaves the rest of the session unchanged."""

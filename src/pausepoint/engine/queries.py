@@ -15,8 +15,8 @@ from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Until
-from pausepoint.engine.changes import Changes
 from pausepoint.engine.filters import Statuses, When, filter_of
+from pausepoint.engine.overview import Overview
 from pausepoint.engine.standstill import standing_pause
 from pausepoint.engine.streams import follow_stream
 from pausepoint.errors import (
@@ -69,7 +69,7 @@ WINDOW = 256
 """The number of records read at a time when a log is read backwards."""
 
 
-class Queries(Changes):
+class Queries(Overview):
     """The verbs that only read."""
 
     async def info(self, session_id: str) -> SessionInfo:
@@ -89,7 +89,7 @@ class Queries(Changes):
         status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
         prefix: str | None = None, text: str | None = None, parent: str | None = None, tree: str | None = None,
         level: Level = "any", sort: Sort = "created", reverse: bool = False, limit: int | None = None,
-        after: str | None = None,
+        after: str | None = None, own_pause: bool = False,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Return the sessions that match, newest first. Unreadable ones are listed in ``damaged`` of the result.
 
@@ -112,6 +112,8 @@ class Queries(Changes):
           removed meanwhile move no other session to another page. Sorted by ``"updated"`` or ``"spent"``, a session
           that changes moves in the list and may appear on two pages or on none. Raises `ValueError` for a text that is
           not a cursor of such a list.
+        - ``own_pause``: only unended sessions that have a pause of their own. While everything is paused,
+          ``status="paused"`` finds all that it stops.
         """
         self._check_open()
         if sort not in get_args(Sort):
@@ -125,7 +127,7 @@ class Queries(Changes):
                 until=until, text=text,
             ),
             prefix=prefix, parent=above, session_id=tree, tree=tree is not None, level=level, sort=sort,
-            reverse=reverse, limit=limit, after=from_cursor("sessions", sort, reverse, after),
+            reverse=reverse, limit=limit, own_pause=own_pause, after=from_cursor("sessions", sort, reverse, after),
         )  # fmt: skip
         found = await self.store.find(query)
         next = to_cursor("sessions", sort, reverse, found.next)
@@ -378,14 +380,20 @@ class Queries(Changes):
 
         return Examiner(workflow, row, line, StateAccess(workflow, line.state, self.store, self.limits))
 
-    async def misfits(self) -> Listing[Misfit]:
+    async def misfits(self, *, limit: int | None = None, after: str | None = None) -> Listing[Misfit]:
         """Return the parked sessions that cannot be resumed with the present code, and why.
 
         Changes nothing: migrations are tried in memory. Reads each session's records from its last key frame on.
+        ``limit`` is the most sessions to examine, newest first. If there are more, ``next`` of the result is a cursor;
+        pass it as ``after`` to examine the next ones.
         """
         self._check_open()
-        found = await self.store.find(Filter(unended=True))
-        misfits = Listing[Misfit](damaged=found.damaged)
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must be a number of sessions, 0 or more, or None for all, not {limit}.")
+        start = from_cursor("sessions", "created", False, after)
+        found = await self.store.find(Filter(unended=True, limit=limit, after=start))
+        next = to_cursor("sessions", "created", False, found.next)
+        misfits = Listing[Misfit](damaged=found.damaged, next=next)
         for row in found:
             if row.guest and row.workflow not in self.workflows:
                 continue  # a resume needs no code: the session's own program has it

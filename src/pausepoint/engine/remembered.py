@@ -23,8 +23,9 @@ class Requests(Service):
     """The verbs for requests that must have one effect."""
 
     async def remember(
-        self, key: str, digest: bytes, answer: bytes | None = None, *, keep_for: timedelta = KEPT_FOR
-    ) -> Remembered:
+        self, key: str, digest: bytes, answer: bytes | None = None, *, keep_for: timedelta = KEPT_FOR,
+        replaces: bytes | None = None,
+    ) -> Remembered:  # fmt: skip
         """Take the key of a request, or store the request's answer. Return what is known about the request.
 
         A client repeats a request with the same key if it got no answer. All engines of the store then agree on who
@@ -40,6 +41,8 @@ class Requests(Service):
         - ``key``: 1 to 255 printable characters. Put the name of the client into it, so that clients cannot meet.
         - ``digest``: 1 to 64 bytes that identify the request, such as the SHA-256 of its method, path and body.
         - ``answer``: at most 1 MiB. The first answer stays.
+        - ``replaces``: the present answer. If it is still this one, ``answer`` takes its place, for ``keep_for``. A
+          reader of `changes` keeps its mark like this.
         - ``keep_for``: how long the key is taken. After that, the same request would be carried out again.
 
         >>> import asyncio
@@ -64,7 +67,7 @@ class Requests(Service):
         if keep_for <= timedelta(0):
             raise ValueError(f"keep_for must be a timedelta above zero, not {keep_for!r}.")
         until = self.clock.now() + keep_for // timedelta(microseconds=1)
-        return await self.store.remember(key, digest, answer, until)
+        return await self.store.remember(key, digest, answer, until, replaces)
 
     async def recall(self, key: str) -> Remembered | None:
         """Return what is remembered about a request, without taking its key; None if the key is free."""

@@ -138,11 +138,16 @@ class Retention(Queries):
         """Delete a session and its children: their files first, then their records. Return the tombstone that stays.
 
         ``by`` and ``reason`` are recorded in the tombstone. Raises `AlreadyRunning` if a process drives one of the
-        sessions; pause or cancel it first. If the removal is interrupted, `gc` completes it.
+        sessions; pause or cancel it first. If the removal is interrupted, another call or `gc` completes it.
         """
         self._check_open()
         check_texts(by=by, reason=reason)
-        removals = await self.store.remove(check_session_id(session_id), by, reason, self.clock.now())
+        try:
+            removals = await self.store.remove(check_session_id(session_id), by, reason, self.clock.now())
+        except UnknownSession:
+            removals = await self.store.removing()
+            if all(removal.tombstone.session_id != session_id for removal in removals):
+                raise
         stones = [await self._complete(removal) for removal in _children_first(removals)]
         return next(stone for stone in stones if stone.session_id == session_id)
 

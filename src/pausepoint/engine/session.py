@@ -190,9 +190,14 @@ class Session(Generic[S, R]):
         """
         return await self._control.adopt(self.id, paths, by=by, reason=reason)
 
-    async def restore(self, paths: Collection[str] = ()) -> list[str]:
-        """Restore the recorded content of artifacts, all that differ or those in ``paths``, and return their paths."""
-        return await self._control.restore(self.id, paths)
+    async def restore(
+        self, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
+    ) -> list[str]:  # fmt: skip
+        """Restore the recorded content of artifacts, all that differ or those in ``paths``, and return their paths.
+
+        ``by`` and ``reason`` are recorded. See `Engine.restore`.
+        """
+        return await self._control.restore(self.id, paths, by=by, reason=reason)
 
     async def pauses(self) -> list[Pause]:
         """Return the session's open pauses: why it does not run."""
@@ -239,6 +244,10 @@ class Session(Generic[S, R]):
         return await self._control.rewind(
             self.id, to, changes, reuse=reuse, by=by, reason=reason, based_on=based_on, **named
         )  # fmt: skip
+
+    async def plan_edit(self, changes: Mapping[str, Any] | None = None, /, **named: Any) -> Plan:
+        """Return what a resume would do after such an edit. Validates the changes and stores nothing."""
+        return await self._control.plan_edit(self.id, changes, **named)
 
     async def plan_rewind(
         self, /, to: int | str, changes: Mapping[str, Any] | None = None, *,

@@ -69,9 +69,7 @@ class TimeTravel(Queries):
         """
         self._check_open()
         check_texts(by=by, reason=reason)
-        given = merged_changes(changes, named)
-        if not given:
-            raise TypeError("edit() needs changes. Pass them: edit(topic='squid') or edit({'plan.title': 'Squid'}).")
+        given = _needed("edit", merged_changes(changes, named))
         while True:
             row = await self._parked(session_id, "edited", based_on)
             try:
@@ -81,6 +79,20 @@ class TimeTravel(Queries):
             return (await self._row(session_id)).status
 
     async def _edit(self, row: SessionRow, given: dict[str, Any], by: str | None, reason: str) -> None:
+        line, body, blobs, facts = await self._edited(row, given, by, reason)
+        summary = f"edited{f' by {by}' if by else ''}: {', '.join(given)}"
+        questions = await self._cancelled_questions(row)
+        await self._revise(
+            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=questions, **facts
+        )  # fmt: skip
+
+    async def _edited(
+        self, row: SessionRow, given: dict[str, Any], by: str | None = None, reason: str = ""
+    ) -> tuple[Line, EditBody, Blobs, dict[str, Any]]:
+        """Return the line after an edit, the edit's record, its large values, and the pauses that it closes and opens.
+
+        Raises if the edit is refused.
+        """
         timeline = self._timeline(row)
         line = await timeline.line()
         access = self._editing(
@@ -91,12 +103,25 @@ class TimeTravel(Queries):
         body = EditBody(changes, by, reason, row.ended or "", await timeline.last_step() if line.step is None else None)
         line.state.provide(dict(blobs))
         line.edit(body)
-        facts = await self._evaluate_guards_again(row, access, line)
-        summary = f"edited{f' by {by}' if by else ''}: {', '.join(given)}"
-        questions = await self._cancelled_questions(row)
-        await self._revise(
-            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=questions, **facts
-        )  # fmt: skip
+        return line, body, blobs, await self._evaluate_guards_again(row, access, line)
+
+    async def plan_edit(
+        self, session_id: str, changes: Mapping[str, Any] | None = None, /, **named: Any
+    ) -> Plan:  # fmt: skip
+        """Return what a resume would do after such an edit. Validates the changes and stores nothing.
+
+        The arguments are those of `edit`. An edit that would be refused raises the same error here.
+        """
+        self._check_open()
+        given = _needed("plan_edit", merged_changes(changes, named))
+        row = await self._parked(session_id, "edited")
+        line, body, _, facts = await self._edited(row, given)
+        record = seal(row.digest, row.seq + 1, row.seq, "edit", "", 0, row.updated_at, to_payload(body))
+        line.fold(record, body, applied=True)
+        closed = facts.get("close_pauses", ())
+        pauses = [pause for pause in await self.store.pauses(row.key) if pause.id not in closed]
+        pauses += facts.get("open_pauses", ())
+        return await self._planned(self._workflow_of(row), _restarted(row, line, len(pauses)), line, pauses)
 
     def _editing(self, row: SessionRow, version: int, state: State, instead: str) -> StateAccess:
         """Return the access that validates edits of a state. ``instead`` says what to do if the version differs."""
@@ -373,6 +398,14 @@ def merged_changes(fields: Mapping[str, Any] | None, named: dict[str, Any]) -> d
     if twice:
         raise TypeError(f"{', '.join(twice)} is given twice, in the mapping and as a keyword. Pass it once.")
     return {**(fields or {}), **named}
+
+
+def _needed(verb: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes. Raises `TypeError` if there are none."""
+    if not given:
+        ways = f"{verb}(topic='squid') or {verb}({{'plan.title': 'Squid'}})"
+        raise TypeError(f"{verb}() needs changes. Pass them: {ways}.")
+    return given
 
 
 async def edit_changes(

@@ -1,8 +1,8 @@
-"""Convert questions and answers to and from the formats of other protocols and frameworks.
+"""Convert questions and answers to and from the formats of other protocols and frameworks, and send questions.
 
 Every ``to_…`` function converts a question. Every ``from_…`` function returns the answer to pass to `Engine.answer`, or
 None if the person did not answer; the question then stays open. `from_ag_ui_resume` returns a list of answers. All of
-them are pure functions.
+them are pure functions. `send_questions` sends questions by mail, chat or webhook; it needs the extra ``notify``.
 """
 
 from __future__ import annotations
@@ -16,26 +16,31 @@ if TYPE_CHECKING:
     from pausepoint.integrations.answers import Said
     from pausepoint.integrations.langchain import from_langchain, to_langchain
     from pausepoint.integrations.mcp import from_mcp, to_mcp
+    from pausepoint.integrations.notify import Notice, send_questions
 
 _HOMES = {
+    "Notice": "notify",
     "Said": "answers",
     "ag_ui_outcome": "ag_ui",
     "from_ag_ui": "ag_ui",
     "from_ag_ui_resume": "ag_ui",
     "from_langchain": "langchain",
     "from_mcp": "mcp",
+    "send_questions": "notify",
     "to_ag_ui": "ag_ui",
     "to_langchain": "langchain",
     "to_mcp": "mcp",
 }
 
 __all__ = [
+    "Notice",
     "Said",
     "ag_ui_outcome",
     "from_ag_ui",
     "from_ag_ui_resume",
     "from_langchain",
     "from_mcp",
+    "send_questions",
     "to_ag_ui",
     "to_langchain",
     "to_mcp",

@@ -57,6 +57,7 @@ ENGINE_EVENTS: frozenset[str] = frozenset(
         "file.added",
         "artifact.published",
         "artifact.edited",
+        "artifact.restored",
         "artifact.set_aside",
         "write.refused",
         "guard.passed",

@@ -20,9 +20,15 @@ SHOWN = 80
 _LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,127}")
 
 
-def new_session_id() -> SessionId:
-    """Return a new id: 60 random bits in 12 characters. Every character is random, so short prefixes differ."""
-    bits = secrets.randbits(60)
+def new_session_id(bits: int | None = None) -> SessionId:
+    """Return a new id: 60 random bits in 12 characters. Every character is random, so short prefixes differ.
+
+    ``bits`` are the random ones, if they were drawn before.
+
+    >>> new_session_id(0), new_session_id(2**60 - 1)
+    ('000000000000', 'zzzzzzzzzzzz')
+    """
+    bits = secrets.randbits(60) if bits is None else bits
     return SessionId("".join([_ALPHABET[bits >> shift & 31] for shift in range(0, 60, 5)]))
 
 

@@ -408,6 +408,14 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     spend_operations: int = 0
 
 
+def overlooks_a_wake(row: SessionRow, commit: Commit) -> bool:
+    """Return whether a commit that only adds an event would undo a resume, which moves neither ``seq`` nor the fence.
+
+    The commit writes ``wakes_at`` as the session was read. If the session was made due since, no engine would find it.
+    """
+    return commit.records[0].kind == "event" and commit.ended is None and commit.wakes_at != row.wakes_at
+
+
 class NewSession(msgspec.Struct, frozen=True):
     """A session for `Store.create` to store.
 
@@ -539,7 +547,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     ``ids`` are the ids of several sessions. ``tree`` adds the descendants of ``session_id`` or ``ids``. ``parent`` is
     the key of a session whose children are selected. ``prefix`` is the start of the id. ``statuses`` selects sessions
     whose current status is one of these. ``failed`` selects sessions that have failed, or those that have not, even if
-    they are paused. ``crashed`` selects unended sessions whose process died since they last made progress. ``since``
+    they are paused. ``own_pause`` selects unended sessions that have a pause of their own, besides the pause of
+    everything. ``crashed`` selects unended sessions whose process died since they last made progress. ``since``
     and ``until`` are limits of ``updated_at``, which both match. ``level`` is ``root`` to leave out all child sessions,
     or ``top`` to leave out only those whose parent matches too. ``text`` is a part of the id, the owner, a tag, the
     type or message of the failure, or the reason of an open pause; `contains` defines how they are compared. ``after``
@@ -557,6 +566,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     parent: int | None = None
     statuses: tuple[Status, ...] = ()
     failed: bool | None = None
+    own_pause: bool = False
     crashed: bool = False
     input_digest: bytes | None = None
     since: int | None = None

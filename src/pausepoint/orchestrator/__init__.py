@@ -17,8 +17,9 @@ from pausepoint.orchestrator.bus import (
 from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
 from pausepoint.orchestrator.graph import Task
 from pausepoint.orchestrator.history import SessionLog, SessionStateStore
-from pausepoint.orchestrator.orchestrator import Orchestrator, RunReport
+from pausepoint.orchestrator.orchestrator import Orchestrator
 from pausepoint.orchestrator.registry import Agent, AgentRegistry, Agents
+from pausepoint.orchestrator.runs import AgentStatus, RunReader, RunReport, TaskStatus, phase_of, runs
 from pausepoint.orchestrator.safety import Safety
 from pausepoint.orchestrator.sessions import SessionAgents
 from pausepoint.orchestrator.snapshot import (
@@ -29,12 +30,13 @@ from pausepoint.orchestrator.snapshot import (
     TaskState,
     ToolCall,
 )
-from pausepoint.orchestrator.workflow import TaskAgent, TaskStatus
+from pausepoint.orchestrator.workflow import TaskAgent
 
 __all__ = [
     "Agent",
     "AgentRegistry",
     "AgentState",
+    "AgentStatus",
     "Agents",
     "BusEvent",
     "EventBus",
@@ -48,6 +50,7 @@ __all__ = [
     "OrchestratorState",
     "PauseResumeController",
     "Phase",
+    "RunReader",
     "RunReport",
     "RunStateSnapshot",
     "Safety",
@@ -63,4 +66,6 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "ToolCall",
+    "phase_of",
+    "runs",
 ]

@@ -6,7 +6,7 @@ import msgspec
 
 from pausepoint.engine.control import Control
 from pausepoint.errors import DamagedSnapshot
-from pausepoint.orchestrator.bus import KINDS, BusEvent, Logged, TaskCompleted, TaskFailed, TaskStarted
+from pausepoint.orchestrator.bus import KINDS, BusEvent, Logged
 from pausepoint.orchestrator.snapshot import RunStateSnapshot, from_json, to_json
 
 SNAPSHOT = "orchestrator.snapshot"
@@ -66,22 +66,6 @@ class SessionStateStore:
                 path=place,
             )
         return from_json(text.encode(), place)
-
-
-async def at_work(engine: Control, session_id: str) -> dict[str, str]:
-    """Return the tasks that are under way, each with its agent; empty if the session is not a run."""
-    found: dict[str, str] = {}
-    try:
-        log = await SessionLog(engine, session_id).read()
-    except msgspec.ValidationError:
-        return found  # another workflow that has events of these names
-    for logged in log:
-        event = logged.event
-        if isinstance(event, TaskStarted):
-            found[event.task] = event.agent
-        elif isinstance(event, TaskCompleted | TaskFailed):
-            found.pop(event.task, None)
-    return found
 
 
 def _summary(event: BusEvent) -> str:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from typing import Any
-
-import msgspec
 
 from pausepoint.clock import to_micros
 from pausepoint.codec.values import fingerprint
@@ -31,10 +28,11 @@ from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeCon
 from pausepoint.orchestrator.graph import Task, check, dependants
 from pausepoint.orchestrator.history import SessionLog, SessionStateStore
 from pausepoint.orchestrator.registry import IDLE_TIMEOUT
+from pausepoint.orchestrator.runs import RUN, RunReader, RunReport, TaskStatus, statuses
 from pausepoint.orchestrator.safety import Safety, SafetyWatch
 from pausepoint.orchestrator.sessions import RunAgents
 from pausepoint.orchestrator.snapshot import SnapshotStore
-from pausepoint.orchestrator.workflow import Performance, Plan, TaskAgent, TaskStatus, Work
+from pausepoint.orchestrator.workflow import Performance, Plan, TaskAgent, Work
 from pausepoint.runtime.context import Context
 
 SAFETY = "safety stop"
@@ -42,30 +40,6 @@ SAFETY = "safety stop"
 
 PATIENCE = 5.0
 """How many seconds to wait for the event of the process that ran the agents, before this process emits one."""
-
-
-class RunReport(msgspec.Struct, frozen=True):
-    """The status of a run and of each task. ``status`` is that of its session."""
-
-    status: Status
-    tasks: tuple[TaskStatus, ...]
-    reason: str = ""
-    spent_usd: float = 0.0
-
-    def __repr__(self) -> str:
-        """Return the status and the number of tasks by status. The tasks themselves are in ``tasks``."""
-        reason = f", reason={self.reason!r}" if self.reason else ""
-        return f"RunReport({self.status.value!r}, {self.counts}{reason})"
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The number of tasks by status."""
-        return dict(Counter(each.status for each in self.tasks))
-
-    @property
-    def failed(self) -> dict[str, str]:
-        """The tasks that failed, with their errors."""
-        return {each.task.id: each.note for each in self.tasks if each.status == "failed"}
 
 
 class Orchestrator:
@@ -182,7 +156,7 @@ class Orchestrator:
                 raise DefinitionError(f"Run {self.session_id!r} does not exist. Pass its tasks to start().")
             await self.engine.start(
                 self.workflow, Plan(tasks=list(tasks)), session_id=self.session_id, by=by, budget=budget, owner=owner,
-                tags=tags, keep_for=keep_for,
+                tags=[*([tags] if isinstance(tags, str) else tags), RUN], keep_for=keep_for,
             )  # fmt: skip
             self._watch()
             return
@@ -274,6 +248,7 @@ class Orchestrator:
         """Set the phase to running after the session was resumed without this controller."""
         if self.phase is Phase.PAUSED:
             self.registry.forget()
+            await self._reset_safety()
             with suppress(AlreadyRunning):  # another process drives the run, and writes its log
                 await self.controller.found_running()
 
@@ -308,27 +283,11 @@ class Orchestrator:
     # status
 
     async def report(self) -> RunReport:
-        """Return the status of the run and of each task, read from the log. Works in any process."""
-        info = await self.engine.info(self.session_id)
-        pauses = await self.engine.pauses(self.session_id) if info.status in (Status.PAUSED, Status.PAUSING) else []
-        reason = "; ".join(filter(None, (pause.reason for pause in pauses)))
-        if info.failure is not None and not reason:
-            reason = info.failure.message
-        return RunReport(info.status, tuple(await self._tasks()), reason, info.spent_usd)
+        """Return the run with its tasks, read from the store. Works in any process; see `RunReader`."""
+        return await RunReader(self.engine, self.session_id).read()
 
     async def _tasks(self) -> list[TaskStatus]:
-        plan = await self._plan()
-        found = {task.id: TaskStatus(task, "pending") for task in plan.tasks}
-        for logged in await self.bus.replay():
-            event = logged.event
-            if not isinstance(event, TaskEvent) or event.task not in found:  # the plan may have been changed
-                continue
-            if event.attempt == plan.again.get(event.task, 0) + 1:
-                note = event.error if isinstance(event, TaskFailed) else ""
-                found[event.task] = TaskStatus(found[event.task].task, _STATUS[type(event)], event.agent, note)
-        for id, why in plan.skipped.items():
-            found[id] = TaskStatus(found[id].task, "skipped", note=why)
-        return list(found.values())
+        return statuses(await self._plan(), [event async for event in self.engine.events(self.session_id)])
 
     async def _plan(self, *tasks: str) -> Plan:
         """Return the stored plan. Raise `DefinitionError` if it lacks one of ``tasks``."""
@@ -439,11 +398,6 @@ class Orchestrator:
         """Request a pause before the agent begins anything else."""
         if reason and all(pause.by != SAFETY for pause in await self.engine.pauses(self.session_id)):
             await self.engine.pause(self.session_id, reason=reason, by=SAFETY)
-
-
-TaskEvent = TaskStarted | TaskCompleted | TaskFailed
-
-_STATUS: dict[type[TaskEvent], str] = {TaskStarted: "begun", TaskCompleted: "done", TaskFailed: "failed"}
 
 
 def _raised(plan: Plan, tasks: Sequence[str]) -> dict[str, int]:

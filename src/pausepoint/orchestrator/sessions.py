@@ -14,8 +14,9 @@ from pausepoint.model.budgets import Amount
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import Listing, SessionInfo
 from pausepoint.orchestrator.registry import IDLE_TIMEOUT, stuck_for
+from pausepoint.orchestrator.runs import TaskStatus
 from pausepoint.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskState, ToolCall, readable
-from pausepoint.orchestrator.workflow import TaskAgent, TaskStatus
+from pausepoint.orchestrator.workflow import TaskAgent
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.SLEEPING)
 _LEFT_ALONE = (Status.PAUSING, Status.PAUSED, Status.FAILED)

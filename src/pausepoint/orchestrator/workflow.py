@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
-import msgspec
 from pydantic import BaseModel
 
 from pausepoint.codec.values import encode
@@ -34,20 +33,6 @@ class Plan(BaseModel):
     tasks: list[Task]
     skipped: dict[str, str] = {}
     again: dict[str, int] = {}
-
-
-class TaskStatus(msgspec.Struct, frozen=True):
-    """The status of a task: pending, begun, done, failed or skipped. ``note`` is the error or the reason."""
-
-    task: Task
-    status: str
-    agent: str = ""
-    note: str = ""
-
-    @property
-    def begun(self) -> bool:
-        """Whether an agent has begun the task and not ended it."""
-        return self.status == "begun"
 
 
 class Ended(NamedTuple):

@@ -69,6 +69,7 @@ class LocalDriver:
         self.untils: dict[str, str] = {}  # the step after which a session must pause, even if it parks earlier
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without releasing the hold
         self.listeners = Listeners(store)
+        self.changed = self.listeners.tell
         self.listening = self.listeners.listening
         self.listening_to_all = self.listeners.listening_to_all
         self.refreshing: asyncio.Task[None] | None = None
@@ -205,10 +206,6 @@ class LocalDriver:
         task.add_done_callback(self.background.discard)
 
     # notifications
-
-    def changed(self, session_id: str) -> None:
-        """Notify the listeners of a session that this process drives."""
-        self.listeners.tell(session_id)
 
     def on_change(self, budgets: bool = False) -> None:
         """React to a change in the store: notify listeners, and check for requests to the sessions driven here.

@@ -28,15 +28,18 @@ class Listeners:
         self._looking: asyncio.Task[None] | None = None
         self._again = False
 
-    def tell(self, *session_ids: str) -> None:
-        """Notify the listeners of these sessions."""
-        for session_id in session_ids:
-            _set(self.sessions.get(session_id, ()))
-        _set(self.everything)
+    def tell(self, session_id: str) -> None:
+        """Notify the listeners of a session. Every commit calls it, so it does little if there are none."""
+        if session_id in self.sessions:
+            _set(self.sessions[session_id])
+        if self.everything:
+            _set(self.everything)
 
     def tell_all(self) -> None:
         """Notify all listeners."""
-        self.tell(*self.sessions)
+        for listeners in self.sessions.values():
+            _set(listeners)
+        _set(self.everything)
 
     def look(self) -> None:
         """Notify the listeners of the sessions that have changed in the store, and of their ancestors."""
@@ -57,8 +60,8 @@ class Listeners:
                 moved = None  # those who wait meet the same error
             if moved is None:
                 self.tell_all()
-            else:
-                self.tell(*moved)
+            for session_id in moved or ():
+                self.tell(session_id)
             if not self._again:
                 return
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pausepoint.errors import UnknownQuestion, UnknownSession
+from pausepoint.errors import QuestionClosed, UnknownQuestion, UnknownSession
+from pausepoint.model.sessions import QuestionStatus
 from pausepoint.server.people import Person
 from pausepoint.server.problems import Problem
 
@@ -63,6 +64,11 @@ class Access:
         found = await self.engine.question(question_id)
         if self.owner not in (None, found.owner):
             raise UnknownQuestion("", session_id="", question_id=question_id)
+        if self.person.question is not None and found.status is not QuestionStatus.WAITING:
+            raise QuestionClosed(
+                "The question of this link is answered or closed, so the link has ended.",
+                session_id=found.session_id, question_id=question_id, status=found.status.value,
+            )  # fmt: skip
         return found
 
     @property

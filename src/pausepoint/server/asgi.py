@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +28,14 @@ from pausepoint.server.calls import (
     query_of,
 )
 from pausepoint.server.guard import SAFE, Guard
-from pausepoint.server.limits import Attempts, Limits, Rates
+from pausepoint.server.limits import Attempts, Limits, Rates, Streams
+from pausepoint.server.metrics import Timings
 from pausepoint.server.page import Page
 from pausepoint.server.people import Person
-from pausepoint.server.problems import Problem
+from pausepoint.server.problems import Problem, problem_of
+from pausepoint.server.retries import Retries, is_given
 from pausepoint.server.routes import ROUTES
+from pausepoint.server.runs import Readers
 from pausepoint.server.signin import Signed, SignIn, Who, refused
 from pausepoint.server.store import Jobs
 from pausepoint.server.tokens import Tokens
@@ -90,7 +94,7 @@ def application(engine: Engine, settings: Settings) -> Guard:
 
 
 class Desk:
-    """What all requests share: the engine, the sign-in, the limits and the jobs."""
+    """What all requests share: the engine, the sign-in, the limits, the jobs and the readers of runs."""
 
     routes: Sequence[Route] = ROUTES
 
@@ -98,7 +102,11 @@ class Desk:
         self.engine = engine
         self.limits = settings.limits
         self.rates = Rates()
+        self.streams = Streams()
         self.jobs = Jobs()
+        self.readers = Readers()
+        self.timings = Timings()
+        self.retries = Retries(engine)
         self._drives = settings.drives
         attempts = Attempts(settings.limits.wrong_tokens)
         self.signin = SignIn(settings.tokens, attempts, settings.name, settings.who, bool(settings.proxies))
@@ -150,19 +158,33 @@ class Endpoint:
         self.methods = list(methods)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        reply = await self._answered(self.routes[method], scope, receive)
+        route = self.routes["GET" if scope["method"] == "HEAD" else scope["method"]]
+        begin, status = time.perf_counter(), 499  # unless something is answered, the client has left
+        try:
+            reply = await self._answered(route, scope, receive)
+            status = getattr(reply, "status", route.status)
+        except Exception as error:
+            problem = problem_of(error)
+            status = problem.status
+            raise problem from error
+        finally:
+            self.desk.timings.add(route.method, route.path, status, time.perf_counter() - begin)
         await reply.send(send, scope["method"] == "HEAD")
 
     async def _answered(self, route: Route, scope: Scope, receive: Receive) -> Sent:
         signed = await self._allowed(route, scope)
         query = query_of(scope, route.query or NoQuery)
-        body = None if route.body is None else await self._body(route, scope, receive)
+        data = b"" if route.body is None else await self._data(scope, receive)
+        body = (
+            None if route.body is None else decoded(lambda: msgspec.json.decode(data or b"{}", type=route.body), "body")
+        )
         person = None if signed is None else signed.person
         call = Call(
             self.desk, Access(self.desk.engine, person), scope, receive, person, body, query,
             signed is not None and signed.ambient, "" if signed is None else signed.id,
         )  # fmt: skip
+        if route.takes_key and is_given(scope):
+            return await self.desk.retries.answer(route, call, data)
         if route.method != "GET":
             return await route.handler(call)
         seconds = self.desk.limits.read_seconds
@@ -183,14 +205,17 @@ class Endpoint:
             raise refused(
                 "You are not signed in. Send a token as 'Authorization: Bearer …', or open the printed address."
             )
+        if signed.ambient:
+            _check_site(route, scope)
         self._check_role(route, signed.person)
         kind, most = ("actions", self.desk.limits.actions) if route.is_action else ("reads", self.desk.limits.reads)
         self.desk.rates.take(signed.id, kind, most)
-        if signed.ambient and route.method not in SAFE:
-            _check_page(scope)
         return signed
 
     def _check_role(self, route: Route, person: Person) -> None:
+        if person.question is not None and not route.links:
+            raise Problem(403, "An answer link can see and answer its question only. Sign in with a token.", "role",
+                          role=route.role)  # fmt: skip
         if route.role is None or route.role == "any" or route.heads or person.may(route.role):
             return
         raise Problem(
@@ -198,14 +223,20 @@ class Endpoint:
             "role", role=route.role,
         )  # fmt: skip
 
-    async def _body(self, route: Route, scope: Scope, receive: Receive) -> Any:
-        limits, kind = self.desk.limits, route.body
-        assert kind is not None
-        data = await body_of(scope, receive, limits.body, limits.body_seconds)
+    async def _data(self, scope: Scope, receive: Receive) -> bytes:
+        data = await body_of(scope, receive, self.desk.limits.body, self.desk.limits.body_seconds)
         given = header(scope, "content-type").partition(";")[0].strip().lower()
         if given != JSON and (data or given):
             raise Problem(415, f"The body must be JSON. Send the header 'Content-Type: {JSON}'.")
-        return decoded(lambda: msgspec.json.decode(data or b"{}", type=kind), "body")
+        return data
+
+
+def _check_site(route: Route, scope: Scope) -> None:
+    """Raise a 403 if a page of another site or port made the browser send its sign-in along."""
+    if header(scope, "sec-fetch-site") in ("cross-site", "same-site"):
+        raise Problem(403, "Another site sent this request. Open the server's own page.", "origin")
+    if route.method not in SAFE:
+        _check_page(scope)
 
 
 def _check_page(scope: Scope) -> None:

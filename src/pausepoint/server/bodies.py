@@ -7,11 +7,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pausepoint.server.people import Role
+from pausepoint.server.roles import Role
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=200)]
-Number = Annotated[int, Meta(ge=0)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]  # larger ones do not survive a client in JavaScript
+Visit = Annotated[str, Meta(min_length=1, max_length=10_000)]
+Place = Number | Visit
+"""A checkpoint by its number, or a visit such as ``write#2``."""
 Usd = Annotated[float, Meta(ge=0)]
 Fields = dict[str, Any]
 
@@ -67,6 +70,12 @@ class Resume(Body, frozen=True):
     steal: bool = False
 
 
+class ResumeRun(Body, frozen=True):
+    """Resume a run, with a new budget if given."""
+
+    budget_usd: Usd | None = None
+
+
 class Reason(Body, frozen=True):
     """Why something is done, for the history."""
 
@@ -83,7 +92,7 @@ class Edit(Body, frozen=True):
 class Rewind(Body, frozen=True):
     """Rewind to the beginning of a visit: ``write``, ``write#2`` or the number of a checkpoint."""
 
-    to: int | Text
+    to: Place
     changes: Fields = {}
     reuse: bool = False
     reason: Text = ""
@@ -92,7 +101,7 @@ class Rewind(Body, frozen=True):
 class Fork(Body, frozen=True):
     """Create a session from another one's state, now or before a visit."""
 
-    at: int | Text | None = None
+    at: Place | None = None
     changes: Fields = {}
     reuse: bool = False
     session_id: Text | None = None
@@ -110,10 +119,11 @@ class Message(Body, frozen=True):
 class Planned(Body, frozen=True):
     """Ask what a verb would do. The other members are those of the verb."""
 
-    verb: Literal["resume", "rewind", "fork"]
-    rerun: tuple[Text, ...] = ()
-    to: int | Text | None = None
-    at: int | Text | None = None
+    verb: Literal["resume", "rewind", "fork", "edit"]
+    fields: Fields = {}
+    rerun: Annotated[tuple[Text, ...], Meta(max_length=1_000)] = ()
+    to: Place | None = None
+    at: Place | None = None
     changes: Fields = {}
     reuse: bool = False
 
@@ -156,8 +166,8 @@ class Redact(Body, frozen=True):
     """Remove one thing from a session permanently."""
 
     field: Text | None = None
-    seq: int | None = None
-    signal: int | None = None
+    seq: Number | None = None
+    signal: Number | None = None
     event: Text | None = None
     file: Text | None = None
     reason: Text = ""
@@ -181,23 +191,32 @@ class Sessions(Body, frozen=True):
 
     status: tuple[SessionStatus, ...] = ()
     failed: bool | None = None
-    workflow: str | None = None
-    owner: str | None = None
-    tag: str | None = None
-    prefix: str | None = None
-    text: str | None = None
+    workflow: Text | None = None
+    owner: Text | None = None
+    tag: Text | None = None
+    prefix: Text | None = None
+    text: Text | None = None
     level: Literal["any", "root", "top"] = "any"
     sort: Literal["created", "updated", "workflow", "spent", "id"] = "created"
     reverse: bool = False
     limit: Limit = 50
-    after: str | None = None
+    after: Text | None = None
     count: bool = False
+
+
+class Runs(Body, frozen=True):
+    """The filters of the list of runs. ``after`` is the ``next`` of the page before."""
+
+    status: tuple[SessionStatus, ...] = ()
+    owner: str | None = None
+    limit: Limit = 50
+    after: str | None = None
 
 
 class Topics(Body, frozen=True):
     """What a stream is about: ``now``, ``inbox``, and ``session:`` with an id. By default what the role may follow."""
 
-    topics: tuple[str, ...] = ()
+    topics: tuple[Text, ...] = ()
 
 
 class Inbox(Body, frozen=True):
@@ -206,9 +225,11 @@ class Inbox(Body, frozen=True):
     status: tuple[Literal["WAITING_USER_INPUT", "RESUMED", "COMPLETED", "EXPIRED", "CANCELLED"], ...] = (
         "WAITING_USER_INPUT",
     )
-    workflow: str | None = None
-    owner: str | None = None
-    after: str | None = None
+    workflow: Text | None = None
+    owner: Text | None = None
+    sort: Literal["asked", "expires", "updated"] = "asked"
+    reverse: bool = False
+    after: Text | None = None
     limit: Limit = 50
 
 
@@ -219,30 +240,50 @@ class Checkpoints(Body, frozen=True):
     limit: Limit = 100
 
 
+class Spans(Body, frozen=True):
+    """A page of visits, oldest first. ``before`` is the ``seq`` of the first one of the page after it."""
+
+    before: Number | None = None
+    limit: Limit = 100
+
+
 class Events(Body, frozen=True):
     """A page of events. ``after`` is the cursor of the last event of the page before."""
 
-    after: str = ""
+    after: Text = ""
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 
 
 class At(Body, frozen=True):
     """A checkpoint: a visit such as ``write#2``, or a number. Without it, now."""
 
-    at: str | None = None
+    at: Visit | None = None
 
 
 class Compared(Body, frozen=True):
     """Two checkpoints to compare. Without ``b``, ``a`` is compared with now."""
 
-    a: str
-    b: str | None = None
+    a: Visit
+    b: Visit | None = None
 
 
 class Rerun(Body, frozen=True):
     """Finished steps that should run again."""
 
-    rerun: tuple[str, ...] = ()
+    rerun: tuple[Text, ...] = ()
+
+
+class Described(Body, frozen=True):
+    """The version of a workflow. Without it, the newest."""
+
+    version: int | None = None
+
+
+class Misfits(Body, frozen=True):
+    """How many sessions to examine. ``after`` is the ``next`` of the page before."""
+
+    limit: Limit = 100
+    after: str | None = None
 
 
 class Version(Body, frozen=True):
@@ -254,13 +295,13 @@ class Version(Body, frozen=True):
 class Upload(Body, frozen=True):
     """The name of an uploaded file."""
 
-    filename: str
-    content_type: str | None = None
+    filename: Text
+    content_type: Text | None = None
 
 
 class Token(Body, frozen=True):
     """A token to create, for the command line."""
 
-    name: str
+    name: Text
     role: Role
-    owner: str | None = None
+    owner: Text | None = None

@@ -9,13 +9,15 @@ from urllib.parse import parse_qsl, quote
 
 import msgspec
 
-from pausepoint.server.people import Person, Role
+from pausepoint.server.people import Person
 from pausepoint.server.problems import Problem
+from pausepoint.server.roles import Role
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
     from pausepoint.server.access import Access
     from pausepoint.server.asgi import Desk
+    from pausepoint.server.retries import Intent
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -25,6 +27,12 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 JSON = "application/json"
+
+CUT_OFF = "request-cut-off"
+"""The kind of the problem that a client's connection ended too early."""
+
+KEY_PATTERN = "^[!-~]{1,200}$"
+"""What an Idempotency-Key looks like: visible ASCII characters."""
 
 
 class Reply(NamedTuple):
@@ -88,11 +96,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the table of routes.
 
     - ``path``: below ``/api/v1``. ``role``: who may call it; ``"any"`` means everyone who is signed in, None
-      everyone. ``heads``: an answerer may call it too, and sees the facts of a session only.
+      everyone. ``heads``: an answerer may call it too, and sees the facts of a session only. ``links``: an answer link
+      may call it.
     - ``verb``: the engine's verb that it calls; empty if it calls none.
     - ``body``, ``query``: the structs that the request is decoded to. ``uploads``: the body is bytes of any size.
       ``streams``: the answer does not end.
-    - ``answer``: the `$def` of the answer; empty if it has no JSON. ``status``: that of a success.
+    - ``answer``: the `$def` of the answer; empty if it has no JSON, then ``content`` is its type. ``status``: that of a
+      success.
     - ``errors``: the statuses of refusals, besides those of every route.
     - ``example``: a body that is accepted.
     """
@@ -103,9 +113,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler
     verb: str = ""
     heads: bool = False
+    links: bool = False
     body: type[Any] | None = None
     query: type[Any] | None = None
     answer: str = ""
+    content: str = "application/octet-stream"
     status: int = 200
     errors: tuple[int, ...] = ()
     example: Any = None
@@ -122,11 +134,17 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the route changes something."""
         return self.method != "GET" and not self.verb.startswith("plan")
 
+    @property
+    def takes_key(self) -> bool:
+        """Whether an Idempotency-Key counts. Signing in and out changes nothing in the store, and has secrets."""
+        return self.is_action and self.role is not None
+
 
 class Call:
     """One request of a signed-in person.
 
-    ``is_page``: a browser signed in by a cookie sends it. ``signed`` is the sign-in, for limits.
+    ``is_page``: a browser signed in by a cookie sends it. ``signed`` is the sign-in, for limits. `retries` sets
+    ``intent`` for a request with a key, ``new_id``, the id of a session that it creates, and ``message_key``.
     """
 
     def __init__(
@@ -144,6 +162,9 @@ class Call:
         self._query = query
         self._person = person
         self.params: dict[str, str] = scope.get("path_params", {})
+        self.intent: Intent | None = None
+        self.new_id: str | None = None
+        self.message_key: str | None = None
 
     @property
     def person(self) -> Person:
@@ -177,9 +198,13 @@ class Call:
 
 def header(scope: Scope, name: str) -> str:
     """Return a header of a request; empty if it was not sent. Several lines are joined by a comma."""
+    return ", ".join(header_lines(scope, name))
+
+
+def header_lines(scope: Scope, name: str) -> list[str]:
+    """Return the lines of a header, in their order."""
     wanted = name.lower().encode()
-    found = [value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == wanted]
-    return ", ".join(found)
+    return [value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == wanted]
 
 
 def query_of(scope: Scope, kind: type[S]) -> S:
@@ -224,11 +249,15 @@ async def body_of(scope: Scope, receive: Receive, most: int, seconds: float) -> 
     if (given := header(scope, "content-length")).isdigit() and int(given) > most:
         raise too_large(most)
     parts, size = list[bytes](), 0
-    async for chunk in chunks_of(receive, seconds):
-        size += len(chunk)
-        if size > most:
-            raise too_large(most)
-        parts.append(chunk)
+    try:
+        async with asyncio.timeout(seconds):  # for all of it: a byte now and then would keep the connection for days
+            async for chunk in chunks_of(receive, seconds):
+                size += len(chunk)
+                if size > most:
+                    raise too_large(most)
+                parts.append(chunk)
+    except TimeoutError:
+        raise _too_slow(seconds) from None
     return b"".join(parts)
 
 
@@ -240,12 +269,16 @@ async def chunks_of(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
             async with asyncio.timeout(seconds):
                 message = await receive()
         except TimeoutError:
-            raise Problem(408, f"No part of the body came for {seconds:g} s. Send the request again.") from None
+            raise _too_slow(seconds) from None
         if message["type"] == "http.disconnect":
-            raise Problem(400, "The connection ended before the body did. Send the request again.")
+            raise Problem(400, "The connection ended before the body did. Send the request again.", CUT_OFF)
         more = message.get("more_body", False)
         if chunk := message.get("body", b""):
             yield chunk
+
+
+def _too_slow(seconds: float) -> Problem:
+    return Problem(408, f"The body did not come within {seconds:g} s. Send the request again.")
 
 
 def too_large(most: int) -> Problem:

@@ -23,14 +23,15 @@ from pausepoint.cli.host import STORE, command_line
 from pausepoint.cli.options import QUESTIONS, TARGETS, OneOf, Whole, login_name
 from pausepoint.cli.project import VARIABLE, check_exists
 from pausepoint.cli.text import counted
+from pausepoint.engine.documents import moment
 from pausepoint.errors import StoreError
 from pausepoint.name import DEFAULT_STORE, NAME
-from pausepoint.server.people import ROLES, Role
-from pausepoint.server.problems import log
-from pausepoint.server.tokens import FILE, Tokens
+from pausepoint.server.listener import bound
+from pausepoint.server.roles import ROLES, Role
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
+    from pausepoint.server.tokens import Kept, Tokens
 
 PORT = 7333
 
@@ -58,10 +59,11 @@ class Span(click.ParamType[int]):
 _store = click.option(
     "--store", metavar="PATH", help=f"The store. Default: {VARIABLE}, [tool.{NAME}], or {DEFAULT_STORE}."
 )
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-def _cli(store: str | None, targets: tuple[str, ...] = ()) -> Cli:
-    return Cli(store or click.get_current_context().meta.get(STORE), targets, False, False)
+def _cli(store: str | None, as_json: bool, targets: tuple[str, ...] = ()) -> Cli:
+    return Cli(store or click.get_current_context().meta.get(STORE), targets, as_json, False)
 
 
 @click.group(invoke_without_command=True)
@@ -81,6 +83,7 @@ def _cli(store: str | None, targets: tuple[str, ...] = ()) -> Cli:
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @click.option("--new-token", is_flag=True, help="Replace the token, which signs everyone out.")
 @_store
+@_json
 @click.pass_context
 def serve(context: click.Context, /, **given: Any) -> int:
     """Serve the store over HTTP: an API and a web page, on this machine only by default.
@@ -97,7 +100,7 @@ def serve(context: click.Context, /, **given: Any) -> int:
     for extra in ("starlette", "uvicorn"):
         if find_spec(extra) is None:
             raise Refused(f"The server needs {extra}. Install it with pip install '{NAME}[server]'.", USAGE)
-    code: int = run_async(_Serving(_cli(given["store"], given["target"]), given).run())
+    code: int = run_async(_Serving(_cli(given["store"], given["as_json"], given["target"]), given).run())
     return code
 
 
@@ -119,9 +122,7 @@ class _Serving:
                 USAGE,
             )
         self.proxies = _networks(given["proxy_from"] or ("127.0.0.1", "::1")) if proxied else ()
-        check_exists(cli.place)
-        assert cli.place.path is not None
-        self.tokens = Tokens(cli.place.path.absolute().parent)
+        self.tokens = tokens_of(cli)
 
     async def run(self) -> int:
         from pausepoint.engine.engine import Engine
@@ -146,9 +147,8 @@ class _Serving:
     @contextmanager
     def _listening(self) -> Iterator[socket.socket]:
         host, port = self.given["host"], self.given["port"]
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            listener = socket.create_server((host, port), family=family, backlog=2_048)
+            listener = bound(host, port)
         except (OSError, OverflowError) as error:
             raise Refused(
                 f"The server cannot listen on {host} port {port}: {error}. Choose another with --port, or --port 0 for"
@@ -165,11 +165,16 @@ class _Serving:
         for (_, status), count in (await engine.tally()).items():
             counts[status.value] = counts.get(status.value, 0) + count
         running = f", {counts['running']} running" if counts.get("running") else ""
-        place = self.cli.place.path
         address = f"{'https' if self.tls else 'http'}://{_in_url(self.given['host'])}:{port}/#token={token}"
-        self.cli.out.line(f"Pausepoint serves {place} ({counted(sum(counts.values()), 'session')}{running}).")
+        place, token_file, total = self.cli.place.path, self.tokens.file, sum(counts.values())
+        if self.cli.out.as_json:  # on one line, for programs that read lines while the server runs
+            self.cli.out.record({
+                "address": address, "token_file": str(token_file), "store": str(place), "sessions": total,
+                "drives": drives, "workflows": list(engine.workflows),
+            })  # fmt: skip
+        self.cli.out.line(f"Pausepoint serves {place} ({counted(total, 'session')}{running}).")
         self.cli.out.line(f"  {address}")
-        self.cli.out.line(f"  The address signs you in. Its token is in {self.tokens.folder / FILE}.")
+        self.cli.out.line(f"  The address signs you in. Its token is in {token_file}.")
         what = (
             f"Drives {', '.join(engine.workflows)}. Pass --observe to drive nothing." if drives else "Drives nothing."
         )
@@ -193,6 +198,8 @@ class _Serving:
         port = listener.getsockname()[1]
         names = {"127.0.0.1", "localhost", "[::1]", _in_url(self.given["host"])} - {"0.0.0.0", "[::]"}
         hosts = {f"{name}:{port}" for name in names} | set(self.given["allow_host"])
+        if port == (443 if self.tls else 80):
+            hosts |= names  # clients leave out the port of their scheme
         app = application(engine, Settings(
             hosts=hosts, drives=drives, tokens=self.tokens, name=login_name() or "admin", proxies=self.proxies,
         ))  # fmt: skip
@@ -232,6 +239,8 @@ async def _pick_up(engine: Engine) -> None:
             room = ROOM - len(engine.running)
             taken = await engine.take_ready(room, by="serve") if room > 0 else []
         except StoreError as error:
+            from pausepoint.server.problems import log
+
             taken = []
             log.log(logging.ERROR, "Ready sessions cannot be picked up: %s", error)
         searched = 0.0 if taken else time.monotonic() - began
@@ -261,8 +270,10 @@ def _in_url(host: str) -> str:
 # tokens and links
 
 
-def _tokens(store: str | None) -> Tokens:
-    cli = _cli(store)
+def tokens_of(cli: Cli) -> Tokens:
+    """Return the tokens of the store, which must exist."""
+    from pausepoint.server.tokens import Tokens  # the help of a command does not need it
+
     check_exists(cli.place)
     assert cli.place.path is not None
     return Tokens(cli.place.path.absolute().parent)
@@ -279,40 +290,63 @@ def token() -> None:
 @click.option("--name", metavar="NAME", help="The name for the history. Default: the owner, or the role.")
 @click.option("--expires", type=Span(), metavar="SPAN", help="When it ends, such as 12h or 7d. Default: never.")
 @_store
-def create(role: Role, owner: str | None, name: str | None, expires: int | None, store: str | None) -> None:
+@_json
+def create(
+    role: Role, owner: str | None, name: str | None, expires: int | None, store: str | None, as_json: bool
+) -> None:
     """Create a token and print it. It is stored as a hash, so it cannot be printed again."""
-    kept, secret = _tokens(store).create(name or owner or role, role, owner, time.time(), expires)
-    click.echo(secret)
+    cli = _cli(store, as_json)
+    kept, secret = tokens_of(cli).create(name or owner or role, role, owner, time.time(), expires)
+    if cli.out.as_json:
+        cli.out.document({"token": secret, **_described(kept)})
+    cli.out.line(secret)
     until = "" if kept.expires_at is None else f" until {_moment(kept.expires_at)}"
-    click.echo(f"Token {kept.id} signs in as {kept.name} ({role}){until}. Revoke it with"
-               f" `{command_line('serve', 'token', 'revoke', kept.id)}`.", err=True)  # fmt: skip
+    cli.out.note(f"Token {kept.id} signs in as {kept.name} ({role}){until}. Revoke it with"
+                 f" `{command_line('serve', 'token', 'revoke', kept.id)}`.", as_it_is=True)  # fmt: skip
 
 
 @token.command(name="list")
 @_store
-def list_tokens(store: str | None) -> None:
+@_json
+def list_tokens(store: str | None, as_json: bool) -> None:
     """List the created tokens. Their secrets are not stored."""
-    found, now = _tokens(store).kept, time.time()
+    cli = _cli(store, as_json)
+    found, now = tokens_of(cli).kept, time.time()
+    if cli.out.as_json:
+        cli.out.document({"tokens": [_described(each) for each in found]})
     if not found:
-        click.echo(
-            f"There is no token. Create one with `{command_line('serve', 'token', 'create', '--role', 'viewer')}`."
-        )
+        words = command_line("serve", "token", "create", "--role", "viewer")
+        cli.out.line(f"There is no token. Create one with `{words}`.")
     for each in found:
         end = "never ends" if each.expires_at is None else f"until {_moment(each.expires_at)}"
-        click.echo(f"{each.id}  {each.role:8}  {each.name}{f' (owner {each.owner})' if each.owner else ''}"
-                   f"  {end if each.is_valid(now) else 'expired'}")  # fmt: skip
+        cli.out.line(f"{each.id}  {each.role:8}  {each.name}{f' (owner {each.owner})' if each.owner else ''}"
+                     f"  {end if each.is_valid(now) else 'expired'}")  # fmt: skip
+
+
+def _described(kept: Kept) -> dict[str, Any]:
+    """Return the document of a token, without its secret."""
+    return {
+        "id": kept.id, "name": kept.name, "role": kept.role, "owner": kept.owner,
+        "created_at": _iso(kept.created_at),
+        "expires_at": _iso(kept.expires_at),
+        "expired": not kept.is_valid(time.time()),
+    }  # fmt: skip
 
 
 @token.command()
 @click.argument("id")
 @_store
-def revoke(id: str, store: str | None) -> None:
+@_json
+def revoke(id: str, store: str | None, as_json: bool) -> None:
     """Delete a token. Whoever signed in with it is signed out."""
-    if not _tokens(store).revoke(id):
+    cli = _cli(store, as_json)
+    if not tokens_of(cli).revoke(id):
         raise Refused(
             f"There is no token {id!r}. List them with `{command_line('serve', 'token', 'list')}`.", NOT_FOUND
         )
-    click.echo(f"Token {id} was revoked.")
+    if cli.out.as_json:
+        cli.out.document({"revoked": id})
+    cli.out.line(f"Token {id} was revoked.")
 
 
 @serve.command()
@@ -322,15 +356,15 @@ def revoke(id: str, store: str | None) -> None:
 @click.option("--url", metavar="URL", default=f"http://127.0.0.1:{PORT}", show_default=True,
               help="The address of the server, as the reader reaches it.")  # fmt: skip
 @_store
-def link(question: str, expires: int, name: str, url: str, store: str | None) -> int:
+@_json
+def link(question: str, expires: int, name: str, url: str, store: str | None, as_json: bool) -> int:
     """Print an address that can see and answer one QUESTION, for mail and chat."""
-    code: int = run_async(_link(_cli(store), question, expires, name, url))
+    code: int = run_async(_link(_cli(store, as_json), question, expires, name, url))
     return code
 
 
 async def _link(cli: Cli, question: str, expires: int, name: str, url: str) -> int:
-    from pausepoint.server.limits import Attempts
-    from pausepoint.server.signin import SignIn
+    from pausepoint.server.links import Links
 
     async with cli.engine() as engine:
         found = await engine.questions(prefix=question, limit=2)
@@ -339,15 +373,16 @@ async def _link(cli: Cli, question: str, expires: int, name: str, url: str) -> i
         raise Refused(
             f"{what} an id that begins with {question!r}. List them with `{command_line('inbox')}`.", NOT_FOUND
         )
-    assert cli.place.path is not None
-    tokens = Tokens(cli.place.path.absolute().parent)
-    tokens.make()
-    until = time.time() + expires
-    if found[0].expired_at is not None:
-        until = min(until, found[0].expired_at.timestamp())
-    click.echo(f"{url.rstrip('/')}/#token={SignIn(tokens, Attempts(5)).link(found[0].id, name, until)}")
-    click.echo(f"It answers question {found[0].id} until {_moment(int(until))}.", err=True)
+    address, until = Links(tokens_of(cli), url, name, expires).link(found[0])
+    if cli.out.as_json:
+        cli.out.document({"address": address, "question_id": found[0].id, "expires_at": _iso(until)})
+    cli.out.line(address)
+    cli.out.note(f"It answers question {found[0].id} until {_moment(until)}.", as_it_is=True)
     return DONE
+
+
+def _iso(seconds: int | None) -> str | None:
+    return moment(None if seconds is None else datetime.fromtimestamp(seconds, UTC))
 
 
 def _moment(seconds: int) -> str:

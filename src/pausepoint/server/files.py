@@ -5,6 +5,7 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import AsyncIterator
+from io import BytesIO
 from typing import BinaryIO
 
 import msgspec
@@ -35,8 +36,8 @@ async def content(call: Call) -> Attachment:
     first, last = range_of(wanted, found.size_bytes)
     part = {"Content-Range": f"bytes {first}-{last}/{found.size_bytes}"} if wanted else {}
     headers = {"Accept-Ranges": "bytes", "ETag": f'"{found.sha256}"', **part}
-    opened = await files.open(found.file_id)
-    chunks = _read(opened, first, last - first + 1)
+    is_head = call.scope["method"] == "HEAD"
+    chunks = _read(BytesIO() if is_head else await files.open(found.file_id), first, last - first + 1)
     return Attachment(found.filename, found.content_type, last - first + 1, chunks, 206 if part else 200, headers)
 
 
@@ -113,7 +114,7 @@ async def restore(call: Call) -> Reply:
     """Restore the recorded content of artifacts."""
     asked: bodies.Paths = call.body
     info = await call.access.info(call.session_id)
-    changed = await call.engine.restore(info.session_id, asked.paths)
+    changed = await call.engine.restore(info.session_id, asked.paths, by=call.by, reason=asked.reason)
     return Reply(await _artifacts(call, info.session_id) | {"changed": changed})
 
 

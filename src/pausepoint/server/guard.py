@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pausepoint.server.calls import Receive, Reply, Scope, Send, header
-from pausepoint.server.problems import Problem, log, problem_of
+from pausepoint.server.problems import PROBLEM, Problem, log, problem_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine. They are allowed with any port if nothing else is said."""
@@ -60,7 +60,7 @@ class Guard:
             refused = problem_of(error)
             if answer.status:
                 raise  # a part of the answer is sent already, so the server can only cut the connection
-            reply = Reply(refused.document(scope["path"]), refused.status, refused.headers, "application/problem+json")
+            reply = Reply(refused.document(scope["path"]), refused.status, refused.headers, PROBLEM)
             await reply.send(answer, scope["method"] == "HEAD")
         finally:  # without the query and the body, which may contain secrets
             log.info("%s %s %s", scope["method"], scope["path"].encode("unicode_escape").decode(), answer.status)
@@ -75,6 +75,11 @@ class Guard:
                 f"The server does not answer to the host {host[:100]!r}. Use the address that it printed, or name the"
                 " host when you start it.",
             )
+        if header(scope, "content-length") and header(scope, "transfer-encoding"):
+            raise Problem(
+                400, "The request gives both Content-Length and Transfer-Encoding. Send one of them.",
+                headers={"Connection": "close"},  # a proxy may see another request in what follows
+            )  # fmt: skip
         origin = header(scope, "origin")
         if origin and origin.lower() != f"{scope['scheme']}://{host}":
             raise Problem(
@@ -89,7 +94,7 @@ class Guard:
         name, colon, port = host.rpartition(":")
         if host in self.hosts:
             return True
-        return bool(colon) and port.isdigit() and name in self.hosts
+        return bool(colon) and port.isascii() and port.isdigit() and name in self.hosts
 
     def _behind_proxy(self, scope: Scope) -> Scope:
         """Take the scheme and the address of the client from a proxy that is believed, and from nobody else."""

@@ -10,14 +10,15 @@ from pausepoint.server.problems import Problem
 
 
 async def index(call: Call) -> Reply:
-    """List questions, oldest first. By default only those that wait."""
+    """List questions, by default those that wait, oldest first."""
     asked = call.query(bodies.Inbox)
     if call.person.question is not None:
         only = await call.access.question(call.person.question)
         return Reply({"questions": [documents.question(only)], "next": None, "damaged": []})
     found = await call.engine.questions(
         status=[QuestionStatus(each) for each in asked.status], workflow=asked.workflow,
-        owner=call.access.owner_of(asked.owner), after=asked.after, limit=asked.limit,
+        owner=call.access.owner_of(asked.owner), sort=asked.sort, reverse=asked.reverse, after=asked.after,
+        limit=asked.limit,
     )  # fmt: skip
     broken = [engine_documents.damaged(each) for each in found.damaged]
     return Reply({"questions": [documents.question(each) for each in found], "next": found.next, "damaged": broken})

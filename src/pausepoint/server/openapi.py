@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -11,12 +12,12 @@ from typing import Any
 import msgspec
 
 from pausepoint.name import NAME
-from pausepoint.server.calls import JSON, Route
-from pausepoint.server.problems import TITLES
+from pausepoint.server.calls import JSON, KEY_PATTERN, Route
+from pausepoint.server.problems import PROBLEM, TITLES
 
 _SCHEMAS = "#/components/schemas/"
 
-ANY = (400, 403, 421, 429, 500, 503)
+ANY = (400, 403, 421, 429, 500, 503, 507)
 """The refusals that every route can answer with. Those with a role can answer with 401 too."""
 
 
@@ -24,7 +25,7 @@ def openapi(routes: Sequence[Route], base: str = "/api/v1") -> dict[str, Any]:
     """Return the description of the API. ``base`` is the address below which the routes are."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(template(route.path), {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -36,6 +37,15 @@ def openapi(routes: Sequence[Route], base: str = "/api/v1") -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": schemas(routes), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
+
+
+def template(path: str) -> str:
+    """Return a path in the notation of OpenAPI, which names the part and not how it is matched.
+
+    >>> template("/sessions/{session_id}/artifacts/{path:path}")
+    '/sessions/{session_id}/artifacts/{path}'
+    """
+    return re.sub(r"{(\w+):\w+}", r"{\1}", path)
 
 
 def _operation(route: Route) -> dict[str, Any]:
@@ -59,7 +69,7 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _in_path(route: Route) -> list[dict[str, Any]]:
-    names = [part[1:-1].partition(":")[0] for part in route.path.split("/") if part.startswith("{")]
+    names = re.findall(r"{(\w+)}", template(route.path))
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
@@ -76,23 +86,35 @@ def _in_query(route: Route) -> list[dict[str, Any]]:
 
 
 def _in_headers(route: Route) -> list[dict[str, Any]]:
-    if 428 not in route.errors or not route.path.startswith("/sessions"):
-        return []
-    return [{"name": "If-Match", "in": "header", "required": True, "schema": {"type": "string"}}]
+    found: list[dict[str, Any]] = []
+    if 428 in route.errors and route.path.startswith("/sessions"):
+        found.append({"name": "If-Match", "in": "header", "required": True, "schema": {"type": "string"}})
+    if route.takes_key:
+        found.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "description": "Send the same one with a repeated request, and it has one effect.",
+                "schema": {"type": "string", "pattern": KEY_PATTERN},
+            }
+        )
+    return found
 
 
 def _responses(route: Route) -> dict[str, Any]:
     said = {str(route.status): _success(route)}
     if route.method == "POST" and route.uploads:
         said["200"] = said[str(route.status)]  # the session already had the content
-    for status in sorted({*ANY, *route.errors, *([] if route.role is None else [401]), *_of_body(route)}):
-        content = {"application/problem+json": {"schema": {"$ref": f"{_SCHEMAS}problem"}}}
+    some = ([] if route.role is None else [401]) + ([409, 422] if route.takes_key else [])
+    for status in sorted({*ANY, *route.errors, *some, *_of_body(route)}):
+        content = {PROBLEM: {"schema": {"$ref": f"{_SCHEMAS}problem"}}}
         said[str(status)] = {"description": TITLES[status], "content": content}
     return said
 
 
 def _of_body(route: Route) -> tuple[int, ...]:
-    return () if route.body is None else (408, 413, 415)
+    return (408,) if route.uploads else () if route.body is None else (408, 413, 415)
 
 
 def _success(route: Route) -> dict[str, Any]:
@@ -102,7 +124,7 @@ def _success(route: Route) -> dict[str, Any]:
         return {"description": "Done"}
     if route.streams:
         return {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
-    return {"description": "The content", "content": {"application/octet-stream": {}}}
+    return {"description": "The content", "content": {route.content: {}}}
 
 
 def schemas(routes: Sequence[Route]) -> dict[str, Any]:

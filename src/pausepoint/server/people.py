@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import msgspec
 
-Role = Literal["viewer", "answerer", "operator", "admin"]
-"""What a person may do. Each role includes those before it, but an answerer sees only questions and their sessions."""
-
-ROLES: tuple[Role, ...] = get_args(Role)
+from pausepoint.server.roles import ROLES, Role
 
 
 class Person(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,6 +15,8 @@ from pausepoint.server.words import detail_of
 
 log = logging.getLogger(f"{NAME}.server")
 
+PROBLEM = "application/problem+json"
+
 STATUS = {
     "AlreadyRunning": 409,
     "AmbiguousSession": 409,
@@ -31,6 +33,7 @@ STATUS = {
     "HoldLost": 412,
     "InputConflict": 409,
     "InvalidSessionId": 400,
+    "KeyLost": 503,
     "NotFinished": 409,
     "QuestionChanged": 412,
     "QuestionClosed": 410,
@@ -111,7 +114,7 @@ def problem_of(error: Exception) -> Problem:
         return error
     if isinstance(error, PausepointError) and (status := status_of(error)):
         return Problem(status, detail_of(error), kebab(type(error).__name__), **_fields(error))
-    if isinstance(error, ValueError):  # the engine's verbs check their arguments with it
+    if type(error) is ValueError and str(error).endswith((".", "?")):  # the engine's sentence about an argument
         return Problem(400, detail_of(error))
     number = uuid4().hex[:12]
     log.error("error %s: %s", number, type(error).__name__, exc_info=error)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from pausepoint.server import bodies, files, health, inbox, sessions, standing, store, stream, verbs, workflows
+from pausepoint.server import (
+    bodies,
+    files,
+    health,
+    inbox,
+    metrics,
+    runs,
+    sessions,
+    standing,
+    store,
+    stream,
+    verbs,
+    workflows,
+)  # fmt: skip
 from pausepoint.server.bodies import NoQuery, Nothing
 from pausepoint.server.calls import Route
 
 _ONE = "/sessions/{session_id}"
+_RUN = "/runs/{session_id}"
 
 ROUTES: tuple[Route, ...] = (
     # sessions
     Route(method="GET", path="/sessions", role="viewer", handler=sessions.index, verb="sessions",
           query=bodies.Sessions, answer="heads"),
     Route(method="POST", path="/sessions", role="operator", handler=sessions.start, verb="start", body=bodies.Start,
-          answer="head", status=201, errors=(409, 422),
+          answer="handed_over", status=201, errors=(409, 422),
           example={"workflow": "brief", "input": {"topic": "octopus"}, "tags": ["night"]}),
     Route(method="POST", path="/sessions/bulk", role="operator", handler=verbs.bulk, verb="pause", body=bodies.Bulk,
           answer="bulk_result", example={"verb": "pause", "ids": ["octopus-1"], "reason": "maintenance"}),
@@ -21,6 +35,8 @@ ROUTES: tuple[Route, ...] = (
           answer="session_page", errors=(404, 410)),
     Route(method="DELETE", path=_ONE, role="admin", handler=verbs.remove, verb="remove", body=bodies.Reason,
           answer="tombstone", errors=(404, 409, 410), example={"reason": "asked to"}),
+    Route(method="GET", path=f"{_ONE}/spans", role="viewer", handler=sessions.spans, verb="spans", query=bodies.Spans,
+          answer="spans", errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/checkpoints", role="viewer", handler=sessions.checkpoints, verb="checkpoints",
           query=bodies.Checkpoints, answer="checkpoints", errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/events", role="viewer", handler=sessions.events, verb="events",
@@ -45,7 +61,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path=f"{_ONE}/pause", role="operator", handler=verbs.pause, verb="pause", body=bodies.Pause,
           answer="head", errors=(404, 410), example={"reason": "lunch", "mode": "finish"}),
     Route(method="POST", path=f"{_ONE}/resume", role="operator", handler=verbs.resume, verb="resume",
-          body=bodies.Resume, answer="head", errors=(404, 409, 410), example={"budget_usd": 2.5}),
+          body=bodies.Resume, answer="handed_over", errors=(404, 409, 410, 422), example={"budget_usd": 2.5}),
     Route(method="POST", path=f"{_ONE}/cancel", role="operator", handler=verbs.cancel, verb="cancel",
           body=bodies.Reason, answer="head", errors=(404, 410), example={"reason": "not needed"}),
     Route(method="POST", path=f"{_ONE}/edit", role="operator", handler=verbs.edit, verb="edit", body=bodies.Edit,
@@ -54,12 +70,12 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path=f"{_ONE}/rewind", role="operator", handler=verbs.rewind, verb="rewind",
           body=bodies.Rewind, answer="head", errors=(404, 409, 410, 412, 422, 428), example={"to": "write#1"}),
     Route(method="POST", path=f"{_ONE}/fork", role="operator", handler=verbs.fork, verb="fork", body=bodies.Fork,
-          answer="head", status=201, errors=(404, 409, 410, 422),
+          answer="handed_over", status=201, errors=(404, 409, 410, 422),
           example={"at": "write", "changes": {"topic": "squid"}}),
     Route(method="POST", path=f"{_ONE}/send", role="answerer", handler=verbs.send, verb="send", body=bodies.Message,
-          answer="head", errors=(404, 409, 410), example={"value": "hello"}),
+          answer="head", errors=(404, 409, 410, 422), example={"value": "hello"}),
     Route(method="POST", path=f"{_ONE}/redact", role="admin", handler=verbs.redact, verb="redact", body=bodies.Redact,
-          answer="redaction", errors=(404, 409, 410), example={"field": "topic", "reason": "personal data"}),
+          answer="redaction", errors=(404, 409, 410, 422), example={"field": "topic", "reason": "personal data"}),
     Route(method="GET", path=f"{_ONE}/export", role="admin", handler=verbs.export, verb="export_session",
           query=NoQuery, errors=(404, 410)),
     # files and artifacts
@@ -78,16 +94,28 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path=f"{_ONE}/artifacts/{{path:path}}", role="viewer", handler=files.artifact, verb="artifact",
           query=bodies.Version, errors=(404, 409, 410)),
     # questions
-    Route(method="GET", path="/inbox", role="answerer", handler=inbox.index, verb="questions", query=bodies.Inbox,
-          answer="question_page"),
+    Route(method="GET", path="/inbox", role="answerer", handler=inbox.index, verb="questions", links=True,
+          query=bodies.Inbox, answer="question_page", errors=(410,)),
     Route(method="GET", path="/inbox/{question_id}", role="answerer", handler=inbox.show, verb="question",
-          query=NoQuery, answer="http_question", errors=(404,)),
+          links=True, query=NoQuery, answer="http_question", errors=(404, 410)),
     Route(method="POST", path="/inbox/{question_id}/answer", role="answerer", handler=inbox.answer, verb="answer",
-          body=bodies.Answer, answer="receipt", errors=(404, 409, 410, 412, 422, 428), example={"value": "yes"}),
+          links=True, body=bodies.Answer, answer="receipt", errors=(404, 409, 410, 412, 422, 428),
+          example={"value": "yes"}),
+    # runs of orchestrators
+    Route(method="GET", path="/runs", role="viewer", handler=runs.index, verb="sessions", query=bodies.Runs,
+          answer="runs"),
+    Route(method="GET", path=_RUN, role="viewer", handler=runs.show, verb="info", query=NoQuery, answer="run",
+          errors=(404, 410)),
+    Route(method="POST", path=f"{_RUN}/pause", role="operator", handler=runs.pause, verb="pause", body=bodies.Pause,
+          answer="run", errors=(404, 410), example={"reason": "lunch", "mode": "finish"}),
+    Route(method="POST", path=f"{_RUN}/resume", role="operator", handler=runs.resume, verb="resume",
+          body=bodies.ResumeRun, answer="run", errors=(404, 409, 410), example={"budget_usd": 2.5}),
     # what is going on
     Route(method="GET", path="/now", role="viewer", handler=stream.now, verb="tally", query=NoQuery, answer="now"),
     Route(method="GET", path="/stream", role="viewer", handler=stream.stream, verb="changes", heads=True,
-          query=bodies.Topics, streams=True, errors=(404, 410)),
+          links=True, query=bodies.Topics, streams=True, errors=(404, 410)),
+    Route(method="GET", path="/metrics", role="viewer", handler=metrics.show, verb="tally", query=NoQuery,
+          content=metrics.CONTENT_TYPE),
     # everything
     Route(method="GET", path="/standing-pause", role="viewer", handler=standing.show, verb="standing_pause",
           query=NoQuery, answer="standing"),
@@ -95,11 +123,14 @@ ROUTES: tuple[Route, ...] = (
           body=bodies.Pause, answer="standing", example={"reason": "a wrong model is live"}),
     Route(method="DELETE", path="/standing-pause", role="operator", handler=standing.delete, verb="lift_pause",
           body=Nothing, answer="standing", example={}),
-    Route(method="GET", path="/workflows", role="viewer", handler=workflows.index, query=NoQuery, answer="workflows"),
-    Route(method="GET", path="/workflows/{name}", role="viewer", handler=workflows.show, query=NoQuery,
-          answer="workflow", errors=(404,)),
+    Route(method="GET", path="/workflows", role="viewer", handler=workflows.index, verb="descriptions", query=NoQuery,
+          answer="http_workflows"),
+    Route(method="GET", path="/workflows/{name}", role="viewer", handler=workflows.show, verb="description",
+          query=bodies.Described, answer="http_workflow", errors=(404,)),
     Route(method="GET", path="/store", role="viewer", handler=store.show, verb="health", query=NoQuery,
           answer="store"),
+    Route(method="GET", path="/store/misfits", role="viewer", handler=store.misfits, verb="misfits",
+          query=bodies.Misfits, answer="misfits"),
     Route(method="POST", path="/store/verify", role="admin", handler=store.verify, verb="verify", body=Nothing,
           answer="job", status=202, example={}),
     Route(method="POST", path="/store/gc", role="admin", handler=store.collect, verb="gc", body=bodies.Collect,
@@ -110,8 +141,8 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/health/live", role=None, handler=health.live, status=204),
     Route(method="GET", path="/health/ready", role=None, handler=health.ready, status=204, errors=(503,)),
     Route(method="POST", path="/login", role=None, handler=health.login, body=bodies.Login, answer="me",
-          example={"token": "…"}),
+          errors=(401,), example={"token": "…"}),
     Route(method="POST", path="/logout", role=None, handler=health.logout, body=Nothing, status=204, example={}),
-    Route(method="GET", path="/me", role="any", handler=health.me, query=NoQuery, answer="me"),
+    Route(method="GET", path="/me", role="any", handler=health.me, links=True, query=NoQuery, answer="me"),
     Route(method="GET", path="/openapi.json", role="viewer", handler=health.schema, query=NoQuery, answer="openapi"),
 )  # fmt: skip

@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 from pausepoint.engine import documents as engine_documents
-from pausepoint.errors import DefinitionError, StateRefused, did_you_mean
+from pausepoint.errors import DefinitionError, StateRefused, UnknownSession, did_you_mean
 from pausepoint.model.sessions import Event
 from pausepoint.model.views import SessionInfo
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem
-from pausepoint.server.workflows import described
+from pausepoint.server.workflows import drivers
 
 TREE = 500
 """The most sessions of a tree that are listed."""
@@ -48,7 +48,7 @@ async def start(call: Call) -> Reply:
         await _check_free(call, asked.session_id)
     paused = asked.paused or not call.desk.drives
     options: dict[str, Any] = {
-        "session_id": asked.session_id, "owner": call.access.owner_of(asked.owner), "tags": asked.tags,
+        "session_id": asked.session_id or call.new_id, "owner": call.access.owner_of(asked.owner), "tags": asked.tags,
         "budget": asked.budget_usd, "paused": paused, "reason": asked.reason, "by": call.by,
     }  # fmt: skip
     if _OPTIONS & asked.input.keys():
@@ -57,6 +57,7 @@ async def start(call: Call) -> Reply:
         session = await call.engine.start(workflow, **options, **asked.input)
     if paused and not asked.paused:  # another engine drives it
         await call.engine.resume(session.id, by=call.by, here=False)
+        return await handed_over(call, await session.info(), 201)
     return await headed(call, await session.info(), 201)
 
 
@@ -90,6 +91,12 @@ async def headed(call: Call, info: SessionInfo, status: int = 200) -> Reply:
     return Reply(documents.head(info), status, headers)
 
 
+async def handed_over(call: Call, info: SessionInfo, status: int = 200) -> Reply:
+    """Return a session's facts, and which engines pick it up, because this server does not drive it."""
+    reply = await headed(call, info, status)
+    return reply._replace(document=reply.document | {"drivers": await drivers(call.engine, [info.workflow])})
+
+
 async def show(call: Call) -> Reply:
     """Return a session: its facts, pauses, open questions, origin, and the description of its workflow."""
     info = await call.access.info(call.session_id)
@@ -100,15 +107,26 @@ async def show(call: Call) -> Reply:
         return Reply(None, 304, {"ETag": mark})
     engine, session_id = call.engine, info.session_id
     origin = await engine.origin(session_id)
-    workflow = engine.workflows.get(info.workflow)
+    if origin is not None and not await _may_see(call, origin.session_id):
+        origin = None
     document = documents.head(info) | {
         "pauses": [engine_documents.pause(each) for each in await engine.pauses(session_id)],
         "questions": [documents.question(each) for each in await engine.questions(session_id)],
         "origin": None if origin is None else {"session_id": origin.session_id, "seq": origin.seq},
-        "outline": list(await engine.outline(session_id)),
-        "description": None if workflow is None else described(workflow),
+        "description": (await engine.description_of(session_id)).to_json(),
     }
     return Reply(document, 200, {"ETag": mark})
+
+
+async def _may_see(call: Call, session_id: str) -> bool:
+    """Return whether the person may see a session, even if it was removed."""
+    if call.person.owner is None:
+        return True
+    try:
+        await call.access.info(session_id)
+    except (UnknownSession, Problem):
+        return False
+    return True
 
 
 async def checkpoints(call: Call) -> Reply:
@@ -116,6 +134,13 @@ async def checkpoints(call: Call) -> Reply:
     asked, info = call.query(bodies.Checkpoints), await call.access.info(call.session_id)
     found = await call.engine.checkpoints(info.session_id, before=asked.before, limit=asked.limit)
     return Reply(engine_documents.checkpoints(info.session_id, found))
+
+
+async def spans(call: Call) -> Reply:
+    """List the visits of a session with their operations, waits, retries and cost, oldest first."""
+    asked, info = call.query(bodies.Spans), await call.access.info(call.session_id)
+    found = await call.engine.spans(info.session_id, before=asked.before, limit=asked.limit)
+    return Reply(documents.spans(info.session_id, found))
 
 
 async def events(call: Call) -> Reply:
@@ -160,7 +185,8 @@ async def diff(call: Call) -> Reply:
 
 def checkpoint_of(text: str | None) -> int | str | None:
     """Return a checkpoint as the engine takes it: a number, or the name of a visit."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) < 16
+    return int(text) if is_number else text  # type: ignore[arg-type]
 
 
 async def children(call: Call) -> Reply:

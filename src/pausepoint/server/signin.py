@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hmac
 import inspect
+import ipaddress
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pausepoint.server.calls import Scope, header
+from pausepoint.server.calls import Scope, header, header_lines
 from pausepoint.server.limits import Attempts
-from pausepoint.server.people import ROLES, Person
+from pausepoint.server.people import Person
 from pausepoint.server.problems import Problem
+from pausepoint.server.roles import ROLES
 from pausepoint.server.tokens import Tokens
 
 DAYS = 30
@@ -80,6 +81,19 @@ class SignIn:
             return _forwarded(scope)
         return self._by_cookie(scope)
 
+    async def is_still(self, scope: Scope, person: Person) -> bool:
+        """Return whether a request that was accepted from a person would be accepted again, and from the same one."""
+        given = header(scope, "authorization")
+        if self._who is not None:
+            found = await self._asked(scope)
+        elif given:
+            found = self._token(given.partition(" ")[2].strip())
+        elif self._proxied and scope.get("pausepoint.proxy"):
+            found = _forwarded(scope)
+        else:
+            found = self._by_cookie(scope)
+        return found is not None and found.person == person
+
     async def _asked(self, scope: Scope) -> Signed | None:
         from starlette.requests import Request  # only programs that mount the server need it
 
@@ -91,12 +105,12 @@ class SignIn:
 
     def by_token(self, token: str, address: str) -> Signed:
         """Return whose token this is. Raises a 401 if it is nobody's, and a 429 after too many wrong ones."""
-        self._attempts.check(address)
+        self._attempts.check(address, token)
         found = self._token(token)
         if found is None:
-            self._attempts.wrong(address)
+            self._attempts.wrong(address, token)
             raise refused("The token is wrong, has expired or was revoked. Ask the operator of the server for another.")
-        self._attempts.right(address)
+        self._attempts.right(address, token)
         return found
 
     def _token(self, token: str) -> Signed | None:
@@ -111,19 +125,27 @@ class SignIn:
         return None
 
     def _by_cookie(self, scope: Scope) -> Signed | None:
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(header(scope, "cookie"))
-        except CookieError:
+        if self.tokens is None or not self.tokens.own:
             return None
-        value = cookies.get(self.cookie_name)
-        ticket = None if value is None else self._opened(value.value, "cookie")
+        tickets = (self._opened(value, "cookie") for value in self._cookies(scope))
+        ticket = next((each for each in tickets if each is not None), None)
         if ticket is None:
             return None
-        created = ticket.token not in ("own", "link")
-        if created and (self.tokens is None or self.tokens.by_id(ticket.token, self._now()) is None):
-            return None  # the token it was traded for was revoked
-        return Signed(ticket.person, ticket.token, True)
+        if ticket.person.question is not None:
+            return Signed(ticket.person, f"link:{ticket.person.question}", True)
+        if ticket.token == "own":
+            return Signed(ticket.person, ticket.token, True)
+        kept = self.tokens.by_id(ticket.token, self._now())
+        return None if kept is None else Signed(kept.person, ticket.token, True)  # the token's role now, unless revoked
+
+    def _cookies(self, scope: Scope) -> Iterator[str]:
+        """Yield the cookies with our name. Other servers on this machine can add theirs, and nonsense before ours."""
+        name = self.cookie_name
+        for line in header_lines(scope, "cookie"):
+            for part in line.split(";"):
+                given, _, value = part.strip().partition("=")
+                if given == name:
+                    yield value
 
     # cookies and links
 
@@ -184,16 +206,26 @@ def refused(text: str) -> Problem:
 
 
 def address_of(scope: Scope) -> str:
-    """Return the address of the client."""
-    return str((scope.get("client") or ("", 0))[0])
+    """Return the address of the client. A client with IPv6 has a whole network of them, which counts as one.
+
+    >>> address_of({"client": ("10.0.0.7", 50123)}), address_of({"client": ("2001:db8:1:2:3::4", 50123)})
+    ('10.0.0.7', '2001:db8:1:2::/64')
+    """
+    given = str((scope.get("client") or ("", 0))[0])
+    try:
+        found = ipaddress.ip_address(given)
+    except ValueError:
+        return given
+    return given if found.version == 4 else str(ipaddress.ip_network((int(found), 64), strict=False))
 
 
 def _forwarded(scope: Scope) -> Signed | None:
     """Return the person that a proxy has signed in: a user, and the group that names the highest role."""
-    user = header(scope, "x-forwarded-user").strip()
-    groups = {
-        each.strip().lower().removeprefix("pausepoint-") for each in header(scope, "x-forwarded-groups").split(",")
-    }
+    users, lines = header_lines(scope, "x-forwarded-user"), header_lines(scope, "x-forwarded-groups")
+    if len(users) > 1 or len(lines) > 1:
+        return None  # the client sent a line of its own, and the proxy did not remove it
+    user = "".join(users).strip()
+    groups = {each.strip().lower().removeprefix("pausepoint-") for each in "".join(lines).split(",")}
     roles = [role for role in ROLES if role in groups]
     if not user or not roles:
         return None

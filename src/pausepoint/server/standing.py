@@ -30,6 +30,12 @@ async def delete(call: Call) -> Reply:
     return Reply(await _document(call) | {"sessions": heads(found)["sessions"]})
 
 
+async def again(call: Call) -> Reply:
+    """Return the pause of everything after a request that has taken effect before, with sessions that are paused."""
+    found = await call.engine.sessions(status=["pausing", "paused"], limit=100)
+    return Reply(await _document(call) | {"sessions": heads(found)["sessions"]})
+
+
 async def _document(call: Call) -> dict[str, object]:
     found = await call.engine.standing_pause()
     return {"standing_pause": None if found is None else documents.pause(found)}

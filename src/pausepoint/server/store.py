@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pausepoint.engine import documents
+from pausepoint.model.sessions import Status
 from pausepoint.server import bodies
+from pausepoint.server import documents as http_documents
 from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem, problem_of
+
+if TYPE_CHECKING:
+    from pausepoint.model.sessions import Holder
+    from pausepoint.model.views import Health
+
+ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 
 REMEMBERED = 100
 """How many finished jobs are remembered."""
@@ -44,9 +53,52 @@ class Jobs:
 
 
 async def show(call: Call) -> Reply:
-    """Return the health of the store."""
+    """Return the health of the store: its size, its disk, the engines, and what needs attention."""
     call.access.check_sees_all()
-    return Reply(documents.health(await call.engine.health()))
+    health = await call.engine.health()
+    engines = [each for each in health.store.holders if each.live]
+    return Reply(documents.health(health) | {
+        "engines": [documents.holder(each) for each in engines],
+        "checks": [*_checks(health), *await _undriven(call, engines)],
+    })  # fmt: skip
+
+
+def _checks(health: Health) -> list[dict[str, Any]]:
+    """Return what `pausepoint doctor` finds, with requests as the way out."""
+    from pausepoint.cli.findings import Ways, findings_of  # a server that is mounted need not load the command line
+
+    left = {each.number: f"POST /sessions/{each.sessions[0]}/resume" for each in health.gone}
+    ways = Ways("POST /store/gc", "POST /store/verify", "DELETE /standing-pause", lambda id: f"GET /sessions/{id}")
+    return [each.to_json() for each in findings_of(health, left, ways)]
+
+
+async def _undriven(call: Call, engines: Sequence[Holder]) -> list[dict[str, Any]]:
+    """Return a warning for each workflow with sessions that have not ended, if no open engine drives it."""
+    driven = {name for each in engines for name in each.workflows}
+    driven |= {each.name for each in await call.engine.descriptions() if each.guest}  # their own programs drive them
+    waiting: Counter[str] = Counter()
+    for (workflow, status), count in (await call.engine.tally()).items():
+        if status not in ENDED and workflow not in driven:
+            waiting[workflow] += count
+    return [
+        {
+            "level": "warn",
+            "about": "engines",
+            "text": f"No engine drives {name!r}. Its sessions that have not ended: {count:,}",
+            "way_out": "Start `pausepoint worker`.",
+        }
+        for name, count in sorted(waiting.items())
+    ]
+
+
+async def misfits(call: Call) -> Reply:
+    """List sessions that cannot be resumed with the present code, with the reasons and what to do."""
+    call.access.check_sees_all()
+    asked = call.query(bodies.Misfits)
+    found = await call.engine.misfits(limit=asked.limit, after=asked.after)
+    known = [http_documents.misfit(each) for each in found if each.session.workflow in call.engine.workflows]
+    broken = [documents.damaged(each) for each in found.damaged]
+    return Reply({"misfits": known, "next": found.next, "damaged": broken})
 
 
 async def verify(call: Call) -> Reply:

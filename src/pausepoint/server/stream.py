@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from pausepoint.engine import documents as engine_documents
-from pausepoint.model.sessions import Status
-from pausepoint.server import bodies, documents
+from pausepoint.server import bodies
 from pausepoint.server.calls import Call, Receive, Reply, Send, start
-from pausepoint.server.hub import Client, Hub, hub_of
-from pausepoint.server.limits import too_many
+from pausepoint.server.clients import Client
+from pausepoint.server.hub import Hub, hub_of
 from pausepoint.server.problems import Problem
-
-if TYPE_CHECKING:
-    from pausepoint.model.views import SessionInfo
 
 RETRY = 2000
 """Milliseconds after which a client connects again."""
 
 QUIET = 15.0
 """Seconds after which a comment is sent, so that no proxy ends the connection."""
-
-SHOWN = 200
-"""The most sessions in one list of ``GET /now``."""
 
 TOPICS = 50
 """The most topics of one stream."""
@@ -35,19 +29,23 @@ class Stream:
 
     status = 200
 
-    def __init__(self, hub: Hub, client: Client, receive: Receive, after: str) -> None:
+    def __init__(self, hub: Hub, client: Client, receive: Receive, after: str, leave: Callable[[], None]) -> None:
         self._hub = hub
         self._client = client
         self._receive = receive
         self._after = after
+        self._leave = leave
 
     async def send(self, send: Send, head: bool = False) -> None:
         """Send events until the client leaves or the server ends."""
         headers = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
-        await start(send, 200, headers)
-        if not head:
-            await self._send_events(send)
-        await send({"type": "http.response.body", "body": b""})
+        try:
+            await start(send, 200, headers)
+            if not head:
+                await self._send_events(send)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._leave()
 
     async def _send_events(self, send: Send) -> None:
         leaving = asyncio.create_task(self._left())
@@ -66,7 +64,8 @@ class Stream:
                 async with asyncio.timeout(QUIET):
                     await client.wake.wait()
             except TimeoutError:  # with the present mark, so that a client that comes back has less to read
-                await send(_chunk(b": nothing new\nid: %s\n\n" % self._hub.mark.encode()))
+                mark = b"id: %s\n" % client.told.encode() if client.told else b""
+                await send(_chunk(b": nothing new\n%s\n" % mark))
                 continue
             client.wake.clear()
             while client.queue:
@@ -100,17 +99,19 @@ async def stream(call: Call) -> Stream:
         only = (await call.access.question(person.question)).session_id
     hub = hub_of(call.engine)
     await hub.use()
-    _check_room(call, hub)
-    return Stream(hub, Client(person, topics, only, call.signed), call.receive, call.header("last-event-id"))
+    call.desk.streams.take(call.signed, call.desk.limits)  # no await from here on: several may ask at the same time
+    client = Client(person, topics, only, call.signed, _credentials(call), lambda: _is_still(call))
+    leave = partial(call.desk.streams.leave, call.signed)
+    return Stream(hub, client, call.receive, call.header("last-event-id"), leave)
 
 
-def _check_room(call: Call, hub: Hub) -> None:
-    """Raise a 429 if too many streams are open."""
-    limits = call.desk.limits
-    if sum(each.signed == call.signed for each in hub.clients) >= limits.streams:
-        raise too_many(f"You have {limits.streams} streams open, which is the limit. Close one.", 5)
-    if len(hub.clients) >= limits.all_streams:
-        raise too_many(f"The server has {limits.all_streams} streams open, which is the limit.", 30)
+def _credentials(call: Call) -> str:
+    """Return what the sign-in was proved with, to check it once for all streams that have it."""
+    return f"{call.header('authorization')}\n{call.header('cookie')}"
+
+
+async def _is_still(call: Call) -> bool:
+    return await call.desk.signin.is_still(call.scope, call.person)
 
 
 def _default(call: Call) -> tuple[str, ...]:
@@ -134,33 +135,25 @@ async def _check(call: Call, topic: str) -> None:
 
 
 async def now(call: Call) -> Reply:
-    """Return what is going on: counts, the sessions that need attention, the pause of everything, the engines."""
-    hub, owner = hub_of(call.engine), call.access.owner
+    """Return what is going on: counts, the sessions that need attention, spending, the pause of everything, engines."""
+    hub = hub_of(call.engine)
     await hub.use()
-    counts, questions = await hub.counts(owner)
-    mine = [info for info in hub.heads.values() if owner in (None, info.owner)]
-    standing = hub.standing
+    board = await hub.board(call.access.owner)
+    facts, standing = board.facts, hub.standing
+    assert facts is not None
     sees_all = call.person.sees_all
     return Reply({
-        "mark": hub.mark,
-        "counts": counts,
-        "questions": questions,
-        "running": _shown(mine, Status.RUNNING, Status.PAUSING),
-        "paused": _shown(mine, Status.PAUSED),
-        "failed": [documents.head(info) for info in mine if info.failure is not None][:SHOWN],
-        "waking": [documents.head(info) for info in _waking(mine)],
-        "spent_usd": sum(info.spent_usd for info in mine if info.parent_id is None),
+        "mark": board.mark,
+        "counts": facts.counts,
+        "failures": facts.failures,
+        "questions": facts.questions,
+        "running": board.running(await call.engine.progress()),
+        "paused": facts.paused,
+        "failed": facts.failed,
+        "waking": facts.waking,
+        "spending": facts.spent,
+        "spent_usd": sum(facts.spent.values()),
         "standing_pause": (engine_documents.standing_pause(standing) if sees_all or standing is None
                            else engine_documents.pause(standing)),
         "engines": hub.engines if sees_all else [],
     })  # fmt: skip
-
-
-def _shown(infos: list[SessionInfo], *statuses: Status) -> list[dict[str, Any]]:
-    return [documents.head(info) for info in infos if info.status in statuses][:SHOWN]
-
-
-def _waking(infos: list[SessionInfo]) -> list[SessionInfo]:
-    """Return the sessions that wake up by themselves, the next one first."""
-    asleep = [info for info in infos if info.wakes_at is not None and info.status is not Status.PAUSED]
-    return sorted(asleep, key=lambda info: (info.wakes_at, info.session_id))[:SHOWN]

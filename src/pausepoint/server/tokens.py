@@ -10,7 +10,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from pausepoint.server.people import Person, Role
+from pausepoint.server.people import Person
+from pausepoint.server.roles import Role
 
 FILE, LIST = "serve-token", "serve-tokens.json"
 
@@ -53,6 +54,7 @@ class Tokens:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.file = folder / FILE
         self._own = _Cached(folder / FILE, lambda data: data.decode().strip())
         self._list = _Cached(folder / LIST, msgspec.json.Decoder(tuple[Kept, ...]).decode)
 
@@ -68,6 +70,8 @@ class Tokens:
 
     def make(self, new: bool = False) -> str:
         """Return the server's own token, and create it if there is none. ``new`` replaces it and signs everyone out."""
+        for name in (FILE, LIST):
+            _restrict(self.folder / name)
         if new or not self.own:
             with self._locked():
                 if new or not self.own:  # another server may have created it meanwhile
@@ -132,13 +136,21 @@ class _Cached(Generic[T]):
     def value(self) -> T | None:
         try:
             found = self._path.stat()
+            seen = found.st_ino, found.st_mtime_ns, found.st_size
+            if seen != self._seen:
+                self._value = self._decode(self._path.read_bytes())
         except OSError:
             self._seen, self._value = (), None
             return None
-        seen = found.st_ino, found.st_mtime_ns, found.st_size
-        if seen != self._seen:
-            self._seen, self._value = seen, self._decode(self._path.read_bytes())
+        self._seen = seen
         return self._value
+
+
+def _restrict(path: Path) -> None:
+    """Take the rights of other users from a file that a copy or a backup has given them."""
+    with suppress(OSError):
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
 
 
 def _write(path: Path, data: bytes) -> None:

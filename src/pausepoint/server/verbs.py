@@ -11,7 +11,8 @@ from pausepoint.model.views import Checkpoint, SessionInfo
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Attachment, Call, Reply
 from pausepoint.server.problems import Problem, problem_of
-from pausepoint.server.sessions import headed
+from pausepoint.server.sessions import handed_over, headed
+from pausepoint.server.workflows import drivers
 
 if TYPE_CHECKING:
     from pausepoint.engine.plan import Plan
@@ -44,7 +45,7 @@ async def resume(call: Call) -> Reply:
             "call-refused",
         )
     await call.engine.resume(info.session_id, by=call.by, budget=asked.budget_usd, here=False)
-    return await _after(call)
+    return await handed_over(call, await call.engine.info(call.session_id))
 
 
 async def cancel(call: Call) -> Reply:
@@ -58,20 +59,24 @@ async def send(call: Call) -> Reply:
     """Send a message to a session."""
     asked: bodies.Message = call.body
     info = await call.access.info(call.session_id)
-    await call.engine.send(info.session_id, asked.value, key=asked.key, by=call.by, channel="http")
+    await call.engine.send(info.session_id, asked.value, key=asked.key or call.message_key, by=call.by, channel="http")
     return await _after(call)
 
 
 async def edit(call: Call) -> Reply:
     """Change the state of a session, if it is still as the person saw it."""
     asked: bodies.Edit = call.body
-    if not asked.fields:
-        raise Problem(400, "The body names no field to change. Send at least one in 'fields'.")
+    _check_fields(asked.fields)
 
     async def apply(info: SessionInfo) -> None:
         await call.engine.edit(info.session_id, asked.fields, by=call.by, reason=asked.reason, based_on=info.seq)
 
     return await _conditional(call, apply)
+
+
+def _check_fields(fields: bodies.Fields) -> None:
+    if not fields:
+        raise Problem(400, "The body names no field to change. Send at least one in 'fields'.")
 
 
 async def rewind(call: Call) -> Reply:
@@ -121,11 +126,12 @@ async def fork(call: Call) -> Reply:
     info = await call.access.info(call.session_id)
     paused = asked.paused or not call.desk.drives
     forked = await call.engine.fork(
-        info.session_id, asked.at, asked.changes, session_id=asked.session_id, reuse=asked.reuse,
+        info.session_id, asked.at, asked.changes, session_id=asked.session_id or call.new_id, reuse=asked.reuse,
         owner=call.person.owner, paused=paused, reason=asked.reason, by=call.by,
     )  # fmt: skip
     if paused and not asked.paused:  # another engine drives it
         await call.engine.resume(forked.id, by=call.by, here=False)
+        return await handed_over(call, await forked.info(), 201)
     return await headed(call, await forked.info(), 201)
 
 
@@ -147,6 +153,9 @@ async def _planned(call: Call, session_id: str, asked: bodies.Planned) -> Plan:
         return await call.engine.plan(session_id, rerun=asked.rerun)
     if asked.verb == "fork":
         return await call.engine.plan_fork(session_id, asked.at, asked.changes, reuse=asked.reuse)
+    if asked.verb == "edit":
+        _check_fields(asked.fields)
+        return await call.engine.plan_edit(session_id, asked.fields)
     if asked.to is None:
         raise Problem(400, "The plan of a rewind needs 'to', the visit to rewind to. Send it.")
     return await call.engine.plan_rewind(session_id, asked.to, asked.changes, reuse=asked.reuse, rerun=asked.rerun)
@@ -225,7 +234,13 @@ async def _each(call: Call, asked: bodies.Bulk) -> Reply:
         except (PausepointError, Problem) as error:
             problem = problem_of(error).document(call.scope["path"])
             refused.append({"session_id": session_id, "problem": problem})
-    return Reply(documents.bulk(asked.verb, asked.dry_run, done, [], refused))
+    found = await _drivers(call, asked, [each["workflow"] for each in done])
+    return Reply(documents.bulk(asked.verb, asked.dry_run, done, [], refused, found))
+
+
+async def _drivers(call: Call, asked: bodies.Bulk, workflows: list[str]) -> list[dict[str, Any]]:
+    """Return which engines pick up the resumed sessions."""
+    return await drivers(call.engine, workflows) if asked.verb == "resume" else []
 
 
 async def _verb(call: Call, asked: bodies.Bulk, session_id: str) -> None:
@@ -254,4 +269,5 @@ async def _matching(call: Call, asked: bodies.Bulk) -> Reply:
         report = await call.engine.resume(**which, by=call.by, here=False, dry_run=asked.dry_run)
     done, skipped = ([engine_documents.bulk_item(each) for each in some] for some in (report.done, report.skipped))
     refused = [{"session_id": each.session_id, "problem": {"detail": each.reason}} for each in report.failed]
-    return Reply(documents.bulk(asked.verb, asked.dry_run, done, skipped, refused, report.unattended))
+    found = await _drivers(call, asked, [each.workflow for each in report.done])
+    return Reply(documents.bulk(asked.verb, asked.dry_run, done, skipped, refused, found))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pausepoint.errors import PausepointError
+from pausepoint.errors import PausepointError, QuestionError, StepError
 
 LINES = {
     "UnknownSession": "There is no session {session_id!r}. List the sessions with GET /sessions.",
@@ -35,6 +35,7 @@ NEXT = {
     "DefinitionError": "Start the server with the workflow: pausepoint serve with the option target.",
     "FileRefused": "Correct the request, then send it again.",
     "FolderRefused": "Check the folder on the server, then retry.",
+    "KeyLost": "Send the request again with the same Idempotency-Key.",
     "NotFinished": "Read the session again later.",
     "QuestionClosed": "List the open questions with GET /inbox.",
     "SessionEnded": "Rewind or fork the session, or start a new one.",
@@ -52,6 +53,13 @@ _CODE = re.compile(
 )
 """What only Python code or a shell understands."""
 
+_CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
+_MEMBERS = {"resume": "code", "rewind": "to", "fork": "at"}
+
+
+_PLACE = re.compile(r"(?<![\w./…])(?<!GET )(?<!PUT )(?<!POST )(?<!DELETE )/(?:[^\s'\"/:,;]+/)+([^\s'\"/:,;]+)")
+"""A file on the server's disk. Its folders are nobody's business; the addresses of the API follow a method."""
+
 _END = re.compile(r"(?<=[.?!])\s+(?=[A-Z'\"])")
 
 
@@ -68,12 +76,33 @@ def detail_of(error: BaseException) -> str:
     for cls in type(error).__mro__:
         if (line := _filled(LINES.get(cls.__name__), fields)) is not None:
             return line
-    return _without_code(str(error), _advice(error, fields))
+    said = _without_code(str(error), _advice(error, fields))
+    return said if isinstance(error, QuestionError | StepError) else _without_places(said)
+
+
+def _without_places(text: str) -> str:
+    """Return a message that names files of the server by the last part of their paths.
+
+    >>> _without_places("/srv/ann/x.db: the disk is full. See GET /store.")
+    '…/x.db: the disk is full. See GET /store.'
+    """
+    return _PLACE.sub(r"…/\1", text)
 
 
 def names_code(text: str) -> bool:
     """Return whether a message names Python or a command."""
     return _CODE.search(text) is not None
+
+
+def with_requests(text: str, session_id: str) -> str:
+    """Return an engine's advice with requests instead of Python calls.
+
+    >>> with_requests("run the later steps again: session.rewind('write')", "octopus-1")
+    'run the later steps again: POST /sessions/octopus-1/rewind with {"to": "write"}'
+    """
+    return _CALL.sub(
+        lambda found: f'POST /sessions/{session_id}/{found[1]} with {{"{_MEMBERS[found[1]]}": "{found[2]}"}}', text
+    )
 
 
 def _advice(error: BaseException, fields: dict[str, Any]) -> str:

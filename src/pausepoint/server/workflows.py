@@ -1,58 +1,72 @@
-"""The handlers of workflow definitions: what a form needs to start or edit a session."""
+"""The handlers of workflows: what a form needs to start or edit a session, and which engines drive them."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pausepoint.errors import did_you_mean
+from pausepoint.errors import DefinitionError, did_you_mean
+from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem
 
 if TYPE_CHECKING:
-    from pausepoint.definition.workflow import Workflow
+    from pausepoint.engine.engine import Engine
+    from pausepoint.model.sessions import Holder
 
 
 async def index(call: Call) -> Reply:
-    """List the workflows that this server knows."""
-    found = [{"name": each.name, "version": each.version, "steps": list(each.outline), "drives": call.desk.drives}
-             for each in call.engine.workflows.values()]  # fmt: skip
+    """List the workflows that this server or its store knows."""
+    described = {each.name: each for each in await call.engine.descriptions()}
+    sessions, engines = await _sessions(call), await call.engine.engines()
+    names = {*described, *sessions} if call.access.owner is None else {*call.engine.workflows, *sessions}
+    found = [
+        {
+            "name": name,
+            "version": described[name].version if name in described else None,
+            "steps": list(described[name].outline) if name in described else [],
+            "sessions": sessions[name],
+        }
+        | _driven(call, name, engines)
+        for name in sorted(names)
+    ]
     return Reply({"workflows": found})
 
 
 async def show(call: Call) -> Reply:
-    """Return the description of a workflow."""
-    name = call.params["name"]
-    found = call.engine.workflows.get(name)
-    if found is None:
-        raise Problem(
-            404, f"This server knows no workflow {name!r}{did_you_mean(name, call.engine.workflows)}",
-            "unknown-workflow",
-        )  # fmt: skip
-    return Reply(described(found))
+    """Return the description of a workflow: steps, routes, guards, and the JSON schema of its state."""
+    name, asked = call.params["name"], call.query(bodies.Described)
+    if call.access.owner is not None:
+        _check_known(name, {*call.engine.workflows, *await _sessions(call)})
+    try:
+        found = await call.engine.description(name, version=asked.version)
+    except DefinitionError as error:
+        raise Problem(404, str(error), "unknown-workflow") from None
+    return Reply(found.to_json() | _driven(call, name, await call.engine.engines()))
 
 
-def described(workflow: Workflow[Any]) -> dict[str, Any]:
-    """Return a workflow's steps, routes, guards and the JSON schema of its state."""
-    return {
-        "name": workflow.name,
-        "version": workflow.version,
-        "guest": workflow.is_guest,
-        "publishes": workflow.publishes,
-        "returns": workflow.returns,
-        "steps": [_step(workflow, name) for name in workflow.outline],
-        "state_schema": workflow.model.model_json_schema(),
-    }
+async def _sessions(call: Call) -> Counter[str]:
+    """Return the number of sessions of each workflow, of those that the person may see."""
+    counts: Counter[str] = Counter()
+    for (workflow, _), count in (await call.engine.tally(owner=call.access.owner)).items():
+        counts[workflow] += count
+    return counts
 
 
-def _step(workflow: Workflow[Any], name: str) -> dict[str, Any]:
-    step = workflow.step(name)
-    route = workflow.routes.get(name)
-    return {
-        "name": name,
-        "reads": sorted(set(step.depends_on)),
-        "writes": [place.path for place in step.writes],
-        "when": None if step.when is None else step.when.name,
-        "guards": [check.name for check in workflow.guards.get(name, ())],
-        "route": None if route is None else route.check.name,
-        "targets": list(workflow.targets(name)),
-    }
+def _check_known(name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise Problem(404, f"This server knows no workflow {name!r}{did_you_mean(name, known)}", "unknown-workflow")
+
+
+def _driven(call: Call, workflow: str, engines: Iterable[Holder]) -> dict[str, Any]:
+    """Return whether this server drives a workflow, and which open engines do."""
+    drives = call.desk.drives and workflow in call.engine.workflows
+    return {"drives": drives, "engines": [documents.engine(each) for each in engines if workflow in each.workflows]}
+
+
+async def drivers(engine: Engine, workflows: Iterable[str]) -> list[dict[str, Any]]:
+    """Return which open engines pick up the sessions of each workflow."""
+    names = sorted(set(workflows))
+    engines = await engine.engines() if names else []
+    return [documents.driver(name, [each for each in engines if name in each.workflows]) for name in names]

@@ -177,6 +177,19 @@ class Store(Protocol):
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
         """Count the sessions that match, by workflow and status. Nothing is verified, so damaged sessions count too."""
 
+    async def spending(self, query: Filter) -> dict[str, int]:
+        """Return what the sessions that match have spent, in millionths of a dollar, by workflow.
+
+        What a child has spent is part of its parent's sum too. As in `tally`, nothing is verified.
+        """
+
+    async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
+        """Return the next ``limit`` sessions that wake up by themselves after ``now``, the earliest first.
+
+        Sessions that are paused, and guests, are left out. ``owner`` selects the sessions of one owner. The cost
+        depends on the sessions returned, and on those of other owners and paused ones before them.
+        """
+
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         """Return the log records with ``since <= seq <= until``, in order, each verified against its digest.
 
@@ -237,7 +250,7 @@ class Store(Protocol):
         unended descendants as `cancel` does, after it has moved the session. Return these descendants.
 
         Raises `AlreadyRunning` if a live engine holds the session, and `HoldLost` if the fence or ``base_seq`` no
-        longer matches.
+        longer matches, or if `pausepoint.model.sessions.overlooks_a_wake`.
         """
 
     async def unkeep(self, key: int, fence: int) -> None:
@@ -512,7 +525,9 @@ class Store(Protocol):
 
     # requests by key
 
-    async def remember(self, key: str, digest: bytes, answer: bytes | None, until: int) -> Remembered:
+    async def remember(
+        self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
+    ) -> Remembered:
         """Take a key to carry out a request, or store the request's answer. Return what is remembered afterwards.
 
         Without an ``answer``, exactly one of several engines that call this at the same time gets ``claimed``; the
@@ -520,7 +535,8 @@ class Store(Protocol):
         ``took_effect`` then says whether the request had its effect before. `pausepoint.stores.remembered` describes
         how a request has one effect, even if processes are killed.
 
-        A request with another digest, or with an answer, stays as it is. A key that has no answer can be answered only
+        A request with another digest, or with an answer, stays as it is. Only an answer that equals ``replaces`` is
+        replaced, with its ``until``. A key that has no answer can be answered only
         by the engine that took it, as long as that engine is alive. At ``until`` the key is free again, by the store's
         clock. `pausepoint.model.remembered.check_remembered` checks the arguments.
         """

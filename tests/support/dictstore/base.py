@@ -138,11 +138,15 @@ class Base:
         found = [each for each in found if query.text is None or self._mentions(each, query.text)]
         failed = query.failed
         found = [each for each in found if failed is None or (each.row.ended == "failed") is failed]
+        found = [each for each in found if not query.own_pause or (not over(each.row) and self._has_own_pause(each))]
         found = [each for each in found if not query.crashed or (each.row.crashes and each.row.ended is None)]
         above = {each.row.key for each in found} if query.level == "top" else set(self.data.sessions)
         found = [each for each in found if query.level == "any" or each.row.parent not in above]
         found = [each for each in found if comes_after(each.row, query)]
         return sorted(found, key=lambda each: place(each.row, query), reverse=query.reverse)
+
+    def _has_own_pause(self, kept: Kept) -> bool:
+        return kept.row.pause_requested or any(each.closed_at is None and not each.standing for each in kept.pauses)
 
     def _mentions(self, kept: Kept, text: str) -> bool:
         row, standing = kept.row, self.data.standing

@@ -25,7 +25,9 @@ from tests.support.dictstore.removal import Removals
 class Notes(Removals):
     """Requests by key, and descriptions of workflows."""
 
-    async def remember(self, key: str, digest: bytes, answer: bytes | None, until: int) -> Remembered:
+    async def remember(
+        self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
+    ) -> Remembered:
         self._check()
         check_remembered(key, digest, answer)
         kept = self._request(key)
@@ -33,7 +35,10 @@ class Notes(Removals):
         if kept is None:
             claimed, kept = answer is None, Request(digest, answer, until, self._number)
             self.data.requests[key] = kept
-        elif kept.digest == digest and kept.answer is None:
+        elif kept.digest == digest and kept.answer is not None:
+            if answer is not None and kept.answer == replaces:
+                kept.answer, kept.until = answer, until
+        elif kept.digest == digest:
             mine, alive = kept.holder == self._number, kept.holder in self.data.engines
             if (mine and answer is not None) or not alive:
                 kept.answer, kept.until, kept.holder = answer, until, self._number

@@ -29,6 +29,7 @@ from pausepoint.model.sessions import (
     QuestionStatus,
     SessionRow,
     Status,
+    overlooks_a_wake,
     position,
 )
 from pausepoint.stores.base import Found
@@ -98,6 +99,12 @@ class Sessions(Questions):
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
         whole = replace(query, after=None, limit=None)
         return dict(Counter((row.workflow, row.status) for row in await self.find(whole)))
+
+    async def spending(self, query: Filter) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for row in await self.find(replace(query, after=None, limit=None)):
+            found[row.workflow] += row.spent_usd
+        return dict(found)
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         self._check()
@@ -209,7 +216,7 @@ class Sessions(Questions):
         row = self._seen(kept)
         if row.live:
             self._refuse_held(row)
-        if (row.seq, row.fence) != (commit.base_seq, commit.fence):
+        if (row.seq, row.fence) != (commit.base_seq, commit.fence) or overlooks_a_wake(row, commit):
             raise HoldLost(f"{row.session_id} has moved on; nothing was written", session_id=row.session_id)
         asked = row.cancel_requested and row.ended != "cancelled"
         self._settle_lifted(kept)
@@ -352,3 +359,9 @@ class Sessions(Questions):
         self._check()
         rows = [row for row in self._rows_of(workflows, tree) if not row.pause_requested and not row.guest]
         return min((row.wakes_at for row in rows if row.wakes_at and row.wakes_at > now), default=None)
+
+    async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
+        rows = await self.find(Filter(owner=owner, unended=True))
+        found = [row for row in rows if row.wakes_at and row.wakes_at > now and row.ended is None]
+        found = [row for row in found if not (row.pause_requested or row.open_pauses or row.guest or row.live)]
+        return Found(sorted(found, key=lambda row: (row.wakes_at, row.key))[:limit])

@@ -128,7 +128,6 @@ def _keep_if_unknown(plan: Plan) -> None:
 
 
 async def _looked(engine: Engine, name: str) -> View:
-    Orchestrator(engine, name, nobody)  # so that the engine knows the type of the state
     view = View(name)
     await view.look(engine)
     return view

@@ -285,7 +285,6 @@ class Ride:
 
     async def _looked(self) -> dict[str, Any]:
         async with Engine(self.start.store, create=False, drives="none") as engine:
-            Orchestrator(engine, self.plan.name, nobody)
             await self.view.look(engine)
         return self._document()
 

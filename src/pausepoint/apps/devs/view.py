@@ -1,4 +1,4 @@
-"""Compute the status of a run and its tasks from the history, in any process. This module prints nothing."""
+"""The status of a run and its tasks for the display, in any process. This module prints nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pausepoint import Engine, Question
-from pausepoint.model import Event
-from pausepoint.orchestrator import Task
-
-CHANGED = ("session.edited", "session.rewound", "session.reopened")
-"""Events after which the status of a task may differ from its own events."""
+from pausepoint.model import Event, SessionInfo
+from pausepoint.orchestrator import RunReader, RunReport, Task, TaskStatus
 
 
 @dataclass
@@ -28,7 +24,7 @@ class Row:
     level: int
     status: str = "pending"
     agent: str = ""
-    began: int = 0
+    began: float = 0.0  # in seconds since 1970
     took: float = 0.0
     note: str = ""
     place: int = 0  # its number among the finished tasks, starting at 1
@@ -36,7 +32,7 @@ class Row:
     @property
     def seconds(self) -> float:
         """The time that the task took, or has taken so far."""
-        return max(time.time() - self.began / 1e6, 0.0) if self.status in ("begun", "asks") else self.took
+        return max(time.time() - self.began, 0.0) if self.status in ("begun", "asks") else self.took
 
 
 class View:
@@ -44,81 +40,56 @@ class View:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.status = ""
         self.rows: dict[str, Row] = {}
-        self.info: Any = None
         self.questions: list[Question] = []
         self.reason = ""
-        self._cursor = ""
-        self._again: dict[str, int] = {}
-        self._skipped: dict[str, str] = {}
-        self._settled = 0
+        self._reader: RunReader | None = None
+        self._report: RunReport | None = None
+        self._levels: tuple[list[Task], dict[str, int]] = [], {}
 
     async def look(self, engine: Engine) -> list[Event]:
         """Update the view, and return the events since the last call."""
-        self.info = await engine.info(self.name)
-        news = [event async for event in engine.events(self.name, self._cursor)]
-        if not self.rows or any(event.event_type in CHANGED for event in news):
-            await self._reload(engine)
-        else:
-            self._fold(news)
-        self.questions = await engine.questions(self.name)
-        pauses = await engine.pauses(self.name)
+        if self._reader is None:
+            self._reader = RunReader(engine, self.name)
+        self._reader.engine = engine  # the program may have opened the store again
+        report = self._report = await self._reader.read()
+        self.status = report.status.value
+        self.questions = list(report.questions)
         self.reason = "; ".join(
-            f"{pause.reason or 'no reason given'}{f' (by {pause.by})' if pause.by else ''}" for pause in pauses
+            f"{pause.reason or 'no reason given'}{f' (by {pause.by})' if pause.by else ''}" for pause in report.pauses
         )
-        self._mark()
-        return news
+        self.rows = self._rows(report)
+        return self._reader.news
 
-    async def _reload(self, engine: Engine) -> None:
-        plan: Any = await engine.state(self.name)
-        levels = levels_of(plan.tasks)
-        self.rows = {task.id: Row(task, levels[task.id]) for task in plan.tasks}
-        self._again, self._skipped = plan.again, plan.skipped
-        self._settled = len(self._skipped)
-        self._fold([event async for event in engine.events(self.name)])
-
-    def _fold(self, events: Sequence[Event]) -> None:
-        for event in events:
-            self._cursor = event.cursor or self._cursor
-            if event.event_type.startswith("task.") and event.data["task"] in self.rows:
-                self._take(event, self.rows[event.data["task"]])
-
-    def _take(self, event: Event, row: Row) -> None:
-        if event.data["attempt"] != self._again.get(row.task.id, 0) + 1:
-            return  # an earlier attempt: the task has been reset since then
-        row.agent = event.data["agent"]
-        if event.event_type == "task.started":
-            row.status, row.began = "begun", event.created_at
-            return
-        row.status = "done" if event.event_type == "task.completed" else "failed"
-        row.took, row.note = (event.created_at - row.began) / 1e6, event.data.get("error", "")
-        self._settled += row.status == "done"
-        row.place = self._settled
-
-    def _mark(self) -> None:
-        """Set the statuses that do not follow from a task's own events."""
-        asking = {self.task_of(question) for question in self.questions}
+    def _rows(self, report: RunReport) -> dict[str, Row]:
+        tasks = [each.task for each in report.tasks]
+        if tasks != self._levels[0]:
+            self._levels = tasks, levels_of(tasks)
+        levels = self._levels[1]
+        found = {each.task.id: _row(each, levels[each.task.id], report.info) for each in report.tasks}
         stuck: set[str] = set()
-        for row in sorted(self.rows.values(), key=lambda row: row.level):
-            id = row.task.id
-            if id in self._skipped:
-                row.status, row.note = "skipped", self._skipped[id]
-            elif row.status in ("begun", "asks", "stopped"):
-                row.status = "asks" if id in asking else "stopped" if self.info.holder is None else "begun"
-            elif row.status in ("pending", "blocked"):
-                row.status = "blocked" if stuck.intersection(row.task.needs) else "pending"
+        for row in sorted(found.values(), key=lambda row: row.level):
+            if row.status == "pending" and stuck.intersection(row.task.needs):
+                row.status = "blocked"
             if row.status in ("failed", "blocked"):
-                stuck.add(id)
+                stuck.add(row.task.id)
+        settled = sum(row.status == "skipped" for row in found.values())
+        done = sorted((row for row in found.values() if row.status == "done"), key=lambda row: row.began + row.took)
+        for place, row in enumerate(done, settled + 1):
+            row.place = place
+        return found
 
-    @staticmethod
-    def task_of(question: Question) -> str:
+    def task_of(self, question: Question) -> str:
         """Return the task of a question."""
-        return (question.key or "").partition(":")[0]
+        tasks = self._report.tasks if self._report is not None else ()
+        return next((each.task.id for each in tasks if each.question == question.id), "")
 
     @property
-    def status(self) -> str:
-        """The status of the run."""
-        return str(self.info.status.value)
+    def info(self) -> SessionInfo:
+        """The facts of the run's session."""
+        assert self._report is not None
+        return self._report.info
 
     @property
     def counts(self) -> dict[str, int]:
@@ -129,6 +100,16 @@ class View:
     def failed(self) -> list[Row]:
         """The tasks that failed."""
         return [row for row in self.rows.values() if row.status == "failed"]
+
+
+def _row(found: TaskStatus, level: int, info: SessionInfo) -> Row:
+    """Return a task for the display. A task that has begun is stopped if no process works on the run."""
+    status = found.status
+    if found.begun:
+        status = "asks" if found.question is not None else "stopped" if info.holder is None else "begun"
+    began = found.began_at.timestamp() if found.began_at is not None else 0.0
+    took = found.ended_at.timestamp() - began if found.ended_at is not None else 0.0
+    return Row(found.task, level, status, found.agent, began, took, found.note)
 
 
 def levels_of(tasks: Sequence[Task]) -> dict[str, int]:

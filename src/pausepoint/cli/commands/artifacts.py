@@ -57,7 +57,7 @@ async def _artifacts(cli: Cli, action: str, text: str, paths: tuple[str, ...], r
             stale = await engine.adopt(info.session_id, paths, by=by, reason=reason)
             changed = sorted(before & set(paths) if paths else before)
         elif action == "restore":
-            changed = await engine.restore(info.session_id, paths)
+            changed = await engine.restore(info.session_id, paths, by=by, reason=reason)
         found = await engine.artifacts(info.session_id)
     if cli.out.as_json:
         cli.out.document(_document(info, found, changed, stale))

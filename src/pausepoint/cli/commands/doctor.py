@@ -6,22 +6,22 @@ import asyncio
 import glob
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pausepoint.cli.console import Output, ago
+from pausepoint.cli.console import Output
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, FAILED, Refused, error_message
+from pausepoint.cli.findings import Finding, Ways, damaged, findings_of
 from pausepoint.cli.host import command_line, how_to_start
 from pausepoint.cli.options import OneOf, common
 from pausepoint.cli.project import check_exists
-from pausepoint.cli.text import counted, size, standing_pause_line, wrap_after
+from pausepoint.cli.text import counted, wrap_after
 from pausepoint.cli.ways import with_commands
-from pausepoint.clock import to_datetime
 from pausepoint.engine import documents
 from pausepoint.errors import DamagedRecord, PausepointError
 from pausepoint.name import NAME
@@ -29,23 +29,10 @@ from pausepoint.name import NAME
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
     from pausepoint.engine.engine import Engine
-    from pausepoint.model.sessions import About, Holder
     from pausepoint.model.views import Health
 
 
 PACKAGES = (NAME, "pydantic", "msgspec", "apsw", "click", "rich")
-LITTLE = 512 * 2**20
-"""Free bytes below which the disk gets a warning."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report."""
-
-    level: Literal["ok", "warn", "bad"]
-    about: str
-    text: str
-    way_out: str = ""
 
 
 @dataclass
@@ -147,34 +134,21 @@ async def _opened(cli: Cli, known: Known, workflows: list[Workflow[Any]]) -> lis
     async with Engine(cli.place.url, workflows=workflows, drives="none") as engine:
         known.health = health = await engine.health()
         left = {holder.number: await _resumes(cli, engine, holder.sessions[0]) for holder in health.gone}
-        findings = [*_store(health), *_engines(health, left), *_sessions(health)]
+        findings = [*findings_of(health, left, _ways())]
         return findings + [finding async for finding in _misfits(cli, engine, health.damaged)]
 
 
-def _store(health: Health) -> Iterator[Finding]:
-    about = health.store
-    free = f", {size(about.free)} of it free" if about.free else ""
-    yield Finding("ok", "store", f"{about.place}, {size(about.size)}{free}, schema {about.schema}")
-    # Opening a store refuses a SQLite with the WAL-reset bug, and a network file system.
-    engine = about.versions.get("sqlite")
-    if engine:
-        yield Finding("ok", "sqlite", f"{engine} through apsw {about.versions['apsw']}, without the WAL-reset bug")
-    yield from _disk(about)
-    if health.trouble:
-        yield Finding("bad", "writing", health.trouble, "the store becomes writable again once that is fixed")
+def _ways() -> Ways:
+    return Ways(
+        clean_up=f"`{command_line('gc')}`",
+        verify=f"`{command_line('verify')}`",
+        lift=f"`{command_line('resume', '--all')}`",
+        show=_showing,
+    )
 
 
-def _disk(about: About) -> Iterator[Finding]:
-    if about.disk_free is not None:
-        kind = f"{about.file_system}, a local file system, " if about.file_system else ""
-        little = about.disk_free < LITTLE
-        way = f"free some space, or check what `{command_line('gc')}` can clean up" if little else ""
-        yield Finding("warn" if little else "ok", "disk", f"{kind}{size(about.disk_free)} free", way)
-    if about.ballast_size:
-        whole = about.ballast is not None and about.ballast >= about.ballast_size
-        text = f"{size(about.ballast or 0)} reserved for a full disk"
-        way = "" if whole else f"it should be {size(about.ballast_size)}; it is created again when there is room"
-        yield Finding("ok" if whole else "warn", "ballast", text, way)
+def _showing(session_id: str) -> str:
+    return f"`{command_line('show', session_id)}`"
 
 
 async def _resumes(cli: Cli, engine: Engine, session_id: str) -> str:
@@ -187,59 +161,13 @@ async def _resumes(cli: Cli, engine: Engine, session_id: str) -> str:
     return f"`{cli.resume(info)}`, or run `{worker}`{cli.to_add(info)}"
 
 
-def _engines(health: Health, left: dict[int, str]) -> Iterator[Finding]:
-    """Yield findings about other processes. ``left``: what to do about those that ended without their sessions."""
-    if not health.engines:
-        yield Finding("ok", "engines", "no other process has the store open")
-    for holder in health.engines:
-        held = f"holds {_session_list(holder.sessions)}" if holder.sessions else "holds no session"
-        drives = f" and drives {', '.join(holder.workflows)}" if holder.workflows else ""
-        yield Finding("ok", "engines", f"{_holder_name(holder)} {held}{drives}")
-    for holder in health.gone:
-        yield Finding(
-            "warn",
-            "engines",
-            f"{_holder_name(holder)} ended without finishing {_session_list(holder.sessions)}",
-            left[holder.number],
-        )
-
-
-def _holder_name(holder: Holder) -> str:
-    if not holder.pid:
-        return f"engine {holder.number}"
-    return f"process {holder.pid} on {holder.host} (started {ago(to_datetime(holder.since))})"
-
-
-def _session_list(ids: tuple[str, ...]) -> str:
-    listed = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
-    return f"{counted(len(ids), 'session')} ({listed})"
-
-
-def _sessions(health: Health) -> Iterator[Finding]:
-    text = ", ".join(f"{count:,} {status.value}" for status, count in sorted(health.sessions.items()))
-    yield Finding("ok", "sessions", text or "none")
-    if health.standing_pause is not None:
-        way = f"`{command_line('resume', '--all')}` lifts the pause"
-        yield Finding("warn", "sessions", standing_pause_line(health.standing_pause), way)
-    yield from _damaged(health.damaged)
-    for session_id, count in health.crashes.items():
-        times = "once" if count == 1 else f"{count} times in a row"
-        way = f"check `{command_line('show', session_id)}`; after three times the session is paused"
-        yield Finding("warn", "sessions", f"the process of {session_id} died {times}", way)
-
-
-def _damaged(errors: Iterable[object]) -> Iterator[Finding]:
-    for error in errors:
-        yield Finding("bad", "sessions", str(error), f"`{command_line('verify')}` lists everything that is damaged")
-
-
 async def _misfits(cli: Cli, engine: Engine, known: Collection[str]) -> Any:
     """Yield one finding per workflow whose code is not loaded, and one per session that does not fit its code.
 
     Also those that cannot be read, unless they are ``known``.
     """
     misfits = await engine.misfits()
-    for finding in _damaged(error for error in misfits.damaged if str(error) not in known):
+    for finding in damaged((error for error in misfits.damaged if str(error) not in known), _ways()):
         yield finding
     unknown = Counter(each.session.workflow for each in misfits if each.session.workflow not in engine.workflows)
     for workflow, count in unknown.items():
@@ -310,10 +238,7 @@ def document(findings: list[Finding], known: Known) -> dict[str, Any]:
     """Return the document of ``--json``. ``store`` is null if there is no store, or if it cannot be opened."""
     return {
         "ok": all(finding.level != "bad" for finding in findings),
-        "checks": [
-            {"level": each.level, "about": each.about, "text": each.text, "way_out": each.way_out or None}
-            for each in findings
-        ],
+        "checks": [each.to_json() for each in findings],
         "place": known.place,
         "python": known.python,
         "packages": known.packages,

@@ -129,13 +129,14 @@ def report(cli: Cli, info: SessionInfo, message: str, document: Shape) -> None:
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
 @assignments
+@dry_option
 @force_option
 @run_option
 @until_option
 @reason_and_by
 @common(target=True)
 def edit(
-    cli: Cli, session: str, assignments: tuple[str, ...], force: bool, run: bool, until: str | None,
+    cli: Cli, session: str, assignments: tuple[str, ...], dry_run: bool, force: bool, run: bool, until: str | None,
     reason: str, by: str | None,
 ) -> int:  # fmt: skip
     """Change the state of a session that is not running, in your editor or with --set.
@@ -143,11 +144,15 @@ def edit(
     The editor is $VISUAL or $EDITOR; it gets the state as JSON. Your changes are validated and recorded as one edit, or
     refused as a whole.
     """
+    if dry_run and not assignments:
+        raise Refused("--dry-run needs --set. Add --set, or remove --dry-run.", USAGE)
     follow_up = FollowUp(run, until, by)
-    info, workflow, before, plain = run_async(_read(cli, session, assignments, force, follow_up))
+    info, workflow, before, plain = run_async(_read(cli, session, assignments, force and not dry_run, follow_up))
     how = {"by": by, "reason": reason}
     if assignments:
         plain = {path: value for path, value in plain.items() if not _same(before, path, value)}
+        if plain and dry_run:
+            return int(run_async(_plan_edit(cli, info, plain)))
         if plain:
             run_async(_apply(cli, info, plain, how))
     else:
@@ -208,6 +213,16 @@ async def _apply(cli: Cli, info: SessionInfo, plain: dict[str, Any], how: dict[s
     async with cli.engine(code=True, quiet=True) as engine:
         values = typed(engine.workflows[info.workflow], plain)
         await engine.edit(info.session_id, values, based_on=info.seq, **how)
+
+
+async def _plan_edit(cli: Cli, info: SessionInfo, plain: dict[str, Any]) -> int:
+    from pausepoint.cli.fields import typed
+
+    async with cli.engine(code=True, quiet=True) as engine:
+        values = typed(engine.workflows[info.workflow], plain)
+        plan = await engine.plan_edit(info.session_id, values)
+    print_dry_run(cli, plan, {}, f"Plan of an edit of {info.session_id}: {', '.join(plain)}.")
+    return DONE
 
 
 def _in_editor(cli: Cli, info: SessionInfo, before: dict[str, Any], how: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from pausepoint.cli.text import (
     status_note,
 )
 from pausepoint.clock import to_datetime
-from pausepoint.errors import StoreError, did_you_mean
+from pausepoint.errors import StoreError, UnknownSession, did_you_mean
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
@@ -311,12 +311,13 @@ async def _status_entry(engine: Engine, info: SessionInfo) -> StatusEntry:
 
 async def _agents(engine: Engine, info: SessionInfo) -> dict[str, str]:
     """Return the agents of an orchestrator's run that are still at work, by task."""
-    from pausepoint.orchestrator.history import at_work
+    from pausepoint.orchestrator import RunReader
 
     try:
-        return await at_work(engine, info.session_id)
-    except StoreError:
-        return {}  # the log is damaged, which `show` and `verify` report
+        report = await RunReader(engine, info.session_id).read()
+    except (StoreError, UnknownSession):
+        return {}  # it is not a run, or its log is damaged, which `show` and `verify` report
+    return {each.task.id: each.agent for each in report.tasks if each.begun}
 
 
 def _busy(agents: Mapping[str, str]) -> str:

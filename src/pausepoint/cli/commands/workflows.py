@@ -9,6 +9,7 @@ import click
 
 from pausepoint.cli.context import Cli, not_found, run_async
 from pausepoint.cli.exits import DONE, USAGE, Refused
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import WORKFLOWS, common
 from pausepoint.cli.text import counted, one_line
 from pausepoint.errors import DefinitionError
@@ -28,7 +29,7 @@ def workflows(cli: Cli, name: str | None, mermaid: bool) -> int:
     The code is not needed: the description of a workflow is stored when a session of it starts or resumes.
     """
     if mermaid and name is None:
-        raise Refused("--mermaid needs the name of a workflow. See `pausepoint workflows`.", USAGE)
+        raise Refused(f"--mermaid needs the name of a workflow. List them with `{command_line('workflows')}`.", USAGE)
     code: int = run_async(_list(cli) if name is None else _show(cli, name, mermaid))
     return code
 

@@ -26,6 +26,7 @@ class Notes:
     if TYPE_CHECKING:
 
         async def _do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T: ...
+        async def _scan(self, read: Callable[[apsw.Connection], T], *, at_once: bool = False) -> T: ...
         def _reading(self) -> AbstractContextManager[apsw.Connection]: ...
 
     def _act(
@@ -51,9 +52,11 @@ class Notes:
 
     # requests by key
 
-    async def remember(self, key: str, digest: bytes, answer: bytes | None, until: int) -> Remembered:
+    async def remember(
+        self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
+    ) -> Remembered:
         def verb(connection: apsw.Connection) -> Remembered:
-            return remembered.remember(connection, self._engine, key, digest, answer, until)
+            return remembered.remember(connection, self._engine, key, digest, answer, until, replaces)
 
         return await self._do(verb)
 
@@ -80,8 +83,7 @@ class Notes:
             return descriptions.seen_at(connection, digest)
 
     async def descriptions(self, workflow: str | None = None) -> FoundDescriptions:
-        with self._reading() as connection:
-            return FoundDescriptions(*descriptions.read(connection, workflow))
+        return FoundDescriptions(*await self._scan(lambda connection: descriptions.read(connection, workflow)))
 
     async def forget_descriptions(self, before: int, limit: int) -> int:
         return await self._do(lambda connection: descriptions.forget(connection, before, limit), urgent=True)

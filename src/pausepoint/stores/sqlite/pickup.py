@@ -12,6 +12,7 @@ import msgspec
 
 from pausepoint.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded, VerbRefused
 from pausepoint.model.sessions import SessionRow
+from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import engines, sessions, standing
 from pausepoint.stores.sqlite.engines import OwnEngine, Present
 from pausepoint.stores.sqlite.rows import every
@@ -94,6 +95,14 @@ def next_wake(connection: apsw.Connection, now: int, workflows: Sequence[str], t
     query = QUERIES["next_wake"].replace("WHERE ", _unstopped(connection, bindings), 1)
     found: int | None = connection.execute(query + among, bindings).get
     return found
+
+
+def waking(connection: apsw.Connection, present: Present, now: int, limit: int, owner: str | None) -> Found:
+    bindings = {"now": now, "owner": owner, "limit": limit}
+    query, where = QUERIES["waking"], _unstopped(connection, bindings)
+    if where is _EXEMPT:
+        query = query.replace("INDEXED BY sessions_waking WHERE ", where)
+    return sessions.found(connection.execute(f"{sessions.FACTS} {query}", bindings).fetchall(), present)
 
 
 def _waking(now: int, workflows: Sequence[str], tree: str | None) -> dict[str, Any]:

@@ -275,6 +275,13 @@ SELECT min(wakes_at) FROM sessions
 WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_requested = 0 AND guest = 0 AND removing = 0
     AND +workflow IN (SELECT value FROM json_each(:workflows))
 
+-- name: waking
+INDEXED BY sessions_waking
+WHERE wakes_at > :now AND wakes_at IS NOT NULL AND pause_requested = 0 AND guest = 0 AND removing = 0
+    AND (:owner IS NULL OR owner = :owner) AND ended IS NULL
+    AND NOT EXISTS (SELECT 1 FROM pauses WHERE session = sessions.key AND closed_at IS NULL AND standing = 0)
+ORDER BY wakes_at, key LIMIT :limit
+
 -- name: holders
 SELECT DISTINCT holder FROM sessions WHERE holder IS NOT NULL
 
@@ -322,8 +329,8 @@ ON CONFLICT (session_id) DO NOTHING
 
 -- name: tag
 -- No trigger does this: with one, SQLite would keep a journal for the INSERT of every session, also without tags.
-INSERT OR IGNORE INTO tagged (tag, session)
-SELECT value, sessions.key FROM sessions, json_each(tags) WHERE sessions.key = ?
+INSERT OR IGNORE INTO tagged (tag, at, session)
+SELECT value, created_at, sessions.key FROM sessions, json_each(tags) WHERE sessions.key = ?
 
 -- name: claim
 -- A claim reopens a failed session. The failure stays until the next commit.
@@ -904,13 +911,13 @@ SELECT sent.session, sent.n FROM sent LEFT JOIN signals USING (session, n) WHERE
 UNION SELECT * FROM (SELECT * FROM keyed EXCEPT SELECT session, n FROM sent)
 
 -- name: stray_tags
--- Sessions whose tags differ from those in `tagged`, and rows of `tagged` without a session. The checksum of the facts
--- covers tags that are not JSON.
-WITH own (session, tag) AS (
-    SELECT sessions.key, value FROM sessions JOIN json_each(iif(json_valid(tags), tags, '[]'))
+-- Sessions whose tags or times differ from those in `tagged`, and rows of `tagged` without a session. The checksum of
+-- the facts covers tags that are not JSON.
+WITH own (session, tag, at) AS (
+    SELECT sessions.key, value, created_at FROM sessions JOIN json_each(iif(json_valid(tags), tags, '[]'))
 )
-SELECT session FROM (SELECT * FROM own EXCEPT SELECT session, tag FROM tagged)
-UNION SELECT session FROM (SELECT session, tag FROM tagged EXCEPT SELECT * FROM own)
+SELECT session FROM (SELECT * FROM own EXCEPT SELECT session, tag, at FROM tagged)
+UNION SELECT session FROM (SELECT session, tag, at FROM tagged EXCEPT SELECT * FROM own)
 
 -- name: stray_questions
 -- Questions without a session.

@@ -33,15 +33,19 @@ class _Kept(NamedTuple):
 
 
 def remember(
-    connection: apsw.Connection, engine: OwnEngine, key: str, digest: bytes, answer: bytes | None, until: int
-) -> Remembered:
+    connection: apsw.Connection, engine: OwnEngine, key: str, digest: bytes, answer: bytes | None, until: int,
+    replaces: bytes | None = None,
+) -> Remembered:  # fmt: skip
     check_remembered(key, digest, answer)
     kept = _present(connection, engine, key)
     if kept is None:
         connection.execute(QUERIES["forget_expired"], (engine.now(), AT_ONCE))
         return _seen(engine, _write(connection, _Kept(key, digest, answer, until, engine.number, 0)), answer is None)
-    if kept.digest != digest or kept.answer is not None:
+    if kept.digest != digest:
         return _seen(engine, kept)
+    if kept.answer is not None:
+        moves = answer is not None and kept.answer == replaces
+        return _seen(engine, _write(connection, kept._replace(answer=answer, until=until)) if moves else kept)
     other = kept.holder != engine.number and engine.present.alive(kept.holder)
     if other or (answer is None and kept.holder == engine.number):
         return _seen(engine, kept)

@@ -6,7 +6,7 @@ import apsw
 from msgspec.structs import replace
 
 from pausepoint.model.endings import is_over
-from pausepoint.model.sessions import Commit
+from pausepoint.model.sessions import Commit, overlooks_a_wake
 from pausepoint.stores.base import Found
 from pausepoint.stores.sqlite import commits, endings, pauses, pickup, sessions, standing
 from pausepoint.stores.sqlite.engines import OwnEngine
@@ -17,7 +17,7 @@ def revise(connection: apsw.Connection, engine: OwnEngine, commit: Commit) -> Fo
     row = sessions.get_by_key(connection, commit.key, engine.present)
     if row.live:
         raise pickup.driven(connection, row)
-    if (row.seq, row.fence) != (commit.base_seq, commit.fence):
+    if (row.seq, row.fence) != (commit.base_seq, commit.fence) or overlooks_a_wake(row, commit):
         raise pickup.changed_meanwhile(row)
     if row.ended == "cancelled":
         connection.execute(QUERIES["withdraw_cancel"], (row.key,))

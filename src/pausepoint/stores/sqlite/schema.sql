@@ -62,11 +62,13 @@ CREATE TABLE sessions (
     moved_sum INTEGER NOT NULL
 ) STRICT;
 
--- No index includes a column that an ordinary commit sets, because every checkpoint would rewrite it.
+-- No index includes a column that an ordinary commit sets, because every checkpoint would rewrite it. `sessions_rested`
+-- has none of the sessions that are driven, so a checkpoint leaves it alone too.
 CREATE INDEX sessions_created ON sessions (created_at);
 CREATE INDEX sessions_workflow ON sessions (workflow, created_at);
 CREATE INDEX sessions_owner ON sessions (owner, created_at) WHERE owner IS NOT NULL;
 CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
+CREATE INDEX sessions_rested ON sessions (updated_at) WHERE holder IS NULL;
 CREATE INDEX sessions_waking ON sessions (wakes_at)
     WHERE wakes_at IS NOT NULL AND pause_requested = 0 AND guest = 0;
 CREATE INDEX sessions_ready ON sessions (workflow, ready_at) WHERE ready_at IS NOT NULL;
@@ -78,11 +80,12 @@ CREATE INDEX sessions_failed ON sessions (created_at) WHERE ended = 'failed';
 CREATE INDEX sessions_open ON sessions (created_at) WHERE ended IS NULL OR ended = 'failed';
 CREATE INDEX sessions_ended ON sessions (workflow, ended, removing) WHERE ended = 'completed' OR ended = 'cancelled';
 
--- The sessions by tag: a copy of the tags in `sessions.tags`, which never change.
+-- The sessions by tag, the newest last: a copy of the tags in `sessions.tags` and of `created_at`, which never change.
 CREATE TABLE tagged (
     tag TEXT NOT NULL,
+    at INTEGER NOT NULL,
     session INTEGER NOT NULL REFERENCES sessions (key),
-    PRIMARY KEY (tag, session)
+    PRIMARY KEY (tag, at, session)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX tagged_session ON tagged (session);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -79,6 +79,7 @@ _CONDITIONS = {
     "text": PARTS["mentions"],
 }
 _FAILED = "ended = 'failed'"
+_PAUSED = "EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0)"
 _TAGGED = "key IN (SELECT session FROM tagged WHERE tag = :tag)"
 """Finds all sessions with a tag. The condition above is for sessions that are found by something else."""
 
@@ -87,8 +88,7 @@ _TAGGED = "key IN (SELECT session FROM tagged WHERE tag = :tag)"
 _STATUS = f"""CASE
     WHEN ended = 'completed' THEN 'completed'
     WHEN ended = 'cancelled' THEN 'cancelled'
-    WHEN {PARTS["asked"]} OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0)
-        THEN iif(holder IN (SELECT value FROM json_each(:alive)), 'pausing', 'paused')
+    WHEN {PARTS["asked"]} OR {_PAUSED} THEN iif(holder IN (SELECT value FROM json_each(:alive)), 'pausing', 'paused')
     WHEN ended = 'failed' THEN 'failed'
     WHEN holder IN (SELECT value FROM json_each(:alive)) THEN 'running'
     WHEN wakes_at = 0 OR wakes_at <= :now THEN 'ready'
@@ -99,6 +99,8 @@ _STATUS = f"""CASE
 END"""
 _BY_KEY = "NOT INDEXED "
 _OPEN = "INDEXED BY sessions_open "
+_RESTED = "INDEXED BY sessions_rested "
+_DRIVEN = "INDEXED BY sessions_held "
 _BROAD = ("", _OPEN, "INDEXED BY sessions_workflow ")
 """The indexes that do not narrow a filter down further than by workflow and end."""
 _HELD = {Status.RUNNING, Status.PAUSING}
@@ -182,15 +184,20 @@ def no_session(key: int) -> UnknownSession:
 
 
 def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
-    present = asked_once(present)
     more = query if query.limit is None else replace(query, limit=query.limit + 1)  # is there a next page?
     stored = _stored(connection, more, present)
     page = stored[: query.limit]
-    looked = [_row_or_damage(row, present) for row in page]
+    return found(page, present, _last(page, query.sort) if len(stored) > len(page) else None)
+
+
+def found(stored: Iterable[Sequence[Any]], present: Present, next: Position | None = None) -> Found:
+    """Return rows of the query `facts`, verified. Damaged ones are listed apart."""
+    present = asked_once(present)
+    looked = [_row_or_damage(row, present) for row in stored]
     return Found(
         (facts for facts in looked if isinstance(facts, SessionRow)),
         (facts for facts in looked if isinstance(facts, DamagedRecord)),
-        _last(page, query.sort) if len(stored) > len(page) else None,
+        next,
     )
 
 
@@ -206,12 +213,49 @@ def look(connection: apsw.Connection, query: Filter, present: Present) -> list[L
 
 def _stored(connection: apsw.Connection, query: Filter, present: Present) -> list[Any]:
     """Return the rows of the sessions that match, as stored and not verified."""
-    selected, bindings = _selected(connection, query, present)
-    if query.limit is not None:
+    if query.limit is None:
+        selected, bindings = _selected(connection, query, present)
+    else:
         # First only the keys: sorting evaluates all columns of many more rows than the limit.
-        order = ordered(_SORTS[query.sort], query.reverse)
-        selected = f"WHERE key IN (SELECT key FROM sessions {selected}) ORDER BY {order}"
+        keys, bindings = _page(connection, query, present)
+        selected = f"WHERE key IN ({keys}) ORDER BY {ordered(_SORTS[query.sort], query.reverse)}"
     return connection.execute(f"{FACTS} {selected}", bindings).fetchall()
+
+
+def _page(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Return the statement that selects the keys of a page, and its bindings."""
+    index = _index(query)
+    if query.sort == "updated" and not index and not _is_narrow(query):
+        return _last_updated(connection, query, present)
+    if query.sort == "created" and index == _BY_KEY and query.level != "top":
+        return _last_tagged(connection, query, present)
+    selected, bindings = _selected(connection, query, present)
+    return f"SELECT key FROM sessions {selected}", bindings
+
+
+def _last_updated(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Select from the sessions that are driven, which are few, and from the others in the order of their index."""
+    columns = _SORTS["updated"]
+    order = f"ORDER BY {ordered(columns, query.reverse)} LIMIT :limit"
+    parts = []
+    bindings: dict[str, Any] = {}
+    for index, held in ((_RESTED, "holder IS NULL"), (_DRIVEN, "holder IS NOT NULL")):
+        where, bindings = _where(connection, query, present, index)
+        where, bindings = _after(query, columns, f"{where} AND {held}", bindings)
+        parts.append(f"SELECT * FROM (SELECT key, updated_at FROM sessions {where} {order})")
+    return f"SELECT key FROM ({' UNION ALL '.join(parts)}) {order}", bindings
+
+
+def _last_tagged(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Select the sessions with a tag in the order of their creation, which the index of tags has."""
+    columns = Column("tagged.at", falls=True), Column("tagged.session", falls=True)
+    where, bindings = _where(connection, query, present, "", {"tag": "tag = :tag"})
+    where, bindings = _after(query, columns, where, bindings)
+    order = ordered(columns, query.reverse)
+    return (
+        f"SELECT key FROM tagged CROSS JOIN sessions ON key = session {where} ORDER BY {order} LIMIT :limit",
+        bindings,
+    )
 
 
 def ids(connection: apsw.Connection, query: Filter, present: Present) -> list[str]:
@@ -222,13 +266,19 @@ def ids(connection: apsw.Connection, query: Filter, present: Present) -> list[st
 
 def _selected(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
     """Return everything that follows FROM sessions: which of them, in which order, and how many."""
-    where, bindings = _where(connection, query, present)
     columns = _SORTS[query.sort]
+    where, bindings = _after(query, columns, *_where(connection, query, present))
+    return f"{where} ORDER BY {ordered(columns, query.reverse)} LIMIT :limit", bindings
+
+
+def _after(
+    query: Filter, columns: Sequence[Column], where: str, bindings: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:  # fmt: skip
+    """Add where the page begins, and how many sessions it has."""
     if query.after is not None:
         where += f" AND {beyond(columns, query.reverse)}"
         bindings |= after_bindings(query.after)
-    bindings["limit"] = -1 if query.limit is None else query.limit
-    return f"{where} ORDER BY {ordered(columns, query.reverse)} LIMIT :limit", bindings
+    return where, bindings | {"limit": -1 if query.limit is None else query.limit}
 
 
 def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[tuple[str, Status], int]:
@@ -246,10 +296,17 @@ def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[
     return counts
 
 
+def spending(connection: apsw.Connection, query: Filter, present: Present) -> dict[str, int]:
+    where, bindings = _where(connection, query, present)
+    statement = f"SELECT workflow, sum(spent_usd) FROM sessions {where} GROUP BY 1"
+    rows: list[Any] = connection.execute(statement, bindings).fetchall()
+    return {str(workflow): spent for workflow, spent in rows}
+
+
 def _counts_by_index(query: Filter) -> bool:
     """Return whether a filter selects ended sessions by nothing but their workflow and status."""
     others = [part for part in _CONDITIONS if part != "workflow" and getattr(query, part) is not None]
-    return not others and query.level == "any" and not query.crashed and _index(query) in _BROAD
+    return not others and query.level == "any" and not (query.crashed or query.own_pause) and _index(query) in _BROAD
 
 
 def _derived(
@@ -273,22 +330,28 @@ def _ended(connection: apsw.Connection, query: Filter) -> dict[tuple[str, Status
 
 
 def _where(
-    connection: apsw.Connection, query: Filter, present: Present, index: str | None = None
-) -> tuple[str, dict[str, Any]]:
-    """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings."""
+    connection: apsw.Connection, query: Filter, present: Present, index: str | None = None,
+    others: Mapping[str, str] = {},
+) -> tuple[str, dict[str, Any]]:  # fmt: skip
+    """Return the WHERE clause of a filter, after the index to use if SQLite would choose badly, and its bindings.
+
+    ``others`` are conditions instead of the usual ones.
+    """
     bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
     index = _index(query) if index is None else index
-    other = (_TREES if query.tree else {}) | ({"tag": _TAGGED} if index == _BY_KEY else {})
+    other = (_TREES if query.tree else {}) | ({"tag": _TAGGED} if index == _BY_KEY else {}) | dict(others)
     conditions = [other.get(part, _CONDITIONS[part]) for part in bindings]
     if query.ids is not None:
         bindings["ids"] = msgspec.json.encode(query.ids).decode()
     if query.text is not None:
         bindings["quoted"] = msgspec.json.encode(query.text).decode()[1:-1]  # as it is in the JSON of tags
     conditions.append("removing = 0")
-    if query.unended or index == _OPEN:
+    if query.unended or query.own_pause or index == _OPEN:
         conditions.append("(ended IS NULL OR ended = 'failed')")
     if query.crashed:
         conditions.append("crashes > 0 AND ended IS NULL")
+    if query.own_pause:
+        conditions.append(f"(pause_requested OR {_PAUSED})")
     if query.statuses:
         bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
         conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
@@ -315,14 +378,14 @@ def _index(query: Filter) -> str:
 
     Without it, SQLite prefers to scan all sessions in the order of the result.
     """
-    if any(part is not None for part in (query.session_id, query.ids, query.prefix, query.parent, query.input_digest)):
+    if _is_narrow(query):
         return ""
     if query.tag is not None:
         return _BY_KEY
     if query.owner is not None:
         return "INDEXED BY sessions_owner "
     if query.statuses and set(query.statuses) <= _HELD:
-        return "INDEXED BY sessions_held "
+        return _DRIVEN
     if _only_failed(query):
         return "INDEXED BY sessions_failed "
     if query.workflow is not None and not query.crashed:
@@ -330,9 +393,18 @@ def _index(query: Filter) -> str:
     return _OPEN if _only_open(query) else ""
 
 
+def _is_narrow(query: Filter) -> bool:
+    """Return whether a filter names sessions so exactly that SQLite finds its index by itself."""
+    return any(
+        part is not None for part in (query.session_id, query.ids, query.prefix, query.parent, query.input_digest)
+    )
+
+
 def _only_open(query: Filter) -> bool:
     """Return whether no session that matches has completed or was cancelled."""
-    return query.unended or query.crashed or (bool(query.statuses) and not set(query.statuses) & _OVER)
+    if query.unended or query.crashed or query.own_pause:
+        return True
+    return bool(query.statuses) and not set(query.statuses) & _OVER
 
 
 def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:

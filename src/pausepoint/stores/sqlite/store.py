@@ -306,6 +306,12 @@ class SqliteStore(Notes):
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
         return await self._scan(lambda connection: sessions.tally(connection, query, self._engine.present))
 
+    async def spending(self, query: Filter) -> dict[str, int]:
+        return await self._scan(lambda connection: sessions.spending(connection, query, self._engine.present))
+
+    async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
+        return await self._scan(lambda connection: pickup.waking(connection, self._engine.present, now, limit, owner))
+
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         with self._snapshot() as connection:
             return records.read(connection, key, since, until)

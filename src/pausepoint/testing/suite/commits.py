@@ -225,6 +225,25 @@ class CommitTests(Suite):
             assert (await payloads(store, row.key))[-1] == b"first"
 
     @on_loop
+    async def test_an_event_that_is_added_to_a_session_which_became_due_meanwhile_is_refused(
+        self, place: Place
+    ) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await driver.commit(release=True)
+            await store.pause(Filter(session_id="s1"), operator())
+            row = await stored(store)
+            await store.unpause("s1", "ann", 2, wake=True)
+            assert (await stored(store)).wakes_at == 0
+            with pytest.raises(HoldLost):
+                await store.revise(Driver(store, row).next(b"late", kind="event", release=True, wakes_at=row.wakes_at))
+            now = await stored(store)
+            assert (now.wakes_at, now.seq) == (0, row.seq)
+            await store.revise(Driver(store, now).next(b"added", kind="event", release=True, wakes_at=now.wakes_at))
+            assert (await stored(store)).wakes_at == 0
+            assert [each.session_id for each in await store.due(3, [row.workflow], 10)] == ["s1"]
+
+    @on_loop
     async def test_a_revision_can_cancel_all_children_of_a_session(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)

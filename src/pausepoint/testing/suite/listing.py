@@ -14,11 +14,12 @@ from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
 
-async def crowd(store: Store) -> None:
-    """Create sessions that have several values of each sort in common."""
+async def crowd(store: Store, driven: tuple[int, ...] = ()) -> None:
+    """Create sessions that have several values of each sort in common. Three have a tag, and some are driven."""
     for n in range(7):
-        driver = await started(store, f"s{n * 3 % 7}", workflow="xyz"[n % 3], created_at=1000 + n // 2)
-        await driver.commit(spend_usd=n % 2, updated_at=2000 + n // 3, release=True)
+        tags = ("night",) if n % 3 == 1 or n == 6 else ()
+        driver = await started(store, f"s{n * 3 % 7}", workflow="xyz"[n % 3], created_at=1000 + n // 2, tags=tags)
+        await driver.commit(spend_usd=n % 2, updated_at=2000 + n // 3, release=n not in driven)
 
 
 async def pages(store: Store, query: Filter, size: int) -> list[list[str]]:
@@ -49,7 +50,7 @@ class ListingTests(Suite):
     @on_loop
     async def test_the_pages_of_a_list_are_the_list(self, place: Place) -> None:
         async with place.store() as store:
-            await crowd(store)
+            await crowd(store, driven=(1, 5))
             for sort in SORTS:
                 for reverse in (False, True):
                     query = Filter(sort=sort, reverse=reverse)
@@ -96,18 +97,31 @@ class ListingTests(Suite):
     @on_loop
     async def test_pages_keep_the_filters_and_counts_do_not_depend_on_the_page(self, place: Place) -> None:
         async with place.store() as store:
-            await crowd(store)
+            await crowd(store, driven=(1, 5))
             queries: list[dict[str, Any]] = [
                 {"workflow": "x"}, {"since": 2001}, {"statuses": (Status.READY,)}, {"prefix": "s"}, {"level": "root"},
+                {"tag": "night"}, {"tag": "night", "workflow": "y"}, {"tag": "night", "statuses": (Status.READY,)},
             ]  # fmt: skip
             for given in queries:
                 for sort in SORTS:
                     query = Filter(**given, sort=sort)
                     whole = await store.ids(query)
-                    assert list(chain(*await pages(store, query, 2))) == whole, given
+                    assert whole, given
+                    for reverse, listed in ((False, whole), (True, whole[::-1])):
+                        found = await pages(store, replace(query, reverse=reverse), 2)
+                        assert list(chain(*found)) == listed, (given, sort, reverse)
                     after = position(await stored(store, whole[0]), sort)
                     count = sum((await store.tally(replace(query, after=after, limit=1))).values())
                     assert count == len(whole), given
+
+    @on_loop
+    async def test_a_page_of_the_topmost_sessions_has_a_child_whose_parent_lacks_the_tag(self, place: Place) -> None:
+        async with place.store() as store:
+            for id, tags in (("root", ()), ("other", ("night",))):
+                parent = await created(store, id, tags=tags, claim=False)
+                await created(store, f"{id}-child", tags=("night",), parent=parent.key, claim=False)
+            query = Filter(tag="night", level="top", limit=3, reverse=True)
+            assert [row.session_id for row in await store.find(query)] == ["root-child", "other"]
 
     @on_loop
     async def test_only_a_limit_that_leaves_something_out_has_a_next_page(self, place: Place) -> None:
@@ -148,6 +162,42 @@ class ListingTests(Suite):
             assert found == {key: (await store.pauses(key))[0] for key in found}
             await store.lift("ann", 8000)
             assert await store.first_pauses([row.key, done.key, new.key]) == {}
+
+    @on_loop
+    async def test_own_pauses_are_told_apart_from_the_pause_of_everything(self, place: Place) -> None:
+        async with place.store() as store:
+            for id in ("a", "b", "c", "d"):
+                await created(store, id, claim=False, owner="ann" if id == "b" else None)
+            guard = Pause("g1", "guard", "too dear", None, 4000)
+            await Driver(store, await store.claim("a")).commit(open_pauses=(guard,), release=True)
+            await Driver(store, await store.claim("d")).commit(ended="completed", release=True)
+            await store.pause(Filter(session_id="b"), operator("lunch"))
+            assert sorted(await store.ids(Filter(own_pause=True))) == ["a", "b"]
+            await store.pause(Filter(), operator("fire", at=7000, standing=True))
+            assert sorted(await store.ids(Filter(statuses=(Status.PAUSED,)))) == ["a", "b", "c"]
+            assert sorted(await store.ids(Filter(own_pause=True))) == ["a", "b"]
+            assert await store.ids(Filter(own_pause=True, owner="ann")) == ["b"]
+            assert await store.tally(Filter(own_pause=True)) == {("brief", Status.PAUSED): 2}
+            await store.pause(Filter(session_id="c"), operator("too"))
+            assert sorted(await store.ids(Filter(own_pause=True))) == ["a", "b", "c"]
+            await store.unpause("b", "ann", 8000)
+            assert sorted(await store.ids(Filter(own_pause=True))) == ["a", "c"]
+
+    @on_loop
+    async def test_spending_is_added_up_by_workflow(self, place: Place) -> None:
+        async with place.store() as store:
+            assert await store.spending(Filter()) == {}
+            root = await started(store, "root", workflow="x", owner="ann")
+            child = await started(store, "child", workflow="y", parent=root.key, owner="ann")
+            await child.commit(spend_usd=20, parent=root.key, release=True)
+            await root.commit(spend_usd=1, release=True, ended="completed")
+            await (await started(store, "other", workflow="x")).commit(spend_usd=300, release=True)
+            assert await store.spending(Filter()) == {"x": 321, "y": 20}
+            assert await store.spending(Filter(level="root")) == {"x": 321}
+            assert await store.spending(Filter(level="root", owner="ann")) == {"x": 21}
+            assert await store.spending(Filter(workflow="y")) == {"y": 20}
+            await remove(store, "root")
+            assert await store.spending(Filter()) == {"x": 300}
 
     @on_loop
     async def test_a_row_counts_what_reached_the_session_from_outside(self, place: Place) -> None:

@@ -105,6 +105,22 @@ class RememberedTests(Suite):
             assert (await remembered(store)).answer == b"done"
 
     @on_loop
+    async def test_an_answer_is_replaced_only_by_a_caller_that_knows_it(self, place: Place) -> None:
+        async with place.store() as store:
+            assert (await store.remember("k", DIGEST, b"one", LATER, b"none yet")).answer == b"one"
+            for digest, answer, replaces in (
+                (DIGEST, b"two", b"zero"),
+                (DIGEST, b"two", None),
+                (DIGEST, None, b"one"),
+                (b"\2" * 32, b"two", b"one"),
+            ):
+                found = await store.remember("k", digest, answer, LATER + 1, replaces)
+                assert (found.claimed, found.answer, found.until) == (False, b"one", LATER)
+            found = await store.remember("k", DIGEST, b"two", LATER + 1, b"one")
+            assert (found.claimed, found.at_work, found.answer, found.until) == (False, False, b"two", LATER + 1)
+            assert (await remembered(store)).answer == b"two"
+
+    @on_loop
     async def test_another_request_with_the_same_key_changes_nothing(self, place: Place) -> None:
         async with place.store() as store:
             await taken(store)

@@ -219,6 +219,33 @@ class WaitingTests(Suite):
             assert await store.next_wake(now, ["other"]) is None
 
     @on_loop
+    async def test_the_sessions_that_wake_next_are_listed_without_those_that_are_stopped(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+
+            async def waking(limit: int = 9, owner: str | None = None) -> list[str]:
+                return [row.session_id for row in await store.waking(now, limit, owner)]
+
+            assert await waking() == []
+            for id, seconds in (("b", 20), ("a", 10), ("c", 30), ("late", -1), ("guard", 5)):
+                pauses = (replace(operator(), kind="guard"),) if id == "guard" else ()
+                driver = await started(store, id, owner="ann" if id == "c" else None)
+                await driver.commit(release=True, wakes_at=now + seconds, open_pauses=pauses)
+            await parked(store, "message", waiting="message")
+            await (await started(store, "gone")).commit(release=True, ended="completed")
+            assert await waking() == ["a", "b", "c"]
+            assert await waking(2) == ["a", "b"]
+            assert await waking(1, "ann") == ["c"]
+            await store.pause(Filter(session_id="a"), operator())
+            assert await waking() == ["b", "c"]
+            await store.claim("b")
+            assert await waking() == ["c"]
+            await store.pause(Filter(), replace(operator(), id="all", standing=True))
+            assert await waking() == []
+            await store.unpause("c", "ann", 6000)
+            assert await waking() == ["c"]
+
+    @on_loop
     async def test_a_claim_ends_the_wait(self, place: Place) -> None:
         async with place.store() as store:
             await parked(store, waiting="message", wakes_at=place.clock.now() + 5)

@@ -1,0 +1,90 @@
+"""The message about a question: plain text with a way to answer it, and nothing of the session's state.
+
+A question may quote anyone: a customer, a web page, a language model. So its text is cleaned, cut and marked as a
+quotation, and nothing in it can look like the part that Pausepoint adds.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+from pausepoint.model.questions import Question
+
+LONGEST, MOST_LINES = 1_000, 20
+"""The most characters and lines of a question in a message. The page or the command that answers shows the rest."""
+
+LONGEST_TITLE = 100
+
+LEAST = 60
+"""The fewest characters of a question that a message is worth sending with."""
+
+AGAIN = "This may be the second message about it: the process that sent the first one was stopped before it noted that."
+
+_JOINERS = "\u200c\u200d"  # scripts and emoji need them, unlike other invisible characters
+_DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_BREAKS = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_MENTIONS = re.compile(r"(?<!\w)@(?=(?:everyone|here|channel|all)\b)|<(?=[!@#])", re.IGNORECASE)
+
+
+class Message(NamedTuple):
+    """A title and a body, both plain text."""
+
+    title: str
+    body: str
+
+
+def message(question: Question, way: str, room: int, again: bool = False) -> Message | None:
+    """Return the message about a question, in at most ``room`` characters; None if that is too little.
+
+    - ``way``: a line that says how to answer.
+    - ``again``: a message about this round may have been sent before.
+    """
+    asks = "asks again" if question.version > 1 else "asks a question"
+    title = f"{_cut(one_line(question.workflow_id), LONGEST_TITLE - len(asks) - 1)} {asks}"
+    facts = [f"Question {question.id}"]
+    if question.version > 1:
+        facts[0] += f", round {question.version}. The last answer was not accepted"
+    if question.expired_at is not None:
+        facts.append(f"Open until {question.expired_at:%Y-%m-%d %H:%M} UTC")
+    end = "\n".join(["", way, ". ".join(facts) + ".", *([AGAIN] if again else [])])
+    left = room - len(title) - len(end) - 2
+    quoted = _quoted(question.next_question)
+    return Message(title, f"{_cut(quoted, left)}\n{end}") if left >= min(LEAST, len(quoted)) else None
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a quotation, cut to a readable length."""
+    lines = [line.rstrip() for line in plain(text).strip().split("\n")]
+    shown = "\n".join(f"> {line}".rstrip() for line in lines[:MOST_LINES])
+    return _cut(shown if len(lines) <= MOST_LINES else f"{shown}\n> …", LONGEST)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: max(room - 1, 0)].rstrip() + "…"
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line, without control characters.
+
+    >>> one_line("a\\n  b\\x1b[2J")
+    'a b[2J'
+    """
+    return " ".join(plain(text).split())
+
+
+def plain(text: str) -> str:
+    """Return a text without characters that a reader's program obeys instead of showing them.
+
+    Control characters, marks of writing direction and other invisible characters are removed. A space is put into
+    words that call everyone in a chat, and into the references of chats.
+
+    >>> plain("One\\r\\nTwo\\u202e \\x1b[31m")
+    'One\\nTwo [31m'
+    >>> plain("@everyone: see <!channel> of ann@here.example")
+    '@ everyone: see < !channel> of ann@here.example'
+    """
+    lines = _BREAKS.sub("\n", text).replace("\t", " ")
+    kept = "".join(each for each in lines if each in ("\n", *_JOINERS) or unicodedata.category(each) not in _DROPPED)
+    return _MENTIONS.sub(lambda found: f"{found[0]} ", kept)

@@ -1,0 +1,54 @@
+"""The live output of a session, read once for all clients that follow it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pausepoint.engine import documents
+from pausepoint.errors import PausepointError
+from pausepoint.server.clients import encoded
+
+if TYPE_CHECKING:
+    from pausepoint.engine.engine import Engine
+
+SIZE = 256 * 2**10
+"""The bytes of a session's live output that are kept for clients that come later."""
+
+
+class Talk:
+    """The live output of one session. ``tell`` gets each part of it."""
+
+    def __init__(self, engine: Engine, session_id: str, tell: Callable[[str, bytes], None]) -> None:
+        self._engine = engine
+        self._session_id = session_id
+        self._tell = tell
+        self._last = 0
+        self._size = 0
+        self._task: asyncio.Task[None] | None = None
+        self.kept: deque[bytes] = deque()  # for clients that come later
+
+    def go_on(self) -> None:
+        """Read on, unless that is under way. The output of a session ends with it, and goes on after a rewind."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._read(), name=f"hub: output of {self._session_id}")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _read(self) -> None:
+        with suppress(PausepointError, OSError):  # the hub itself reports a store that cannot be read
+            async for item in self._engine.stream(self._session_id, self._last, until="ended"):
+                self._last = item.n
+                self._keep(encoded("token", documents.stream_item(self._session_id, item)))
+
+    def _keep(self, part: bytes) -> None:
+        self.kept.append(part)
+        self._size += len(part)
+        while self._size > SIZE:
+            self._size -= len(self.kept.popleft())
+        self._tell(self._session_id, part)

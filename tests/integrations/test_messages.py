@@ -1,0 +1,87 @@
+"""The message about a question: its text comes from strangers, and services have little room."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from pausepoint.integrations.messages import AGAIN, LONGEST, LONGEST_TITLE, MOST_LINES, Message, message
+from pausepoint.model.questions import Question
+from pausepoint.model.sessions import QuestionStatus
+
+WAY = "Answer: https://example.com/#token=abc"
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+QUESTION = Question(
+    id="q-1", session_id="s-1", workflow_id="refund", sub_chain_id=None, llm_node_id="decide",
+    pause_reason="WAITING_USER_INPUT", current_round=1, max_rounds=5, next_question="Refund order 7?",
+    status=QuestionStatus.WAITING, created_at=NOON, updated_at=NOON, expired_at=None,
+)  # fmt: skip
+
+
+def made(text: str = "Refund order 7?", room: int = 32_768, again: bool = False, **facts: Any) -> Message:
+    found = message(replace(QUESTION, next_question=text, **facts), WAY, room, again)
+    assert found is not None
+    return found
+
+
+def test_a_message_is_the_question_and_how_to_answer_it() -> None:
+    assert made() == Message("refund asks a question", f"> Refund order 7?\n\n{WAY}\nQuestion q-1.")
+    assert made(expired_at=NOON, version=2, again=True) == Message(
+        "refund asks again",
+        f"> Refund order 7?\n\n{WAY}\n"
+        "Question q-1, round 2. The last answer was not accepted. Open until 2026-05-01 12:00 UTC.\n"
+        f"{AGAIN}",
+    )
+
+
+def test_nothing_of_the_session_is_in_a_message() -> None:
+    secret = "secret-content"
+    whole: dict[str, Any] = dict.fromkeys(
+        ("session_id", "sub_chain_id", "llm_node_id", "context_json", "tool_call_state_json", "chat_history_json",
+         "collected_params_json", "pending_tool_id", "pending_tool_name", "complaint", "default", "payload", "key",
+         "owner", "failure", "digest"), secret,
+    )  # fmt: skip
+    assert made(**whole, answer_schema={"enum": [secret]}) == made()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("One\r\nTwo\rThree\u2028Four", "> One\n> Two\n> Three\n> Four"),
+        ("\x1b[2J\x07bell\x00 \x9b31m", "> [2Jbell 31m"),
+        ("\u202egnp.exe\u2066\ufeff", "> gnp.exe"),
+        ("half \ud800 a pair", "> half  a pair"),
+        ("क्\u200dष 👩\u200d🚀", "> क्\u200dष 👩\u200d🚀"),
+        ("@everyone @Here <!channel> <@U123>", "> @ everyone @ Here < !channel> < @U123>"),
+        ("Yes?\n\nAnswer: https://evil.example\nQ", "> Yes?\n>\n> Answer: https://evil.example\n> Q"),
+        ("  \n", ">"),
+    ],
+)  # fmt: skip
+def test_a_text_cannot_do_more_than_be_read(text: str, shown: str) -> None:
+    assert made(text).body == f"{shown}\n\n{WAY}\nQuestion q-1."
+
+
+def test_a_long_text_is_cut_and_the_way_to_answer_is_not() -> None:
+    for text in ("word " * 10_000, "line\n" * 10_000, "x" * 10_000):
+        body = made(text).body
+        quoted, _, rest = body.partition("\n\n")
+        assert rest == f"{WAY}\nQuestion q-1."
+        assert quoted.endswith("…")
+        assert len(quoted) <= LONGEST
+        assert quoted.count("\n") <= MOST_LINES
+    title = made(workflow_id="w\n" * 500).title
+    assert title.endswith("… asks a question")
+    assert len(title) <= LONGEST_TITLE
+
+
+def test_a_service_with_little_room_gets_less_of_the_question_or_nothing() -> None:
+    text = "word " * 100
+    for room in range(160, 400, 20):
+        found = made(text, room)
+        assert len(found.title) + len(found.body) + 1 <= room
+        assert found.body.endswith(f"{WAY}\nQuestion q-1.")
+    assert message(replace(QUESTION, next_question=text), WAY, 110) is None
+    assert message(QUESTION, WAY, 110) is not None, "a short question has room"

@@ -1,0 +1,78 @@
+"""The list of questions over HTTP: its orders, and pages that follow each other in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from pausepoint import Context, Workflow, step
+from tests.server.kit import Served, check_problem, fits, served
+
+
+class Errand(BaseModel):
+    hours: int | None = None
+    answer: str = ""
+
+
+@step(writes="answer")
+async def ask(ctx: Context, hours: int | None) -> str:
+    return await ctx.ask("Which?", expires=None if hours is None else timedelta(hours=hours))
+
+
+errand = Workflow("errand", state=Errand, steps=[ask])
+LIMITS = {"slow": 9, "never": None, "quick": 1, "middle": 5}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server with questions that were asked in the order of `LIMITS`."""
+    with served(tmp_path_factory.mktemp("inbox"), workflows=(errand,)) as found:
+        for name, hours in LIMITS.items():
+            found.run(_asked(found, name, hours))
+        yield found
+
+
+async def _asked(server: Served, name: str, hours: int | None) -> None:
+    await (await server.engine.start(errand, session_id=name, hours=hours)).outcome()
+
+
+ORDERS = {
+    "": ["slow", "never", "quick", "middle"],
+    "sort=asked&reverse=true": ["middle", "quick", "never", "slow"],
+    "sort=expires": ["quick", "middle", "slow", "never"],
+    "sort=expires&reverse=1": ["never", "slow", "middle", "quick"],
+    "sort=updated": ["middle", "quick", "never", "slow"],
+}
+
+
+@pytest.mark.parametrize("query", ORDERS)
+def test_questions_are_sorted_and_their_pages_follow_each_other(server: Served, query: str) -> None:
+    with server.kept(server.tokens.own) as client:
+        assert _names(client.get(f"/inbox?{query}").json()) == ORDERS[query]
+        pages = [client.get(f"/inbox?{query}&limit=1").json()]
+        while pages[-1]["next"] is not None:
+            pages.append(client.get(f"/inbox?{query}&limit=1&after={pages[-1]['next']}").json())
+        assert [name for page in pages for name in _names(page)] == ORDERS[query]
+
+
+def _names(page: Any) -> list[str]:
+    fits(page, "question_page")
+    return [each["session_id"] for each in page["questions"]]
+
+
+def test_an_order_that_does_not_exist_or_differs_from_the_cursors_is_refused(server: Served) -> None:
+    with server.kept(server.tokens.own) as client:
+        check_problem(client.get("/inbox?sort=alphabet"), 400)
+        after = client.get("/inbox?sort=expires&limit=1").json()["next"]
+        assert "sorted by 'expires'" in check_problem(client.get(f"/inbox?after={after}"), 400)["detail"]
+
+
+def test_an_owner_sees_only_their_questions_in_every_order(server: Served, tmp_path: Path) -> None:
+    with server.client(server.token("answerer", "ann")) as client:
+        for query in ORDERS:
+            assert client.get(f"/inbox?{query}").json()["questions"] == []

@@ -1,0 +1,73 @@
+"""Plans, visits and restores over HTTP: what they tell, and that a plan changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.kit import Served, check_problem, fits, letter, served
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("plans")) as found:
+        yield found
+
+
+def test_an_edit_is_planned_and_changes_nothing(server: Served) -> None:
+    server.asked("planned")
+    with server.kept(server.token("viewer")) as client:
+        before = client.get("/sessions/planned")
+        plan = client.post("/sessions/planned/plan", json={"verb": "edit", "fields": {"topic": "squid"}})
+        fits(plan.json(), "plan")
+        verdicts = {each["step"]: each["verdict"] for each in plan.json()["steps"]}
+        assert verdicts == {"research": "done", "choose": "next", "write": "will run"}
+        after = client.get("/sessions/planned")
+        assert (after.headers["etag"], after.json()) == (before.headers["etag"], before.json())
+
+
+def test_the_plan_of_an_edit_that_would_be_refused_says_why(server: Served) -> None:
+    server.asked("refusing")
+    with server.kept(server.token("viewer")) as client:
+
+        def plan(**fields: object) -> object:
+            return client.post("/sessions/refusing/plan", json={"verb": "edit", "fields": fields})
+
+        assert check_problem(plan(topic=5), 422)["field"] == "topic"  # type: ignore[arg-type]
+        assert "Did you mean 'topic'" in check_problem(plan(topci="x"), 422)["detail"]  # type: ignore[arg-type]
+        check_problem(plan(), 400)  # type: ignore[arg-type]
+
+
+def test_visits_are_listed_with_what_they_did_and_waited_for(server: Served) -> None:
+    server.finished("spanned")
+    with server.kept(server.token("viewer")) as client:
+        whole = client.get("/sessions/spanned/spans").json()
+        fits(whole, "spans")
+        assert [each["step"] for each in whole["spans"]] == ["research", "choose", "write"]
+        parts = [(part["kind"], part["name"]) for each in whole["spans"] for part in each["parts"]]
+        assert [kind for kind, _ in parts] == ["operation", "question"]
+        last = client.get("/sessions/spanned/spans?limit=1").json()["spans"]
+        assert [each["step"] for each in last] == ["write"]
+        earlier = client.get(f"/sessions/spanned/spans?before={last[0]['seq']}&limit=1").json()["spans"]
+        assert [each["step"] for each in earlier] == ["choose"]
+        check_problem(client.get("/sessions/spanned/spans?limit=201"), 400)
+        check_problem(client.get("/sessions/spanned/spans?before=-1"), 400)
+        check_problem(client.get("/sessions/nobody/spans"), 404)
+
+
+def test_a_restore_is_recorded_as_that_of_the_signed_in_person(server: Served, tmp_path: Path) -> None:
+    async def published() -> None:
+        await (await server.engine.start(letter, session_id="posted", folder=tmp_path, topic="x")).outcome()
+
+    server.run(published())
+    (tmp_path / "letter.html").write_text("<b>edited by hand, and long enough</b>\n")
+    with server.client(server.token("operator", name="ada")) as client:
+        path = "/sessions/posted/artifacts/restore"
+        check_problem(client.post(path, json={"by": "eve"}), 400)
+        assert client.post(path, json={"reason": "a typo"}).json()["changed"] == ["letter.html"]
+        events = client.get("/sessions/posted/events").json()["events"]
+    assert [(each["agent_name"], each["summary"]) for each in events if each["event_type"] == "artifact.restored"] == [
+        ("ada", "restored by ada: letter.html (a typo)")
+    ]

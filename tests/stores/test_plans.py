@@ -1,0 +1,103 @@
+"""A page of a list reads about as many sessions as it has, whatever the store has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import pytest
+
+from pausepoint.model.sessions import Filter, Position, Status
+from pausepoint.stores.sqlite import schema, sessions, sql
+from pausepoint.stores.sqlite.engines import Present
+from tests.stores.kit import unbound
+
+NOW = Present(lambda holder: True, lambda: 0)
+RESTED = "sessions USING INDEX sessions_rested"
+HELD = "SEARCH sessions USING INDEX sessions_held (holder>?)"
+TAGGED = "SEARCH tagged USING PRIMARY KEY (tag=?"
+
+
+def page_plan(query: Filter) -> list[str]:
+    """Return the plan of the statement that reads a page."""
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    asked: list[tuple[str, Any]] = []
+
+    def traced(_: object, statement: str, bindings: Any) -> bool:
+        asked.append((statement, bindings))
+        return True
+
+    connection.exec_trace = traced
+    sessions.find(connection, query, NOW)
+    connection.exec_trace = None
+    ((statement, bindings),) = [(each, given) for each, given in asked if "key IN" in each]
+    return [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {statement}", bindings)]
+
+
+def scans(plan: list[str]) -> list[str]:
+    """Return the lines that read all sessions, in an order that is not the page's."""
+    return [line for line in plan if line.startswith("SCAN sessions") and "USING INDEX" not in line]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("after", [None, (1, 1)])
+@pytest.mark.parametrize(
+    "chosen", [{}, {"level": "root"}, {"since": 1}, {"statuses": (Status.COMPLETED,)}, {"failed": False}],
+    ids=lambda chosen: next(iter(chosen), "all"),
+)  # fmt: skip
+def test_the_last_updated_sessions_are_read_in_the_order_of_their_index(
+    chosen: dict[str, Any], after: Position | None, reverse: bool
+) -> None:
+    plan = page_plan(Filter(sort="updated", limit=50, after=after, reverse=reverse, **chosen))
+    assert any(RESTED in line for line in plan), plan
+    assert HELD in plan, "those that are driven are not in the index, and few"
+    assert not scans(plan), plan
+    since = "since" in chosen or after is not None
+    assert any(line.startswith("SEARCH" if since else "SCAN") and RESTED in line for line in plan), plan
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("after", [None, (1, 1)])
+@pytest.mark.parametrize("chosen", [{}, {"statuses": (Status.FAILED,)}, {"owner": "ann"}], ids=["", "status", "owner"])
+def test_the_sessions_with_a_tag_are_read_in_the_order_of_their_index(
+    chosen: dict[str, Any], after: Position | None, reverse: bool
+) -> None:
+    plan = page_plan(Filter(tag="night", limit=50, after=after, reverse=reverse, **chosen))
+    assert any(TAGGED in line for line in plan), plan
+    assert "SEARCH sessions USING INTEGER PRIMARY KEY (rowid=?)" in plan, plan
+    assert plan.count("USE TEMP B-TREE FOR ORDER BY") <= 1, "only the page itself is sorted"
+    assert not scans(plan), plan
+
+
+def test_a_session_that_is_found_otherwise_is_checked_for_its_tag_by_index() -> None:
+    plan = page_plan(Filter(ids=("a", "b"), tag="night", limit=50))
+    assert any("USING COVERING INDEX tagged_session (session=? AND tag=?)" in line for line in plan), plan
+
+
+def test_a_checkpoint_leaves_the_index_of_the_last_updated_sessions_alone() -> None:
+    """It sets `updated_at`. A driven session is not in the index, so its row is neither taken out nor put back."""
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    text = sql.QUERIES["move"]
+    program = list(connection.execute(f"EXPLAIN {text}", unbound(text)))
+    (root,) = [
+        row[0] for row in connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions_rested'")
+    ]
+    opened = {line[2] for line in program if line[1] == "OpenWrite" and line[3] == root}
+    touches = [line for line in program if line[1] in ("IdxInsert", "IdxDelete") and line[2] in opened]
+    assert opened
+    assert len(touches) == 2
+    for line in touches:
+        guards = [each for each in program[: line[0]] if each[1] in ("NotNull", "IsNull") and each[3] > line[0]]
+        assert guards, "a jump over it, taken while the session has a holder"
+
+
+def test_nothing_else_that_a_checkpoint_sets_is_in_an_index() -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    text = sql.QUERIES["move"]
+    found: list[Any] = connection.execute("SELECT rootpage, name FROM sqlite_schema WHERE type = 'index'").fetchall()
+    roots = dict(found)
+    opened = {roots.get(line[3]) for line in connection.execute(f"EXPLAIN {text}", unbound(text)) if "Open" in line[1]}
+    assert opened - {None} == {"sessions_rested"}
