@@ -78,13 +78,13 @@ class Pauses(Queries):
     async def _request_pause(self, query: Filter, pause: Pause) -> Found:
         """Store the request, and make sure that the drives of this process see it from now on."""
         found = await self.store.pause(query, pause)
+        self.driver.on_change()
+        await self.driver.refresh()
         if pause.standing:
             found = await self._first_under_pause()
         log_pause_request(found, pause.by, pause.reason)
         for damage in found.damaged:
             log_line(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
-        self.driver.on_change()
-        await self.driver.refresh()
         return found
 
     async def _present(self, rows: Iterable[SessionRow]) -> list[SessionRow]:
