@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -50,6 +50,9 @@ TURN = 32
 
 CATCH_UP = 2000
 """The most changes that a client which comes back reads from the store. With more it gets ``reset``."""
+
+BACKLOG = 4096
+"""The most changes that wait for a round. With more, the store is not read on until a round has taken them."""
 
 WAKING = 200
 """How many of the next wake-ups are known."""
@@ -261,6 +264,8 @@ class Hub:
         async for change in self.engine.changes(None, follow=True):
             self._changes.append(change)
             self._news.set()
+            while len(self._changes) >= BACKLOG:
+                await asyncio.sleep(PACE)
         raise StoreClosed("The engine has closed. Start the server again.")
 
     async def _work(self) -> None:
@@ -306,8 +311,9 @@ class Hub:
             self._entries.add(entries, self._followed())
             await self._tell(entries)
             self._trim()
-        else:  # nobody has to be told, and whoever comes back reads the store
+        else:  # a client that comes back reads the store, and heads from before would be out of date
             self.mark = changes[-1].mark
+            self._heads.clear()
             self._entries.restart(self.mark)
         self._measure_lag(changes)
         await self._look_at_standing()
@@ -459,11 +465,12 @@ class _Idle(Exception):
     """Nobody has used the hub for a while."""
 
 
-_HUBS: WeakKeyDictionary[Engine, Hub] = WeakKeyDictionary()
+_HUBS: WeakValueDictionary[Engine, Hub] = WeakValueDictionary()
 
 
 def hub_of(engine: Engine) -> Hub:
-    """Return the hub of an engine. All applications over an engine share it."""
-    if engine not in _HUBS:
-        _HUBS[engine] = Hub(engine)
-    return _HUBS[engine]
+    """Return the hub of an engine. All applications over an engine share it, and it is forgotten with the last one."""
+    hub = _HUBS.get(engine)
+    if hub is None:
+        hub = _HUBS[engine] = Hub(engine)
+    return hub

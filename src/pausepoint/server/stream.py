@@ -11,7 +11,7 @@ from pausepoint.engine import documents as engine_documents
 from pausepoint.server import bodies
 from pausepoint.server.calls import Call, Receive, Reply, Send, start
 from pausepoint.server.clients import Client
-from pausepoint.server.hub import Hub, hub_of
+from pausepoint.server.hub import Hub
 from pausepoint.server.problems import Problem
 
 RETRY = 2000
@@ -97,7 +97,7 @@ async def stream(call: Call) -> Stream:
         await _check(call, topic)
     if person.question is not None:
         only = (await call.access.question(person.question)).session_id
-    hub = hub_of(call.engine)
+    hub = call.desk.hub
     await hub.use()
     call.desk.streams.take(call.signed, call.desk.limits)  # no await from here on: several may ask at the same time
     client = Client(person, topics, only, call.signed, _credentials(call), lambda: _is_still(call))
@@ -136,7 +136,7 @@ async def _check(call: Call, topic: str) -> None:
 
 async def now(call: Call) -> Reply:
     """Return what is going on: counts, the sessions that need attention, spending, the pause of everything, engines."""
-    hub = hub_of(call.engine)
+    hub = call.desk.hub
     await hub.use()
     board = await hub.board(call.access.owner)
     facts, standing = board.facts, hub.standing
