@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from pausepoint.engine import documents as engine_documents
-from pausepoint.server import bodies
+from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Receive, Reply, Send, start
 from pausepoint.server.clients import Client
 from pausepoint.server.hub import Hub
@@ -139,21 +138,21 @@ async def now(call: Call) -> Reply:
     hub = call.desk.hub
     await hub.use()
     board = await hub.board(call.access.owner)
-    facts, standing = board.facts, hub.standing
+    facts = board.facts
     assert facts is not None
-    sees_all = call.person.sees_all
-    return Reply({
-        "mark": board.mark,
-        "counts": facts.counts,
-        "failures": facts.failures,
-        "questions": facts.questions,
-        "running": board.running(await call.engine.progress()),
-        "paused": facts.paused,
-        "failed": facts.failed,
-        "waking": facts.waking,
-        "spending": facts.spent,
-        "spent_usd": sum(facts.spent.values()),
-        "standing_pause": (engine_documents.standing_pause(standing) if sees_all or standing is None
-                           else engine_documents.pause(standing)),
-        "engines": hub.engines if sees_all else [],
-    })  # fmt: skip
+    return Reply(
+        {
+            "mark": board.mark,
+            "counts": facts.counts,
+            "failures": facts.failures,
+            "questions": facts.questions,
+            "running": board.running(await call.engine.progress()),
+            "paused": facts.paused,
+            "failed": facts.failed,
+            "waking": facts.waking,
+            "spending": facts.spent,
+            "spent_usd": sum(facts.spent.values()),
+            "standing_pause": documents.standing_pause(hub.standing, call.person),
+            "engines": hub.engines if call.person.sees_all else [],
+        }
+    )
