@@ -43,7 +43,7 @@ CHECK = 2.0
 """Seconds between two checks of the sign-ins of the open streams."""
 
 IDLE = 60.0
-"""Seconds until a hub without clients stops, and until the facts of an owner that nobody asks for are forgotten."""
+"""Seconds until a hub without clients stops, and until the facts of an owner that no request asks for are forgotten."""
 
 TURN = 32
 """After how many sessions or clients other tasks get a turn."""
@@ -141,7 +141,7 @@ class Hub:
             if session_id not in self._talks:
                 self._talks[session_id] = Talk(self.engine, session_id, self._tell_output)
             client.queue.extend(self._talks[session_id].kept)
-            self._talks[session_id].go_on()
+            self._talks[session_id].resume()
 
     def _tell_output(self, session_id: str, part: bytes) -> None:
         for client in self.clients:
@@ -205,7 +205,7 @@ class Hub:
         return parts + lines
 
     async def _tell(self, entries: list[Entry]) -> None:
-        """Queue changes for all clients. Whoever comes meanwhile finds them among those that are kept."""
+        """Queue changes for all clients. A client that comes meanwhile finds them among those that are kept."""
         made: dict[object, list[bytes]] = {}
         for n, client in enumerate(list(self.clients), 1):
             if client.waiting is not None:
@@ -325,7 +325,7 @@ class Hub:
             infos[session_id] = await self._info(session_id)
             self._keep(session_id, infos[session_id])
             if session_id in self._talks:
-                self._talks[session_id].go_on()
+                self._talks[session_id].resume()
             if not len(infos) % TURN:
                 await asyncio.sleep(0)
         return [_entry(each, infos[each.session_id]) for each in changes]
@@ -435,7 +435,7 @@ class Hub:
             if (info := self._held.get(session_id)) is not None:
                 self._keep(session_id, info)
                 entries.append(Entry(self.mark, session_id, info.owner, True))
-        if entries:  # they are not kept: the last one is sent to whoever comes back
+        if entries:  # they are not kept: a client that comes back gets the last one
             await self._tell(entries)
 
     def _in_progress(self, client: Client) -> list[bytes]:
@@ -462,7 +462,7 @@ def _entry(change: Change, info: SessionInfo | None) -> Entry:
 
 
 class _Idle(Exception):
-    """Nobody has used the hub for a while."""
+    """The hub was not used for a while."""
 
 
 _HUBS: WeakValueDictionary[Engine, Hub] = WeakValueDictionary()

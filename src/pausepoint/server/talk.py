@@ -32,8 +32,8 @@ class Talk:
         self._news: list[bytes] = []
         self.kept: deque[bytes] = deque()  # for clients that come later
 
-    def go_on(self) -> None:
-        """Read on, unless that is under way. The output of a session ends with it, and goes on after a rewind."""
+    def resume(self) -> None:
+        """Read on, unless that is under way. The output of a session ends with it, and continues after a rewind."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._read(), name=f"hub: output of {self._session_id}")
 
