@@ -338,7 +338,7 @@ def _described(kept: Kept) -> dict[str, Any]:
 @_store
 @_json
 def revoke(id: str, store: str | None, as_json: bool) -> None:
-    """Delete a token. It signs its users out."""
+    """Delete a token, which signs its users out."""
     cli = _cli(store, as_json)
     if not tokens_of(cli).revoke(id):
         raise Refused(
