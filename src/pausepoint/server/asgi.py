@@ -28,6 +28,7 @@ from pausepoint.server.calls import (
     query_of,
 )
 from pausepoint.server.guard import SAFE, Guard
+from pausepoint.server.hub import hub_of
 from pausepoint.server.limits import Attempts, Limits, Rates, Streams
 from pausepoint.server.metrics import Timings
 from pausepoint.server.page import Page
@@ -94,12 +95,13 @@ def application(engine: Engine, settings: Settings) -> Guard:
 
 
 class Desk:
-    """What all requests share: the engine, the sign-in, the limits, the jobs and the readers of runs."""
+    """What all requests share: the engine, its hub, the sign-in, the limits, the jobs and the readers of runs."""
 
     routes: Sequence[Route] = ROUTES
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
+        self.hub = hub_of(engine)
         self.limits = settings.limits
         self.rates = Rates()
         self.streams = Streams()

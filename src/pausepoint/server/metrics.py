@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pausepoint.name import NAME
 from pausepoint.server.board import Facts
 from pausepoint.server.calls import Call, Send, start
-from pausepoint.server.hub import Hub, hub_of
+from pausepoint.server.hub import Hub
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -60,7 +60,7 @@ class Figures(NamedTuple):
 async def show(call: Call) -> Figures:
     """Return figures about sessions, questions, spending, streams and requests, in the text format of Prometheus."""
     call.access.check_sees_all()
-    hub = hub_of(call.engine)
+    hub = call.desk.hub
     await hub.use()
     facts = (await hub.board(None)).facts
     assert facts is not None

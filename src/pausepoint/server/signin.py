@@ -51,7 +51,7 @@ class SignIn:
     """Finds out who sends a request.
 
     - ``tokens``: the tokens of the store; None if only ``who`` signs people in.
-    - ``name``: the name of whoever uses the server's own token.
+    - ``name``: the name of the person who uses the server's own token.
     - ``who``: a function of the program that mounts the server. It replaces tokens and cookies.
     - ``proxied``: believe the user and the groups that a proxy sends.
     """
