@@ -276,6 +276,7 @@ WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_reque
     AND +workflow IN (SELECT value FROM json_each(:workflows))
 
 -- name: waking
+-- Sessions that wake up after a time, the earliest first. Callers put the facts before it.
 INDEXED BY sessions_waking
 WHERE wakes_at > :now AND wakes_at IS NOT NULL AND pause_requested = 0 AND guest = 0 AND removing = 0
     AND (:owner IS NULL OR owner = :owner) AND ended IS NULL
