@@ -219,7 +219,7 @@ async def test_a_session_that_ends_during_a_count_is_counted_once(path: Path, mo
 @on_loop
 async def test_a_long_listing_lets_other_threads_run_in_between(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[float] = []
-    monkeypatch.setattr(rows.time, "sleep", turns.append)
+    monkeypatch.setattr("pausepoint.stores.sqlite.rows.time.sleep", turns.append)
     monkeypatch.setattr(rows, "TURN", 2)
     async with opened(path) as store:
         for n in range(5):
