@@ -275,8 +275,7 @@ class Bulk(Control):
 
         **Without an id**, cancel all sessions that match, each with its children, and return a `BulkReport`. The
         filters are those of `resume`; give at least one. Without ``status`` and ``ids``, ended ones do not match.
-        ``dry_run``
-        reports what would be cancelled and changes nothing; ``on_progress`` is as for `resume`.
+        ``dry_run`` reports what would be cancelled and changes nothing; ``on_progress`` is as for `resume`.
         """
         given = {
             "ids": ids, "status": status, "failed": failed, "workflow": workflow, "tag": tag, "owner": owner,

@@ -120,7 +120,8 @@ class BulkRun:
     async def _pages(self, size: int) -> AsyncIterator[tuple[list[SessionRow], Found]]:
         """Yield the facts of the sessions, page by page: those that the verb concerns, and all that still match."""
         ids = await self.service.store.ids(self.query)
-        others = [each for each in self.query.ids or () if each not in {*ids}]
+        matching = set(ids)
+        others = [each for each in self.query.ids or () if each not in matching]
         self.total = len(ids) + len(others)
         self._tell(None, None)
         await self._note_others(others)

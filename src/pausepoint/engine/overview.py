@@ -1,4 +1,4 @@
-"""The verbs that look at all sessions at once, for programs that show what is going on."""
+"""The verbs about all sessions at once, for programs that give an overview."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Overview(Changes):
     """What wakes up next, what was spent, and how far the steps that run here are."""
 
     async def waking(self, *, owner: str | None = None, limit: int = 100) -> Listing[SessionInfo]:
-        """Return the sessions that wake up by themselves, the next one first.
+        """Return the sessions that wake up on their own, the next one first.
 
         A timer ends then, or the time for an answer or a message. Paused sessions are left out, because a pause keeps
         them from waking up.

@@ -35,7 +35,7 @@ PauseMode = Literal["finish", "abort"]
 Level = Literal["any", "top", "root"]
 Sort = Literal["created", "updated", "workflow", "spent", "id"]
 Position = tuple[int | str, ...]
-"""A position in a sorted list: the values, of the item there, by which the list is sorted."""
+"""A position in a sorted list: the values of one item that the list is sorted by."""
 PauseKind = Literal[
     "operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes", "question", "disk"
 ]  # fmt: skip

@@ -184,7 +184,7 @@ class Store(Protocol):
         """
 
     async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
-        """Return the next ``limit`` sessions that wake up by themselves after ``now``, the earliest first.
+        """Return the next ``limit`` sessions that wake up on their own after ``now``, the earliest first.
 
         Sessions that are paused, and guests, are left out. ``owner`` selects the sessions of one owner. The cost
         depends on the sessions returned, and on those of other owners and paused ones before them.
@@ -536,9 +536,9 @@ class Store(Protocol):
         how a request has one effect, even if processes are killed.
 
         A request with another digest, or with an answer, stays as it is. Only an answer that equals ``replaces`` is
-        replaced, with its ``until``. A key that has no answer can be answered only
-        by the engine that took it, as long as that engine is alive. At ``until`` the key is free again, by the store's
-        clock. `pausepoint.model.remembered.check_remembered` checks the arguments.
+        replaced, with its ``until``. While the engine that took a key is alive, only that engine can answer it. At
+        ``until`` the key is free again, by the store's clock. `pausepoint.model.remembered.check_remembered` checks the
+        arguments.
         """
 
     async def recall(self, key: str) -> Remembered | None:

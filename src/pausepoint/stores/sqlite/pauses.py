@@ -35,6 +35,9 @@ from pausepoint.stores.sqlite.sql import QUERIES
 FLAG = "flag"
 """The id of a pause without a record: someone set the flag directly in the database."""
 
+FEW = 50
+"""The pauses of so many sessions are read on the loop's thread: they take about a millisecond."""
+
 _Paused = tuple[
     str, PauseKind, str, str | None, int, str, PauseMode, Flag, Time | None, str | None, Flag, Time | None, int,
     int | None, Time | None, str | None,
