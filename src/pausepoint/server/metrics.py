@@ -111,7 +111,7 @@ def metric(name: str, text: str, kind: str, samples: Iterable[Sample]) -> Iterat
     >>> print(*metric("size", "How large.", "gauge", [("", {"of": 'a "b"'}, 3)]), sep="", end="")
     # HELP pausepoint_size How large.
     # TYPE pausepoint_size gauge
-    pausepoint_size{of="a \\\\"b\\\\""} 3
+    pausepoint_size{of="a \\"b\\""} 3
     """
     whole = f"{NAME}_{name}"
     yield f"# HELP {whole} {text}\n"
