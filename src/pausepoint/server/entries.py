@@ -34,7 +34,7 @@ class Entry:
 
     @cached_property
     def line(self) -> bytes:
-        """The new events of the session's history, with the mark: whoever has received it has all before it."""
+        """The new events of the session's history, with the mark. A client that has received it has all before it."""
         return _line(self.session_id, self.events, self.mark)
 
     def without(self, seen: Collection[tuple[str, str]]) -> bytes:
@@ -68,7 +68,7 @@ class Entries:
         self._kept.append(Entry(mark, "", None, False))
 
     def add(self, entries: Iterable[Entry], followed: Collection[str]) -> None:
-        """Keep changes. ``followed`` are the sessions whose history somebody follows."""
+        """Keep changes. ``followed`` are the sessions whose history a client follows."""
         for entry in entries:
             if entry.events and entry.session_id in followed:
                 self._size += len(entry.line)
