@@ -251,7 +251,7 @@ def _digest(seen: str) -> bytes:
     try:
         return bytes.fromhex(seen)
     except ValueError:
-        raise ValueError(f"seen is not the digest of a question: {seen!r:.60}. Pass the digest as you read it.") from None
+        raise ValueError(f"seen is not the digest of a question: {seen!r:.60}. Pass it as you read it.") from None
 
 
 def _statuses(given: Statuses) -> tuple[QuestionStatus, ...]:
