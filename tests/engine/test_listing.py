@@ -95,7 +95,9 @@ BAD = [
 async def test_what_is_not_a_cursor_is_refused_and_says_what_to_pass(cursor: str) -> None:
     async with Engine(":memory:") as engine:
         await several(engine, 1)
-        with pytest.raises(ValueError, match=r"is not a cursor of a list of sessions\. Pass next of the page before"):
+        with pytest.raises(
+            ValueError, match=r"is not a cursor of a list of sessions\. Pass 'next' of the previous page"
+        ):
             await engine.sessions(after=cursor)
 
 

@@ -6,8 +6,8 @@ once a day. Nothing here runs on the path of a checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any

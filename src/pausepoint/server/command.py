@@ -88,8 +88,8 @@ def _cli(store: str | None, as_json: bool, targets: tuple[str, ...] = ()) -> Cli
 def serve(context: click.Context, /, **given: Any) -> int:
     """Serve the store over HTTP: an API and a web page, on this machine only by default.
 
-    The printed address signs you in. Its token is in the file serve-token next to the store. Anyone who has it can do
-    everything. Create tokens with fewer rights with `serve token create`.
+    The printed address signs you in. Its token is in the file serve-token next to the store, and allows everything.
+    Create tokens with fewer rights with `serve token create`.
 
     By default the server drives the sessions of the project's workflows, as `worker` does. With --observe, or without
     workflows, it drives nothing, and another process continues what you resume.
@@ -338,7 +338,7 @@ def _described(kept: Kept) -> dict[str, Any]:
 @_store
 @_json
 def revoke(id: str, store: str | None, as_json: bool) -> None:
-    """Delete a token, which signs its users out."""
+    """Delete a token. People who signed in with it are signed out."""
     cli = _cli(store, as_json)
     if not tokens_of(cli).revoke(id):
         raise Refused(

@@ -188,11 +188,18 @@ async def redact(call: Call) -> Reply:
     """Remove content from a session permanently."""
     asked: bodies.Redact = call.body
     info = await call.access.info(call.session_id)
+    _check_one_thing(asked)
     found = await call.engine.redact(
         info.session_id, field=asked.field, seq=asked.seq, signal=asked.signal, event=asked.event, file=asked.file,
         by=call.by, reason=asked.reason,
     )  # fmt: skip
     return Reply(engine_documents.redaction(info.session_id, found))
+
+
+def _check_one_thing(asked: bodies.Redact) -> None:
+    given = [asked.field, asked.seq, asked.signal, asked.event, asked.file]
+    if len([each for each in given if each is not None]) != 1:
+        raise Problem(400, "A redaction removes one thing. Send one of 'field', 'seq', 'signal', 'event' and 'file'.")
 
 
 async def export(call: Call) -> Attachment:
