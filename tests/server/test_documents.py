@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -56,8 +57,8 @@ class Caller:
         return next(route for route in ROUTES if route.method == method and alike(route))
 
 
-def test_every_route_answers_with_its_document(server: Served) -> None:
-    with server.admin(**{"X-Pausepoint": "1"}) as client:
+def test_every_route_answers_with_its_document(tmp_path: Path) -> None:
+    with served(tmp_path) as server, server.admin(**{"X-Pausepoint": "1"}) as client:
         call = Caller(client)
         _sessions(call, server)
         _verbs(call, server)
@@ -117,7 +118,10 @@ def _verbs(call: Caller, server: Served) -> None:
     assert taken["by"] == "root"
     assert server.run(server.engine.outcome("one")).state.text == "formal: notes on squid"
     call("POST /sessions/two/send", {"value": "hello", "key": "1"})
-    call("POST /sessions/bulk", {"verb": "pause", "ids": ["two", "nobody"]})
+    many = call("POST /sessions/bulk", {"verb": "pause", "ids": ["one", "two", "nobody"]})
+    assert [[each["session_id"] for each in many[name]] for name in ("done", "skipped", "refused")] == [
+        ["two"], ["one"], ["nobody"],
+    ]  # fmt: skip
     assert call("POST /sessions/bulk", {"verb": "cancel", "filter": {"workflow": "brief"}, "dry_run": True})["done"]
     assert call("POST /sessions/two/cancel")["status"] == "cancelled"
     for wrong in ({}, {"field": "notes", "seq": 3}):

@@ -22,7 +22,8 @@ def store(tmp_path: Path) -> Path:
         return tmp_path
 
 
-def test_it_serves_drives_and_ends(store: Path) -> None:
+def test_it_makes_a_store_serves_drives_and_ends(tmp_path: Path) -> None:
+    store = tmp_path
     server = Process(store, "--target", TARGET)
     try:
         assert "Drives brief" in server.log.read_text()
@@ -68,7 +69,7 @@ def test_a_port_that_is_taken_is_named(store: Path) -> None:
     assert f"port {port}" in done.stderr
 
 
-def test_a_store_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+def test_a_store_that_does_not_exist_is_not_made_to_observe_it(tmp_path: Path) -> None:
     done = run("serve", "--store", str(tmp_path / "none.db"), cwd=tmp_path)
     assert (done.code, "There is no store" in done.stderr) == (4, True)
     assert not (tmp_path / "serve-token").exists()
