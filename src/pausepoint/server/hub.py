@@ -46,7 +46,7 @@ IDLE = 60.0
 """Seconds until a hub without clients stops, and until the facts of an owner that no request asks for are forgotten."""
 
 TURN = 32
-"""After how many sessions or clients other tasks get a turn."""
+"""After how many sessions other tasks get a turn."""
 
 CATCH_UP = 2000
 """The most changes that a client which comes back reads from the store. With more it gets ``reset``."""
@@ -207,7 +207,7 @@ class Hub:
     async def _tell(self, entries: list[Entry]) -> None:
         """Queue changes for all clients. A client that comes meanwhile finds them among those that are kept."""
         made: dict[object, list[bytes]] = {}
-        for n, client in enumerate(list(self.clients), 1):
+        for client in list(self.clients):
             if client.waiting is not None:
                 client.waiting += entries
             else:
@@ -217,8 +217,7 @@ class Hub:
                 if made[view]:
                     client.put(made[view], self.mark)
                 client.told = self.mark
-            if not n % TURN:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # sending to all of them at once would delay steps that have ended
 
     def _tell_all(self, part: bytes, whole: bool = False) -> None:
         """Send a fact that belongs to no session to all who look at everything; ``whole``: and may see all of it."""
