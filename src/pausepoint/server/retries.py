@@ -271,7 +271,7 @@ async def _created(call: Call) -> Reply:
 
 
 async def _drive(call: Call, info: SessionInfo) -> None:
-    """Drive a session that no engine drives. Withdraw nothing: someone may have paused it since."""
+    """Drive a session that no engine drives. Withdraw nothing: a person may have paused it since."""
     known = info.workflow in call.engine.workflows and not info.guest
     if known and info.status in (Status.CREATED, Status.READY):
         with suppress(AlreadyRunning, HoldLost, SessionEnded, VerbRefused):
