@@ -15,7 +15,8 @@ from pausepoint import Context, Engine, Workflow, step
 from pausepoint.model.cursors import SESSIONS, from_cursor, to_cursor
 from pausepoint.model.sessions import Filter, Pause, Sort
 from pausepoint.model.views import SessionInfo
-from pausepoint.stores.base import Found, Store
+from pausepoint.stores.base import Store
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore

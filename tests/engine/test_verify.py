@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pausepoint import Context, Engine, Session, Status, Workflow, route, step
 from pausepoint.engine.verify import Problem, Verification, _Walk
 from pausepoint.errors import DamagedRecord, UnknownSession
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore, endings
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.testing import ManualClock

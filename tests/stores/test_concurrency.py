@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from pausepoint.model.sessions import Commit, Flags, SessionRow
-from pausepoint.stores.base import Found, Store
+from pausepoint.stores.base import Store
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore, writer
 from pausepoint.stores.sqlite.writer import Transactions, Work
 from pausepoint.testing import ManualClock

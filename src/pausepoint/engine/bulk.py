@@ -32,7 +32,7 @@ from pausepoint.model.bulk import BulkItem, BulkReport, BulkVerb
 from pausepoint.model.ids import check_session_id
 from pausepoint.model.sessions import Filter, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 
 JOBS = 8
 """How many sessions a bulk resume drives at a time, unless the caller says otherwise."""

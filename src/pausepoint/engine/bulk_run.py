@@ -14,7 +14,7 @@ from pausepoint.errors import DamagedRecord, PausepointError, StoreClosed, error
 from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport, BulkResult, BulkVerb
 from pausepoint.model.ids import SessionId
 from pausepoint.model.sessions import Filter, SessionRow, Status
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 
 PAGE = 100
 """The number of sessions whose facts are read at a time."""

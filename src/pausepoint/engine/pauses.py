@@ -19,7 +19,7 @@ from pausepoint.model.endings import is_over
 from pausepoint.model.sessions import Filter, Pause, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo, Working
 from pausepoint.runtime.hold import report_ended
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 
 PAGE = 100
 """The number of sessions that a pause of everything, or its lift, returns."""

@@ -53,7 +53,7 @@ from pausepoint.model.views import (
     StoredState,
 )
 from pausepoint.runtime.driver import Run, waited_for
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.threads import in_thread
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from pausepoint.model.sessions import (
     can_be_handed_over,
     needs_driving,
 )
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import sessions, signals, standing
 from pausepoint.stores.sqlite.engines import OwnEngine

@@ -23,7 +23,7 @@ from pausepoint.model.sessions import (
     Sort,
     Status,
 )
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite.engines import Present
 from pausepoint.stores.sqlite.pages import Column, beyond, last_position, ordered

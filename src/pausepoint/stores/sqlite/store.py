@@ -43,7 +43,7 @@ from pausepoint.model.sessions import (
     Tombstone,
     Whole,
 )
-from pausepoint.stores.base import Found, FoundQuestions
+from pausepoint.stores.found import Found, FoundQuestions
 from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.sqlite import (
     answers,
