@@ -98,9 +98,13 @@ def import_seconds(program: str, folder: Path) -> float:
     is left out too after a first run, whatever the environment says, because an installed package is compiled.
     """
     text = f"import time\nbegin = time.process_time()\n{program}\nprint(time.process_time() - begin)"
+    return float(_output([sys.executable, "-c", text], compiling(folder)))
+
+
+def compiling(folder: Path) -> dict[str, str]:
+    """Return an environment whose processes keep their compiled modules in this folder."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
-    return float(_output([sys.executable, "-c", text], environment))
+    return environment | {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
 def _output(command: list[str], environment: dict[str, str] | None = None) -> str:

@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from benchmarks.fresh import compiling
 from benchmarks.many import WORKFLOWS
 from benchmarks.workloads import counting, standing
 from pausepoint import Context, Engine, Workflow, route, step
@@ -188,10 +189,11 @@ class Served:
 
 
 @contextmanager
-def served(path: Path) -> Iterator[Served]:
-    """Serve a store until the block ends."""
+def served(path: Path, folder: Path) -> Iterator[Served]:
+    """Serve a store until the block ends. Compiled modules are kept in the folder."""
     command = [sys.executable, "-m", "benchmarks.served", str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=compiling(folder), **pipes) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         place = Served(**json.loads(process.stdout.readline()))

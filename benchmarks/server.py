@@ -53,11 +53,12 @@ def server(folder: Path, scale: Scale) -> list[Figure]:
     place.mkdir()
     fill(place / "many.db", scale.listed)
     asyncio.run(_make_long(place / "many.db", scale.checkpoints))
-    with served(place / "many.db") as many:
+    with served(place / "many.db", folder) as many:
         reads = _reads(many, scale)
     for name in ("watched", "alone"):
         (place / name).mkdir()
-    with served(place / "watched" / "store.db") as watched, served(place / "alone" / "store.db") as alone:
+    stores = place / "watched" / "store.db", place / "alone" / "store.db"
+    with served(stores[0], folder) as watched, served(stores[1], folder) as alone:
         live = asyncio.run(_live(watched, alone, scale))
     return [*reads, *live, *_imports(folder, scale)]
 
@@ -160,11 +161,13 @@ def _page(place: Served, scale: Scale, count: int) -> Figure:
     known = {route.path for route in ROUTES if route.method == "GET"}
     parts = [part for part in PARTS if f"/sessions/{{session_id}}{part}" in known]
     times: dict[str, list[float]] = {part: [] for part in parts}
+    before = place.bench("cpu")
     for _ in range(count):
         for part in parts:
             times[part].append(place.timed(f"/api/v1/sessions/{LONG}{part}")[0])
     values = tuple(map(sum, zip(*times.values(), strict=True)))
-    notes = {"p99 ms": _p99(values)} | {f"{part or 'its facts'} ms": median(found) for part, found in times.items()}
+    notes = {"p99 ms": _p99(values), "processor ms": (place.bench("cpu") - before) / count}
+    notes |= {f"{part or 'its facts'} ms": median(found) for part, found in times.items()}
     return Figure("server-page", f"the page of a session with {scale.checkpoints:,} checkpoints", "ms", 60.0,
                   values, notes)  # fmt: skip
 

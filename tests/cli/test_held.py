@@ -132,7 +132,8 @@ def test_a_lift_does_not_ask_for_the_code_of_a_step_that_a_process_keeps(folder:
     assert run("pause", "--all", "--wait", cwd=folder).code == 0
     lifted = run("resume", "--all", cwd=folder)
     assert (lifted.code, lifted.stderr) == (0, "")
-    assert f"ready      at act, kept in {pid_of(keeper)}" in lifted.stdout
+    kept, continued = f"ready      at act, kept in {pid_of(keeper)}", f"running    act ({pid_of(keeper)}"
+    assert kept in lifted.stdout or continued in lifted.stdout  # the keeper may be faster than the report
     (folder / "enough").touch()
     keeper.until("completed")
     keeper.signal(signal.SIGTERM)

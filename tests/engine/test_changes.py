@@ -14,6 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, step
+from pausepoint.engine.changes import TURN
 from pausepoint.errors import StoreClosed
 from pausepoint.model import Change
 from pausepoint.runtime.listeners import Listeners
@@ -140,6 +141,26 @@ async def test_a_lost_mark_is_a_reset_and_the_next_changes_follow(tmp_path: Path
         assert [change async for change in engine.changes(reset.mark)] == []
         await (await engine.start(note, session_id="newer")).outcome()
         assert {change.session_id for change in [each async for each in engine.changes(reset.mark)]} == {"newer"}
+
+
+@on_loop
+async def test_other_tasks_run_while_old_changes_are_read() -> None:
+    async with Engine(":memory:") as engine:
+        for n in range(2 * TURN):
+            await engine.start(letter, session_id=f"s{n}", paused=True)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        counting = asyncio.create_task(count())
+        await asyncio.sleep(0)
+        assert len([change async for change in engine.changes()]) == 2 * TURN
+        assert turns >= 2
+        counting.cancel()
 
 
 @on_loop

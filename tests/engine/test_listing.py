@@ -15,7 +15,8 @@ from pausepoint import Context, Engine, Workflow, step
 from pausepoint.model.cursors import SESSIONS, from_cursor, to_cursor
 from pausepoint.model.sessions import Filter, Pause, Sort
 from pausepoint.model.views import SessionInfo
-from pausepoint.stores.base import Found, Store
+from pausepoint.stores.base import Store
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
@@ -95,7 +96,9 @@ BAD = [
 async def test_what_is_not_a_cursor_is_refused_and_says_what_to_pass(cursor: str) -> None:
     async with Engine(":memory:") as engine:
         await several(engine, 1)
-        with pytest.raises(ValueError, match=r"is not a cursor of a list of sessions\. Pass next of the page before"):
+        with pytest.raises(
+            ValueError, match=r"is not a cursor of a list of sessions\. Pass 'next' of the previous page"
+        ):
             await engine.sessions(after=cursor)
 
 

@@ -20,7 +20,7 @@ from pausepoint.errors import (
     UnknownSession,
 )
 from pausepoint.model.sessions import Filter
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop

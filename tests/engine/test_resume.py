@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Append, BlockingContext, Context, Engine, Status, Workflow, step
-from pausepoint.errors import AlreadyRunning, HoldLost, VerbRefused
+from pausepoint.errors import AlreadyRunning, DefinitionError, HoldLost, VerbRefused
 from pausepoint.testing import ManualClock
 from tests.support.children import child, run_child
 from tests.support.loop import on_loop
@@ -54,6 +54,16 @@ async def test_a_run_that_trouble_outside_ended_goes_on_without_redoing_what_was
         outcome = await session.outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
         assert pipeline.calls == ["verdict", "report"]
+
+
+@on_loop
+async def test_a_step_that_does_not_exist_cannot_run_again() -> None:
+    pipeline = Pipeline()
+    async with Engine(":memory:") as engine:
+        session = await engine.start(pipeline.workflow, paused=True)
+        with pytest.raises(DefinitionError, match="no step 'drft'"):
+            await session.resume(rerun="drft")
+        assert await session.status() is Status.PAUSED
 
 
 class Dates(BaseModel):

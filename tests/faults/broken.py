@@ -17,7 +17,7 @@ from pausepoint.model.records import Record, seal
 from pausepoint.model.sessions import Commit, Flags
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.visit import Visit
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import commits, signals, writer
 from pausepoint.stores.sqlite import liveness as hold
 from pausepoint.stores.sqlite.engines import OwnEngine

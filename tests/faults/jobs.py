@@ -16,7 +16,7 @@ from pausepoint import Context, Engine, Session, Workflow, step
 from pausepoint.errors import AlreadyRunning, PausepointError
 from pausepoint.model.questions import Answer, Answered
 from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore, commits
 from pausepoint.stores.sqlite.commits import Outcome
 from pausepoint.stores.sqlite.engines import OwnEngine

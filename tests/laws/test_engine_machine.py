@@ -24,7 +24,7 @@ from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, SessionRow
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.visit import Visit
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import endings, sessions
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.testing import ManualClock

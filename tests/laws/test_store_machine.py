@@ -331,7 +331,7 @@ MACHINES = {":memory:": InMemory, "file": WholeStoreMachine}
 @pytest.mark.covers("S1.14", "S1.21", "S3.88")
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_store_is_what_the_model_says(place: str) -> None:
-    run_histories(MACHINES[place], 40 if place == ":memory:" else 60, steps=30)
+    run_histories(MACHINES[place], 40, steps=30)
 
 
 class Fault(NamedTuple):

@@ -105,7 +105,7 @@ async def test_what_each_agent_does_is_seen_while_it_works(tmp_path: Path) -> No
         await shop.run.outcome()
         done = await reader.read()
         assert (done.phase, done.counts) == (None, {"done": 5})
-        assert done == await RunReader(other, "run").read(), "as one who reads it all at once"
+        assert done == await RunReader(other, "run").read(), "the same as one read of everything"
 
 
 @on_loop

@@ -112,7 +112,7 @@ async def test_forged_ids_and_digests_are_refused() -> None:
             await engine.answer("nonsense", "x")
         with pytest.raises(QuestionChanged):
             await engine.answer(question.id, "x", seen="00" * 16, by="eve")
-        with pytest.raises(ValueError, match="digest of a Question"):
+        with pytest.raises(ValueError, match="digest of a question"):
             await engine.answer(question.id, "x", seen="what?")
         with pytest.raises(TypeError, match="needs a question"):
             await engine.answer(None, "x")

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pausepoint import BlockingContext, Context, Engine, Status, Workflow, guard, step
 from pausepoint.errors import ChildFailed
 from pausepoint.model.sessions import Filter
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock, every_crash_point
 from tests.support.children import child, run_child

@@ -16,7 +16,7 @@ from pausepoint.errors import Declined, QuestionClosed, QuestionExpired, StepErr
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.records import SignalRecord
 from pausepoint.runtime import First
-from pausepoint.stores.base import FoundQuestions
+from pausepoint.stores.found import FoundQuestions
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock, every_crash_point
 from tests.support.chat import Mail, history

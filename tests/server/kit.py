@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import httpx
 import uvicorn
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 from pydantic import BaseModel
 
 from pausepoint import Artifact, Context, Engine, Workflow, step

@@ -82,7 +82,7 @@ class Notifier:
 
 
 def notified(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> Done:
-    """Run the command to its end."""
+    """Run the command until it exits, and return what it printed."""
     with Notifier(folder, *words, env=env) as process:
         return process.wait()
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from pausepoint.server.guard import HEADERS
+from pausepoint.server.guard import CSP, HEADERS
 from pausepoint.server.limits import Limits
 from pausepoint.server.problems import problem_of
 from tests.server.kit import API, FREE, Served, check_problem, letter, raw, served, state_of
@@ -131,6 +131,8 @@ def test_every_kind_of_answer_has_the_headers(server: Served, page: httpx.Client
                 wanted = "public, max-age=31536000, immutable"
             assert answer.headers.get_list(name) == [wanted], (answer.request.url, name)
         assert "access-control-allow-origin" not in answer.headers
+    assert "unsafe" not in CSP
+    assert "require-trusted-types-for 'script'" in CSP
 
 
 def test_an_unexpected_error_has_an_id_and_no_traceback(
@@ -193,6 +195,7 @@ def test_a_request_that_two_servers_could_read_differently_is_refused(server: Se
         "https://evil.example",
         "*",
         "evil.example:443",
+        "//evil.example/x",
     ],
 )
 def test_a_request_line_with_an_address_is_refused(server: Served, target: str) -> None:
@@ -322,13 +325,16 @@ def test_no_address_leads_out_of_its_folder(server: Served, path: str) -> None:
 
 def test_log_lines_have_no_query_body_token_or_line_break(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with server.admin() as client:
+    with server.admin(**PAGE) as client:
+        client.post("/login?nonsense=query-secret", json={"token": "body-secret"})
+        client.post("/login", json={"token": server.tokens.own})
         client.get("/sessions?text=query-secret&nonsense=1")
         client.post("/sessions/anns/send", json={"value": "body-secret"})
         client.post("/sessions", json={"workflow": "brief", "input": {"topic": 7, "body-secret": 1}})
         client.get("/sessions/x%0Aforged%1b[31m", headers={"Referer": "https://x/?referer-secret"})
         client.get("/me", headers={"Cookie": "pausepoint-00000000=cookie-secret"})
     ours = [each.getMessage() for each in caplog.records if each.name.startswith(("pausepoint", "uvicorn.error"))]
+    assert "POST /api/v1/login 200" in ours
     assert any("x\\nforged\\x1b[31m" in each for each in ours)
     for text in ours:
         assert not [each for each in ("\n", "\x1b", "secret", server.tokens.own) if each in text]

@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 class Recorded:
-    """A session that has run while somebody followed it: the mark before it, the bytes of its stream, its history."""
+    """A session that has run while a client followed it: the mark before it, the bytes of its stream, its history."""
 
     def __init__(self, server: Served) -> None:
         self.server = server
@@ -60,10 +60,6 @@ class Recorded:
         return await received(
             server.app, host, server.tokens.own, TOPICS, last, lambda data: b"session.completed" in data
         )
-
-    @staticmethod
-    def _is_over(data: bytes) -> bool:
-        return b"session.completed" in data and data.endswith(b"\n\n")
 
     def broken(self) -> list[int]:
         """Return the bytes at which a break loses or doubles an event."""

@@ -50,6 +50,7 @@ def test_a_server_that_is_killed_with_a_hundred_running_sessions_loses_and_doubl
         first.kill()
     assert effects(tmp_path).total() == 2 * MANY
     with Process(tmp_path, "--target", TARGET) as second:
+        assert second.token == first.token, "people stay signed in"
         assert second.client.post("/sessions/bulk", json=resume, headers=key).json() == done
         (tmp_path / "go").touch()
         until(lambda: effects(tmp_path).total() == 4 * MANY, lambda: effects(tmp_path).total())

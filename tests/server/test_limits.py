@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,9 @@ from pausepoint.server.limits import Attempts, Limits, Rates, Streams
 from pausepoint.server.problems import Problem
 from pausepoint.server.signin import address_of
 from pausepoint.server.tokens import FILE, Tokens
-from tests.server.kit import FREE, Served, served
+from tests.server.kit import FREE, served
 
 PAGE = {"X-Pausepoint": "1"}
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path) as found:
-        yield found
 
 
 def test_sixty_actions_and_six_hundred_reads_a_minute() -> None:
@@ -55,12 +48,15 @@ def test_the_wait_after_wrong_tokens_ends_and_does_not_grow_for_ever() -> None:
     now = [0.0]
     attempts = Attempts(5, lambda: now[0])
     waits = []
+    attempts.right("here", "known")
     for number in range(14):
         attempts.wrong("here", f"guess {number}")
         try:
             attempts.check("here", "guess")
         except Problem as refused:
             waits.append(int(refused.headers["Retry-After"]))
+            attempts.check("here", "known")  # it does not wait
+            attempts.check("elsewhere", "guess")
             now[0] += waits[-1]
     assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600]
     now[0] += 7_201
@@ -104,6 +100,10 @@ def test_what_is_remembered_about_strangers_has_a_limit(monkeypatch: pytest.Monk
         rates.take(f"person {number}", "reads", 5)
     assert len(attempts._wrong) == len(attempts._right) == len(rates._seen) == 50
     assert len(attempts._wrong["one address"].hashes) == 5
+    strict = Attempts(1, lambda: 0.0)
+    for number in range(9):
+        strict.wrong("one address", f"guess {number}")
+    assert len(strict._wrong["one address"].hashes) == 1
 
 
 def test_the_addresses_of_one_network_count_as_one() -> None:

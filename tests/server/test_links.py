@@ -18,7 +18,7 @@ from pausepoint.server.tokens import Tokens
 from tests.server.kit import Served, check_problem, filled, named, send, served, state_of
 
 OPEN = {"/inbox", "/inbox/{question_id}", "/inbox/{question_id}/answer", "/stream", "/me"}
-"""What a link is for: to see its question, to answer it, and to hear when somebody else does."""
+"""What a link is for: to see its question, to answer it, and to hear when another person does."""
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +138,8 @@ def test_tokens_that_are_not_right_open_nothing(server: Served, tmp_path: Path) 
                 cookie = {"Cookie": f"{signin(server).cookie_name}={token}"}
                 answer = client.get("/me", headers=cookie)
                 assert answer.status_code == (200 if name == "cookie as a token" else 401), name
+        cookie = {"Cookie": f"{signin(server).cookie_name}={link(server, 'mine')}"}
+        check_problem(client.get("/me", headers=cookie), 401)  # a link is a token, and not a cookie
     assert state_of(server, "mine") == before
 
 

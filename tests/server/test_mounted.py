@@ -55,6 +55,10 @@ def test_it_is_mounted_in_fastapi_with_the_sign_in_of_the_program(tmp_path: Path
             assert [each["session_id"] for each in client.get(f"{base}/sessions").json()["sessions"]] == ["anns"]
             check_problem(client.get(f"{base}/sessions/bobs"), 404)
             check_problem(client.post(f"{base}/sessions/anns/pause", json={}), 403)  # it may be a cookie of the program
+            basic = client.post(f"{base}/sessions/anns/pause", json={}, headers={"Authorization": "Basic YW5uOng="})
+            check_problem(basic, 403)  # browsers send it on their own, too
+            assert client.post(f"{base}/sessions/anns/plan", json={"verb": "resume"},
+                               headers={"Authorization": "Bearer x"}).status_code == 200  # fmt: skip
             done = client.post(f"{base}/sessions/anns/pause", json={"reason": "x"}, headers={"X-Pausepoint": "1"})
             assert done.json()["pause"]["by"] == "ann"
             made = client.post(
@@ -75,9 +79,9 @@ def test_without_a_sign_in_of_its_own_it_uses_the_tokens_next_to_the_store(tmp_p
     with served(tmp_path, make=mounted(page=False)) as server:
         base = f"{server.base}/pausepoint/api/v1"
         with server.admin(**{"X-Pausepoint": "1"}) as client:
-            assert client.get(f"{base}/me").json()["role"] == "admin"
-            signed = client.post(f"{base}/login", json={"token": server.tokens.own})
+            signed = client.post(f"{base}/login", json={"token": server.tokens.own})  # the first request of all
             assert "Path=/pausepoint;" in signed.headers["set-cookie"]
+            assert client.get(f"{base}/me").json()["role"] == "admin"
             check_problem(client.get(f"{server.base}/pausepoint/"), 404)
         with server.client() as client:
             check_problem(client.get(f"{base}/me"), 401)

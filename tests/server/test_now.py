@@ -117,10 +117,13 @@ def test_the_present_is_complete_under_pauses(server: Served) -> None:
         assert found["waking"] == []
         pause = found["standing_pause"]
         assert (pause["reason"], pause["asked"], pause["stopped"], pause["finishing"]) == ("fire", 0, 0, [])
+        assert client.get("/standing-pause").json() == {"standing_pause": pause}
         own = now(server, server.token("viewer", "ann"))
         assert (own["counts"], own["questions"], ids(own["paused"])) == ({"brief": {"paused": 1}}, 1, ["anns"])
         assert (own["failures"], own["spending"], own["engines"]) == ({}, {"brief": 0.0}, [])
         assert "asked" not in own["standing_pause"]
+        with server.client(server.token("viewer", "ann")) as limited:
+            assert limited.get("/standing-pause").json() == {"standing_pause": own["standing_pause"]}
         assert client.request("DELETE", "/standing-pause", json={}).status_code == 200
         wait_for(lambda: ids(now(server)["waking"]) == ["naps"])
         assert len(now(server)["engines"]) == 1

@@ -15,7 +15,6 @@ import pytest
 import trustme
 
 from pausepoint import Engine
-from pausepoint.server.command import GRACE
 from pausepoint.server.tokens import Tokens
 from tests.cli.documents import check
 from tests.cli.kit import run
@@ -68,11 +67,9 @@ def test_over_tls_the_cookie_is_secure_the_browser_opens_and_ctrl_c_ends_streams
             parts, text = stream.iter_text(), ""
             while "id: " not in text:
                 text += next(parts)
-            began = time.monotonic()
             server.process.send_signal(signal.SIGINT)
             text += "".join(parts)  # the stream ends in order
-        assert time.monotonic() - began < GRACE
-        assert "event: reset" in text
+        assert "event: reset" in text, "it did not end because its time was over"
         assert server.process.wait(PATIENCE) == 130
         assert "Traceback" not in server.log.read_text()
 
@@ -82,6 +79,7 @@ def test_only_the_proxy_signs_people_in_and_a_new_token_signs_them_out(store: Pa
     said = {"X-Forwarded-User": "ann", "X-Forwarded-Groups": "pausepoint-viewer", "X-Forwarded-Proto": "https"}
     with Process(store, "--behind-proxy", "--proxy-from", "127.0.0.2", "--new-token") as server:
         assert server.token != old
+        assert "Drives nothing" in server.log.read_text()
 
         def me(address: str, **headers: str) -> httpx.Response:
             transport = httpx.HTTPTransport(local_address=address, verify=False)

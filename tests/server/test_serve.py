@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from pausepoint import Engine, Status
-from pausepoint.server.command import GRACE
 from pausepoint.server.tokens import Tokens
 from tests.cli.kit import run
-from tests.server.kit import brief, check_problem, served
+from tests.server.kit import brief, served
 from tests.server.processes import Process
-from tests.support.loop import PATIENCE
 
 TARGET = "tests.server.kit:brief"
 
@@ -26,7 +22,8 @@ def store(tmp_path: Path) -> Path:
         return tmp_path
 
 
-def test_it_serves_drives_and_ends(store: Path) -> None:
+def test_it_makes_a_store_serves_drives_and_ends(tmp_path: Path) -> None:
+    store = tmp_path
     server = Process(store, "--target", TARGET)
     try:
         assert "Drives brief" in server.log.read_text()
@@ -44,28 +41,6 @@ def test_it_serves_drives_and_ends(store: Path) -> None:
         code = server.end()
     assert code == 143, server.log.read_text()
     assert "Traceback" not in server.log.read_text()
-
-
-def test_a_killed_server_is_replaced_by_another(store: Path) -> None:
-    first = Process(store, "--target", TARGET)
-    asked = {"workflow": "brief", "input": {"topic": "octopus"}, "session_id": "one"}
-    first.client.post("/sessions", json=asked)
-    os.killpg(first.process.pid, signal.SIGKILL)
-    first.process.wait(PATIENCE)
-    first.client.close()
-    observer = Process(store)  # without workflows, it drives nothing
-    try:
-        assert observer.token == first.token
-        assert "Drives nothing" in observer.log.read_text()
-        assert observer.client.get("/sessions/one").json()["status"] in ("ready", "waiting", "created")
-        check_problem(observer.client.post("/sessions", json={"workflow": "brief"}), 409)
-    finally:
-        assert observer.end(signal.SIGINT) == 130
-    second = Process(store, "--target", TARGET)
-    try:
-        second.until("one", "waiting")
-    finally:
-        second.end()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +69,7 @@ def test_a_port_that_is_taken_is_named(store: Path) -> None:
     assert f"port {port}" in done.stderr
 
 
-def test_a_store_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+def test_a_store_that_does_not_exist_is_not_made_to_observe_it(tmp_path: Path) -> None:
     done = run("serve", "--store", str(tmp_path / "none.db"), cwd=tmp_path)
     assert (done.code, "There is no store" in done.stderr) == (4, True)
     assert not (tmp_path / "serve-token").exists()
@@ -131,18 +106,3 @@ def test_a_link_answers_one_question(store: Path) -> None:
         answered = client.post(f"/inbox/{question.id}/answer", json={"value": "formal"})
         assert answered.json()["by"] == "Ann"
         assert server.run(server.engine.outcome("one")).status is Status.COMPLETED
-
-
-def test_a_server_with_an_open_stream_ends_at_once_and_tells_its_client_to_read_again(store: Path) -> None:
-    server = Process(store, "--observe")
-    with server.client.stream("GET", "/stream") as answer:
-        parts, text = answer.iter_text(), ""
-        while "id: " not in text:
-            text += next(parts)
-        began = time.monotonic()
-        server.process.send_signal(signal.SIGTERM)
-        text += "".join(parts)  # the stream ends in order
-    assert "event: reset" in text
-    assert server.process.wait(PATIENCE) == 143
-    assert time.monotonic() - began < GRACE
-    server.client.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import stat
 import time
 from collections.abc import Iterator
@@ -14,8 +13,7 @@ from msgspec.structs import replace
 
 from pausepoint import Engine
 from pausepoint.server.asgi import Settings, application
-from pausepoint.server.limits import Attempts, Limits, Rates
-from pausepoint.server.problems import Problem
+from pausepoint.server.limits import Attempts, Limits
 from pausepoint.server.signin import SignIn
 from pausepoint.server.tokens import FILE, LIST, Tokens
 from tests.server.kit import FREE, Served, check_problem, served
@@ -81,7 +79,7 @@ def test_a_created_token_has_its_role_owner_and_end(server: Served) -> None:
     assert kept.person.owner == "ann"
 
 
-def test_revoking_a_token_signs_out_whoever_used_it(server: Served) -> None:
+def test_revoking_a_token_signs_out_everyone_who_used_it(server: Served) -> None:
     kept, secret = server.tokens.create("gone soon", "viewer", None, time.time(), None)
     with server.client(**PAGE) as by_cookie, server.client(secret) as by_token:
         by_cookie.post("/login", json={"token": secret})
@@ -133,36 +131,6 @@ def test_a_link_sees_and_answers_one_question_until_it_ends(server: Served) -> N
         check_problem(client.get("/inbox"), 401)
 
 
-def test_a_link_is_not_a_cookie_and_a_cookie_is_not_a_token(server: Served) -> None:
-    link = SignIn(server.tokens, Attempts(5)).link("x", "mail", time.time() + 60)
-    with server.client(**PAGE) as client:
-        client.post("/login", json={"token": server.tokens.own})
-        ((name, value),) = client.cookies.items()
-    with server.client(Cookie=f"{name}={link}") as client:
-        check_problem(client.get("/inbox"), 401)
-    with server.client(value) as client:
-        check_problem(client.get("/inbox"), 401)
-
-
-def test_wrong_tokens_are_counted_and_the_wait_doubles() -> None:
-    now = [0.0]
-    attempts = Attempts(5, lambda: now[0])
-    waits = []
-    for _ in range(8):
-        while True:
-            try:
-                attempts.check("here")
-                break
-            except Problem as refused:
-                waits.append(int(refused.headers["Retry-After"]))
-                now[0] += waits[-1]
-        attempts.wrong("here")
-    assert waits == [60, 120, 240]
-    attempts.check("elsewhere")
-    attempts.right("here")
-    attempts.check("here")
-
-
 def test_guessing_tokens_is_slowed_down_over_http(tmp_path: Path) -> None:
     with served(tmp_path, limits=replace(FREE, wrong_tokens=3)) as server:
         with server.client(**PAGE) as client:
@@ -182,16 +150,6 @@ def test_a_sign_in_has_a_limit_of_requests(tmp_path: Path) -> None:
         assert check_problem(last, 429)["retry_after"] <= 60
         with server.client(server.token("viewer")) as other:
             assert other.get("/me").status_code == 200
-
-
-def test_the_limit_is_over_after_a_minute() -> None:
-    now = [0.0]
-    rates = Rates(lambda: now[0])
-    rates.take("ann", "reads", 1)
-    with pytest.raises(Problem):
-        rates.take("ann", "reads", 1)
-    now[0] = 60
-    rates.take("ann", "reads", 1)
 
 
 def behind_proxy(networks: list[str]) -> Any:
@@ -223,16 +181,3 @@ def test_nobody_else_can_pretend_to_be_the_proxy(tmp_path: Path) -> None:
         check_problem(client.get("/me"), 401)
     with served(tmp_path) as server, server.client(**said) as client:
         check_problem(client.get("/me"), 401)
-
-
-def test_the_log_has_no_token_no_query_and_no_body(server: Served, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    with server.client(**PAGE) as client:
-        client.post("/login?nonsense=query-secret", json={"token": "wrong"})
-        client.post("/login", json={"token": server.tokens.own})
-        client.get("/sessions", params={"text": "query-secret"})
-        client.post("/sessions", json={"workflow": "body-secret"})
-    ours = "\n".join(each.getMessage() for each in caplog.records if each.name.startswith("pausepoint"))
-    assert "POST /api/v1/login 200" in ours
-    for secret in (server.tokens.own, "query-secret", "body-secret"):
-        assert secret not in ours

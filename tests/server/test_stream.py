@@ -19,8 +19,9 @@ from pydantic import BaseModel
 from pausepoint import Context, Workflow, step
 from pausepoint.engine import documents
 from pausepoint.server import Person, clients
+from pausepoint.server import hub as hubs
 from pausepoint.server.clients import Client
-from pausepoint.server.hub import Hub, hub_of
+from pausepoint.server.hub import hub_of
 from pausepoint.server.limits import Limits
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.stream import Stream
@@ -69,6 +70,30 @@ def test_heads_the_inbox_and_the_pause_of_everything_are_told_live(server: Serve
         fits(found, "now")
         assert found["standing_pause"]["reason"] == "check"
         assert client.request("DELETE", "/standing-pause", json={}).status_code == 200
+
+
+def test_a_client_that_comes_back_after_a_while_without_clients_gets_the_present_facts(server: Served) -> None:
+    question = server.asked("left")
+    with server.admin() as client:
+        reader = Reader(client, "now", present(server))
+        server.run(server.engine.pause("left", reason="first"))
+        reader.read(lambda: any(each["session_id"] == "left" for each in reader.of("head")))
+        server.run(until(lambda: not hub_of(server.engine).clients))
+        server.run(server.engine.resume("left"))
+        server.run(server.engine.answer(question, "formal"))
+        server.run(server.engine.outcome("left"))
+        server.run(read_by_the_hub(server))
+        again = Reader(client, "now", reader.last)
+        again.read(lambda: any(each["session_id"] == "left" for each in again.of("head")))
+        assert again.of("head")[-1]["status"] == "completed"
+
+
+async def read_by_the_hub(server: Served) -> None:
+    """Wait until the hub knows everything that is stored."""
+    hub = hub_of(server.engine)
+    await hub.use()
+    marks = [change.mark async for change in server.engine.changes(hub.mark)]
+    await until(lambda: not marks or hub.mark == marks[-1])
 
 
 @pytest.mark.parametrize("mark", ["nonsense", "999999:0123456789abcdef,0:,0:"])
@@ -128,15 +153,21 @@ async def talk(ctx: Context, topic: str) -> str:
 chat = Workflow("chat", state=Talk, steps=[talk])
 
 
-def test_the_live_output_of_a_session_is_told_to_all_who_follow_it(tmp_path: Path) -> None:
+def test_the_live_output_of_a_session_is_told_to_all_who_follow_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "MOST", 8)
+    words = [f"word-{n}" for n in range(300)]
     with served(tmp_path, workflows=(chat,)) as server, server.admin() as client:
-        body = {"workflow": "chat", "input": {"topic": "one two three"}, "session_id": "spoken"}
+        body = {"workflow": "chat", "input": {"topic": " ".join(words)}, "session_id": "spoken"}
         assert client.post("/sessions", json=body).status_code == 201
-        for _ in range(2):  # the second one comes later
+        server.run(server.engine.outcome("spoken"))
+        for _ in range(2):  # the hub has read the output when the second one comes
             reader = Reader(client, "session:spoken")
-            reader.read(partial(reader.has, "token", 3))
-            assert [each["data"]["text"] for each in reader.of("token")] == ["one", "two", "three"]
-            assert [each["data"]["n"] for each in reader.of("token")] == [1, 2, 3]
+            reader.read(partial(reader.has, "token", len(words)))
+            assert not reader.of("reset"), "a client is not slow because much was there before it came"
+            assert [each["data"]["text"] for each in reader.of("token")] == words
+            assert [each["data"]["n"] for each in reader.of("token")] == [*range(1, len(words) + 1)]
 
 
 def test_the_streams_of_one_sign_in_are_limited(tmp_path: Path) -> None:
@@ -151,29 +182,6 @@ def test_the_streams_of_one_sign_in_are_limited(tmp_path: Path) -> None:
         assert check_problem(send(client, route), 429)["retry_after"] == 5
         with server.client(server.token("viewer")) as other, other.stream("GET", "/stream") as answer:
             assert answer.status_code == 200
-
-
-def test_a_slow_client_gets_a_reset_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "MOST", 8)
-    with served(tmp_path) as server:
-        hub = hub_of(server.engine)
-        client = server.run(_joined(hub))
-        for n in range(9):
-            server.finished(f"many-{n}")
-        server.run(until(lambda: b"event: reset" in b"".join(client.queue)))
-        assert len(client.queue) <= 8
-        first = client.queue[0]
-        assert first.startswith(b"event: reset\nid: ")
-        client.queue.clear()
-        server.asked("after")
-        server.run(until(lambda: b'"after"' in b"".join(client.queue)))
-        assert b"event: reset" not in b"".join(client.queue)
-
-
-async def _joined(hub: Hub) -> Client:
-    client = Client(Person("slow", "admin"), ["now"])
-    await hub.join(client, "")
-    return client
 
 
 def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> None:
@@ -251,33 +259,68 @@ async def _joined_while_running(server: Served, count: int) -> list[tuple[Client
     return [(each, sorted(map(told, events))) for each in joined]
 
 
-def test_a_client_that_does_not_read_is_cut_off_while_its_connection_is_full(
+def test_a_client_that_does_not_read_gets_a_reset_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "MOST", 8)
     with served(tmp_path) as server:
-        sent, text = asyncio.Event(), bytearray()
+        reads, text = asyncio.Event(), bytearray()
 
         async def send_slowly(message: Any) -> None:
             if b"head" in message.get("body", b""):
-                await sent.wait()
+                await reads.wait()
             text.extend(message.get("body", b""))
 
         async def receive() -> dict[str, Any]:
             return await asyncio.Future()
 
-        async def opened() -> asyncio.Task[None]:
+        async def slow() -> None:
+            hub = hub_of(server.engine)
             client = Client(Person("slow", "admin"), ["now"])
-            return asyncio.create_task(
-                Stream(hub_of(server.engine), client, receive, "", lambda: None).send(send_slowly)
-            )
+            stream = asyncio.create_task(Stream(hub, client, receive, "", lambda: None).send(send_slowly))
+            await until(lambda: b"id: " in text)
+            for n in range(4):  # each time fewer than the queue holds
+                await started(server, *(f"many-{n}-{each}" for each in range(5)))
+            assert client.queue[0].startswith(b"event: reset\nid: ")
+            assert len(client.queue) <= 8
+            reads.set()
+            await until(lambda: b"event: reset" in text)
+            del text[:]
+            await started(server, "after")
+            await until(lambda: b'"after"' in text)
+            assert b"event: reset" not in text
+            stream.cancel()
 
-        stream = server.run(opened())
-        server.run(until(lambda: b"id: " in text))
-        for n in range(12):
-            server.finished(f"many-{n}")
-        (client,) = hub_of(server.engine).clients
-        server.run(until(lambda: any(b"event: reset" in each for each in client.queue)))
-        server.loop.call_soon_threadsafe(sent.set)
-        server.run(until(lambda: b"event: reset" in text))
-        server.loop.call_soon_threadsafe(stream.cancel)
+        server.run(slow())
+
+
+async def started(server: Served, *session_ids: str) -> None:
+    """Create sessions, and wait until the hub has told its clients."""
+    for each in session_ids:
+        await server.engine.start(brief, session_id=each, topic="x", paused=True)
+    await read_by_the_hub(server)
+    await until(lambda: all(each.told == hub_of(server.engine).mark for each in hub_of(server.engine).clients))
+
+
+def test_changes_that_nobody_takes_stay_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "BACKLOG", 4)
+    with served(tmp_path) as server:
+
+        async def blocked() -> None:
+            hub, free = hub_of(server.engine), asyncio.Event()
+            await hub.use()
+            real = hub._round
+
+            async def slow(changes: Any) -> None:
+                await free.wait()
+                await real(changes)
+
+            monkeypatch.setattr(hub, "_round", slow)
+            for n in range(20):
+                await server.engine.start(brief, session_id=f"s{n}", topic="x", paused=True)
+            await until(lambda: len(hub._changes) == 4)
+            free.set()
+            await read_by_the_hub(server)
+            assert len(hub._changes) <= 4
+
+        server.run(blocked())

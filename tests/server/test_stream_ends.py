@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 from msgspec.structs import replace
@@ -115,3 +117,13 @@ def test_a_server_that_ends_sends_a_reset_and_another_one_continues(tmp_path: Pa
         assert not again.of("reset")
         assert sorted(map(told, again.lines)) == sorted(map(told, known[-len(again.lines) :]))
         assert {"question.answered", "answer.accepted"} & {each["event_type"] for each in again.lines}
+
+
+def test_a_hub_is_forgotten_with_the_last_application() -> None:
+    engine = Engine(":memory:")
+    applications = [app(engine), app(engine)]
+    hub = ref(hub_of(engine))
+    assert hub_of(engine) is hub()
+    applications.clear()
+    gc.collect()
+    assert hub() is None

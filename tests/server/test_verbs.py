@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pausepoint import Status
-from tests.server.kit import Served, brief, check_problem, served
+from tests.server.kit import Served, check_problem, served
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +33,6 @@ def test_an_edit_needs_the_mark_of_what_was_read(server: Served) -> None:
         assert client.get("/sessions/edited/state").json()["values"]["topic"] == "squid"
         events = client.get("/sessions/edited/events").json()["events"]
         assert any("edited by root" in each["summary"] for each in events)
-
-
-def test_of_several_edits_at_once_one_wins(server: Served) -> None:
-    server.asked("raced")
-    with server.admin() as client, ThreadPoolExecutor(8) as pool:
-        mark = client.get("/sessions/raced").headers["etag"]
-
-        def edit(number: int) -> int:
-            with server.admin(**{"If-Match": mark}) as own:
-                return own.post("/sessions/raced/edit", json={"fields": {"topic": f"{number}"}}).status_code
-
-        assert sorted(pool.map(edit, range(8))) == [200] + [412] * 7
 
 
 def test_values_that_do_not_fit_are_named(server: Served) -> None:
@@ -79,7 +66,7 @@ def test_answers_are_judged(server: Served) -> None:
         check_problem(client.post(path, json={"value": "rude", "seen": seen}), 422)
         check_problem(client.post(path, json={"value": "formal", "seen": "00" * 16}), 412)
         check_problem(client.post(path, json={"value": "formal", "seen": "nonsense"}), 400)
-        assert client.post(path, json={"value": "formal"}).status_code in (200, 412)
+        assert client.post(path, json={"value": "formal"}).status_code == 200
         server.run(server.engine.outcome("judged"))
         assert client.post(path, json={"value": "formal"}).status_code == 200  # the same answer again
         conflict = client.post(path, json={"value": "playful"})
@@ -140,4 +127,3 @@ def test_a_server_without_the_code_still_shows_pauses_and_answers(tmp_path: Path
     with served(tmp_path) as worker:
         worker.run(worker.engine.take_ready())
         assert worker.run(worker.engine.outcome("foreign")).status is Status.COMPLETED
-        assert brief.name == "brief"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pausepoint import errors
+from pausepoint.server.bodies import Sessions, Start
+from pausepoint.server.calls import decoded, query_of
 from pausepoint.server.problems import STATUS, TITLES, Problem, problem_of, status_of
 from pausepoint.server.words import LINES, NEXT, detail_of, names_code
 
@@ -64,3 +67,27 @@ def test_places_on_the_disk_are_not_sent() -> None:
 def test_a_problem_is_its_own_problem() -> None:
     problem = Problem(404, "Nothing is there.")
     assert problem_of(problem) is problem
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "the member 'workflow' is missing."),
+        ({"workflow": 7}, "expected str, got int, at 'workflow'."),
+        ({"workflow": "x", "by": "eve"}, "it has the unknown member 'by'. The name of the signed-in person is"),
+        ({"workflow": "x", "tags": [1]}, "expected str, got int, at 'tags[0]'."),
+        ([], "expected object, got array."),
+    ],
+)
+def test_a_body_that_does_not_fit_is_explained_in_a_sentence(body: object, said: str) -> None:
+    with pytest.raises(Problem) as refused:
+        decoded(lambda: msgspec.json.decode(msgspec.json.encode(body), type=Start), "body")
+    assert f"The body is not accepted: {said}" in refused.value.detail
+
+
+def test_a_query_that_does_not_fit_is_explained_in_a_sentence() -> None:
+    for query, said in ((b"status=runing", "'runing' is not one of the known values, at 'status[0]'."),
+                        (b"limit=201", "expected int <= 200, at 'limit'.")):  # fmt: skip
+        with pytest.raises(Problem) as refused:
+            query_of({"query_string": query}, Sessions)
+        assert f"The query is not accepted: {said}" in refused.value.detail

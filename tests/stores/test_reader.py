@@ -16,7 +16,7 @@ from pausepoint import Engine
 from pausepoint.errors import DamagedRecord, StoreClosed, StoreUnavailable
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import Filter, Status
-from pausepoint.stores.sqlite import SqliteStore, reader, schema
+from pausepoint.stores.sqlite import SqliteStore, pauses, reader, rows, schema, sessions
 from tests.stores.kit import LOCKER, on_loop, opened, process, started, stored, unbound
 from tests.support.loop import PATIENCE
 from tests.support.sample import sample
@@ -42,6 +42,7 @@ READS: dict[str, Callable[[SqliteStore], Awaitable[Any]]] = {
     "values": lambda store: store.values(0, 100),
     "weight": lambda store: store.weight("s1"),
     "space": lambda store: store.space(),
+    "first_pauses of many": lambda store: store.first_pauses(range(1, pauses.FEW + 2)),
     "expired": lambda store: store.expired(1, 0, 10),
     "removing": lambda store: store.removing(),
     "tombstones": lambda store: store.tombstones(),
@@ -60,10 +61,14 @@ class ReadsInline(SqliteStore):
 
 
 class Watch:
-    """Notes the statements of all connections by thread. Statements on other threads wait until the loop has ticked."""
+    """Notes the statements of all connections by thread.
 
-    def __init__(self) -> None:
+    With ``waits``, statements on other threads wait until the loop has ticked.
+    """
+
+    def __init__(self, waits: bool = True) -> None:
         self.loop = threading.get_ident()
+        self.waits = waits
         self.inline: list[str] = []
         self.elsewhere: list[str] = []
         self.ticks = 0
@@ -74,7 +79,8 @@ class Watch:
             self.inline.append(statement)
         else:
             self.elsewhere.append(statement)
-            self.wait_for_ticks()
+            if self.waits:
+                self.wait_for_ticks()
         return True
 
     def wait_for_ticks(self) -> None:
@@ -91,9 +97,9 @@ class Watch:
 
 
 @contextmanager
-def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+def watched(monkeypatch: pytest.MonkeyPatch, waits: bool = True) -> Iterator[Watch]:
     """Watch all connections that are opened from now on, while a task ticks."""
-    watch, connect = Watch(), schema.connect
+    watch, connect = Watch(waits), schema.connect
 
     def connected(place: schema.Place, serialized: bool = False) -> apsw.Connection:
         connection = connect(place, serialized)
@@ -152,6 +158,7 @@ async def test_reads_of_one_session_need_no_other_thread(path: Path, monkeypatch
             await store.get("s1")
             await store.flags([driver.key])
             await store.records(driver.key, 1)
+            await store.first_pauses([driver.key])
             await store.questions(Inquiry(ids=("00000000-0000-0000-0000-000000000000",)))
             assert watch.elsewhere == []
 
@@ -176,7 +183,7 @@ VERBS: dict[str, Callable[[Engine], Awaitable[Any]]] = {
 async def test_no_verb_that_reads_scans_a_table_on_the_loops_thread(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with watched(monkeypatch) as watch:
+    with watched(monkeypatch, waits=False) as watch:
         async with Engine(SqliteStore(path, poll=NEVER), workflows=[sample], signals=False, drives="none") as engine:
             await engine.start(sample, session_id="s1", paused=True, topic="ships")
             watch.inline.clear()
@@ -191,15 +198,35 @@ async def test_no_verb_that_reads_scans_a_table_on_the_loops_thread(
         assert not scans, statement
 
 
-@pytest.mark.parametrize("in_memory", [False, True])
 @on_loop
-async def test_a_listing_shows_every_write_that_was_acknowledged(path: Path, in_memory: bool) -> None:
-    async with opened(":memory:" if in_memory else path) as store:
-        for n in range(50):
-            driver = await started(store, f"s{n}")
-            assert len(await store.ids(Filter())) == n + 1
-            await driver.commit(ended="completed", release=True)
-            assert await store.tally(Filter()) == {("brief", Status.COMPLETED): n + 1}
+async def test_a_session_that_ends_during_a_count_is_counted_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open and ended sessions are counted by two statements."""
+    count_ended = sessions._ended
+
+    def after_the_end(connection: apsw.Connection, query: Filter) -> Any:
+        other = apsw.Connection(str(path))
+        other.execute("UPDATE sessions SET ended = 'completed', holder = NULL")
+        other.close()
+        return count_ended(connection, query)
+
+    async with opened(path) as store:
+        await started(store)
+        monkeypatch.setattr(sessions, "_ended", after_the_end)
+        assert await store.tally(Filter()) == {("brief", Status.RUNNING): 1}
+        assert await store.tally(Filter()) == {("brief", Status.COMPLETED): 1}
+
+
+@on_loop
+async def test_a_long_listing_lets_other_threads_run_in_between(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[float] = []
+    monkeypatch.setattr("pausepoint.stores.sqlite.rows.time.sleep", turns.append)
+    monkeypatch.setattr(rows, "TURN", 2)
+    async with opened(path) as store:
+        for n in range(5):
+            await started(store, f"s{n}")
+        turns.clear()
+        assert len(await store.find(Filter())) == 5
+        assert len(turns) == 2
 
 
 # cancelling, closing, errors

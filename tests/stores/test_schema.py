@@ -268,7 +268,7 @@ def test_every_named_query_can_be_prepared() -> None:
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     for name, query in sql.QUERIES.items():
-        query = f"{sql.QUERIES['facts']} {query}" if name == "ready" else query
+        query = f"{sql.QUERIES['facts']} {query}" if name in ("ready", "waking") else query
         assert connection.execute(f"EXPLAIN {query}", unbound(query)).fetchall(), name
 
 

@@ -16,7 +16,8 @@ from pausepoint.model.questions import Inquiry
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.remembered import Remembered
 from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, Position, SessionRow, position, ready_at
-from pausepoint.stores.base import Found, FoundQuestions, Store
+from pausepoint.stores.base import Store
+from pausepoint.stores.found import Found, FoundQuestions
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite
 from pausepoint.testing.suite import base as suite_base

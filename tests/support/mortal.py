@@ -51,6 +51,13 @@ class MortalStore(SqliteStore):
     async def commit(self, commit: Commit) -> Flags | None:
         return await self._write(lambda: super(MortalStore, self).commit(commit))
 
+    async def _scan(self, read: Callable[[apsw.Connection], T], *, at_once: bool = False) -> T:
+        try:
+            return await super()._scan(read, at_once=at_once)
+        except OSError:
+            self._check()  # a reader thread may meet the files that die() has closed
+            raise
+
     async def _do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
         return await self._write(lambda: super(MortalStore, self)._do(verb, urgent=urgent))
 

@@ -236,7 +236,11 @@ class Artifacts(Rerun):
     ) -> SessionRow:  # fmt: skip
         """Before a resume, adopt or discard edits and rewind to the stale steps. Raises if a decision is missing."""
         workflow = self.workflows.get(row.workflow)
-        if row.live or workflow is None or not workflow.publishes or row.status is Status.CANCELLED:
+        if workflow is None:
+            return row
+        for step in rerun:
+            workflow.step(step)  # raises for an unknown one, also if there is nothing to run again
+        if row.live or not workflow.publishes or row.status is Status.CANCELLED:
             return row
         if edits not in (None, "accept", "discard"):
             raise ValueError(f"edits must be 'accept' or 'discard', not {edits!r}.")

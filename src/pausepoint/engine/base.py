@@ -49,6 +49,7 @@ class Service:
         self.streams = Streams(store)
         self.workflows: dict[str, Workflow[Any]] = {}
         self.described: dict[str, int] = {}  # workflow → when its stored description was last confirmed
+        self.describing: dict[str, asyncio.Task[None]] = {}  # workflow → the task that stores its description
         self.is_open = False
         self.drives: Drives = "all"
         self.on_step: OnStep | None = None

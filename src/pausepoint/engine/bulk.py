@@ -32,7 +32,7 @@ from pausepoint.model.bulk import BulkItem, BulkReport, BulkVerb
 from pausepoint.model.ids import check_session_id
 from pausepoint.model.sessions import Filter, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 
 JOBS = 8
 """How many sessions a bulk resume drives at a time, unless the caller says otherwise."""
@@ -275,8 +275,7 @@ class Bulk(Control):
 
         **Without an id**, cancel all sessions that match, each with its children, and return a `BulkReport`. The
         filters are those of `resume`; give at least one. Without ``status`` and ``ids``, ended ones do not match.
-        ``dry_run``
-        reports what would be cancelled and changes nothing; ``on_progress`` is as for `resume`.
+        ``dry_run`` reports what would be cancelled and changes nothing; ``on_progress`` is as for `resume`.
         """
         given = {
             "ids": ids, "status": status, "failed": failed, "workflow": workflow, "tag": tag, "owner": owner,

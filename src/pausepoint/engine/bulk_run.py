@@ -14,7 +14,7 @@ from pausepoint.errors import DamagedRecord, PausepointError, StoreClosed, error
 from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport, BulkResult, BulkVerb
 from pausepoint.model.ids import SessionId
 from pausepoint.model.sessions import Filter, SessionRow, Status
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 
 PAGE = 100
 """The number of sessions whose facts are read at a time."""
@@ -120,7 +120,8 @@ class BulkRun:
     async def _pages(self, size: int) -> AsyncIterator[tuple[list[SessionRow], Found]]:
         """Yield the facts of the sessions, page by page: those that the verb concerns, and all that still match."""
         ids = await self.service.store.ids(self.query)
-        others = [each for each in self.query.ids or () if each not in {*ids}]
+        matching = set(ids)
+        others = [each for each in self.query.ids or () if each not in matching]
         self.total = len(ids) + len(others)
         self._tell(None, None)
         await self._note_others(others)

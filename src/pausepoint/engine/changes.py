@@ -16,7 +16,10 @@ LOOK_EVERY = 1.0
 """Seconds between two checks of a session that another process drives."""
 
 PAGE = 256
-"""About how many records and signals are looked at in one read."""
+"""About how many records and signals are read at a time."""
+
+TURN = 16
+"""How many changes are read before other tasks get a turn: a few milliseconds of the loop's time."""
 
 
 class Changes(Service):
@@ -71,10 +74,12 @@ class Changes(Service):
                     page = await self.store.changes(None, PAGE)
                     assert page is not None  # the present is never lost
                     yield Change("", 0, (), str(page.mark), reset=True)
-                for moved in page.moved:
+                for n, moved in enumerate(page.moved, 1):
                     change = await self._change(moved, wanted)
                     if change is not None:
                         yield change
+                    if not n % TURN:
+                        await asyncio.sleep(0)
                 mark = page.mark
                 if page.more:
                     continue

@@ -6,6 +6,7 @@ once a day. Nothing here runs on the path of a checkpoint.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
@@ -35,17 +36,26 @@ def is_described(service: Service, workflow: Workflow[Any]) -> bool:
 async def describe(service: Service, workflow: Workflow[Any]) -> None:
     """Store the description of a workflow, unless the store has it.
 
-    A store that cannot be written raises here as it would for the session itself, before anything was done.
+    Sessions that start together wait for one write, and continue in their order. A store that cannot be written raises
+    here as it would for the session itself, before anything was done.
     """
-    now = service.described[workflow.name] = service.clock.now()  # sessions that start meanwhile need not do the same
+    storing = service.describing.get(workflow.name)
+    if storing is None:
+        storing = service.describing[workflow.name] = asyncio.create_task(_store(service, workflow))
+        storing.add_done_callback(lambda task: task.cancelled() or task.exception())  # its callers may be cancelled
+    await asyncio.shield(storing)
+
+
+async def _store(service: Service, workflow: Workflow[Any]) -> None:
     try:
+        now = service.clock.now()
         new = await in_thread(_stored, workflow, now)  # the first schema of a process takes milliseconds
         seen = await service.store.description_seen(new.digest)
         if seen is None or seen <= now - CONFIRMED_FOR:
             await service.store.keep_description(new)
-    except BaseException:
-        service.described.pop(workflow.name, None)
-        raise
+        service.described[workflow.name] = now
+    finally:
+        del service.describing[workflow.name]
 
 
 def _stored(workflow: Workflow[Any], now: int) -> StoredDescription:

@@ -1,21 +1,52 @@
-"""The verbs that look at all sessions at once, for programs that show what is going on."""
+"""The verbs about all sessions at once, for programs that give an overview."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from msgspec.structs import replace
 
 from pausepoint.engine.changes import Changes
 from pausepoint.engine.filters import Statuses, When, filter_of
 from pausepoint.model.ids import SessionId
-from pausepoint.model.sessions import Level
-from pausepoint.model.views import Listing, SessionInfo
+from pausepoint.model.sessions import Filter, Holder, Level, Status
+from pausepoint.model.views import Health, Listing, SessionInfo
 
 
 class Overview(Changes):
-    """What wakes up next, what was spent, and how far the steps that run here are."""
+    """The store's health and engines, what wakes up next, what was spent, and how far the steps that run here are."""
+
+    async def health(self) -> Health:
+        """Return the store's health: its errors, the other processes that have it open, and crashed sessions.
+
+        Changes nothing, and reads no session but the crashed ones: `verify` checks all of them.
+        """
+        self._check_open()
+        about, counts = await self.store.about(), await self.store.tally(Filter())
+        crashed = await self.store.find(Filter(crashed=True))
+        statuses: Counter[Status] = Counter()
+        for (_, status), count in counts.items():
+            statuses[status] += count
+        others = [holder for holder in about.holders if holder.number != self.store.number]
+        return Health(
+            about, self.trouble, dict(statuses),
+            tuple(holder for holder in others if holder.live), tuple(holder for holder in others if not holder.live),
+            {SessionId(row.session_id): row.crashes for row in crashed},
+            tuple(str(damage) for damage in crashed.damaged), await self.store.standing_pause(),
+        )  # fmt: skip
+
+    async def engines(self) -> list[Holder]:
+        """Return the engines that have the store open, this one included: the sessions they hold, and what they drive.
+
+        If no engine has a workflow in its ``workflows``, its sessions stay ready until you start one::
+
+            driven = any("brief" in each.workflows for each in await engine.engines())
+        """
+        self._check_open()
+        return [holder for holder in (await self.store.about()).holders if holder.live]
 
     async def waking(self, *, owner: str | None = None, limit: int = 100) -> Listing[SessionInfo]:
-        """Return the sessions that wake up by themselves, the next one first.
+        """Return the sessions that wake up on their own, the next one first.
 
         A timer ends then, or the time for an answer or a message. Paused sessions are left out, because a pause keeps
         them from waking up.

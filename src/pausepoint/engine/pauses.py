@@ -19,7 +19,7 @@ from pausepoint.model.endings import is_over
 from pausepoint.model.sessions import Filter, Pause, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo, Working
 from pausepoint.runtime.hold import report_ended
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 
 PAGE = 100
 """The number of sessions that a pause of everything, or its lift, returns."""
@@ -78,13 +78,13 @@ class Pauses(Queries):
     async def _request_pause(self, query: Filter, pause: Pause) -> Found:
         """Store the request, and make sure that the drives of this process see it from now on."""
         found = await self.store.pause(query, pause)
+        self.driver.on_change()
+        await self.driver.refresh()
         if pause.standing:
             found = await self._first_under_pause()
         log_pause_request(found, pause.by, pause.reason)
         for damage in found.damaged:
             log_line(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
-        self.driver.on_change()
-        await self.driver.refresh()
         return found
 
     async def _present(self, rows: Iterable[SessionRow]) -> list[SessionRow]:

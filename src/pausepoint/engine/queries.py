@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -39,12 +38,11 @@ from pausepoint.model.cursors import from_cursor, to_cursor
 from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import Event, Filter, Holder, Level, Pause, QuestionStatus, SessionRow, Sort, Status
+from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
 from pausepoint.model.streams import StreamItem
 from pausepoint.model.views import (
     Checkpoint,
     Diff,
-    Health,
     Listing,
     Misfit,
     Obstacles,
@@ -55,7 +53,7 @@ from pausepoint.model.views import (
     StoredState,
 )
 from pausepoint.runtime.driver import Run, waited_for
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.threads import in_thread
 
 if TYPE_CHECKING:
@@ -414,35 +412,6 @@ class Queries(Overview):
         from pausepoint.engine.obstacles import misfit_of  # programs that only run sessions do not need it
 
         return await misfit_of(workflow, line, StateAccess(workflow, line.state, self.store, self.limits))
-
-    async def health(self) -> Health:
-        """Return the store's health: its errors, the other processes that have it open, and crashed sessions.
-
-        Changes nothing, and reads no session but the crashed ones: `verify` checks all of them.
-        """
-        self._check_open()
-        about, counts = await self.store.about(), await self.store.tally(Filter())
-        crashed = await self.store.find(Filter(crashed=True))
-        statuses: Counter[Status] = Counter()
-        for (_, status), count in counts.items():
-            statuses[status] += count
-        others = [holder for holder in about.holders if holder.number != self.store.number]
-        return Health(
-            about, self.trouble, dict(statuses),
-            tuple(holder for holder in others if holder.live), tuple(holder for holder in others if not holder.live),
-            {SessionId(row.session_id): row.crashes for row in crashed},
-            tuple(str(damage) for damage in crashed.damaged), await self.store.standing_pause(),
-        )  # fmt: skip
-
-    async def engines(self) -> list[Holder]:
-        """Return the engines that have the store open, this one included: the sessions they hold, and what they drive.
-
-        If no engine has a workflow in its ``workflows``, its sessions stay ready until someone starts one::
-
-            driven = any("brief" in each.workflows for each in await engine.engines())
-        """
-        self._check_open()
-        return [holder for holder in (await self.store.about()).holders if holder.live]
 
     async def checkpoints(
         self, session_id: str, *, before: int | None = None, limit: int | None = 100

@@ -251,7 +251,7 @@ def _digest(seen: str) -> bytes:
     try:
         return bytes.fromhex(seen)
     except ValueError:
-        raise ValueError(f"seen must be the digest of a Question, not {seen!r:.60}.") from None
+        raise ValueError(f"seen is not the digest of a question: {seen!r:.60}. Pass it as you read it.") from None
 
 
 def _statuses(given: Statuses) -> tuple[QuestionStatus, ...]:

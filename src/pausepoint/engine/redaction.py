@@ -1,7 +1,7 @@
 """Finds what a redaction must remove: the records that contain a value, and the large values that only they reference.
 
-Apart from reading the log, this is pure. The record of a redaction lists the entries whose content it removed, and the
-check of the log reads it there.
+Apart from reading the log, this is pure. `Work` makes the commit of a redaction. Its record lists the entries whose
+content was removed, and the check of the log reads it there.
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ from typing import Any
 
 import msgspec
 
+from pausepoint.errors import VerbRefused
 from pausepoint.log.replay import (
     CheckpointBody,
     DefinitionBody,
     EditBody,
     EventBody,
+    Journal,
     KeyBody,
+    Line,
     OperationBody,
     body_of,
+    to_payload,
 )
-from pausepoint.log.state import Blob, Change, Inline, State
-from pausepoint.model.records import Record
-from pausepoint.model.sessions import SessionRow
+from pausepoint.log.state import Blob, Blobs, Change, Inline, State
+from pausepoint.model.files import FileFacts
+from pausepoint.model.records import Record, RecordKind, seal
+from pausepoint.model.sessions import Commit, SessionRow
 from pausepoint.stores.base import Store
 
 TYPE = "session.redacted"
@@ -173,3 +178,53 @@ def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
+
+
+class Work:
+    """One redaction in progress: the present line, what is removed, and what replaces it."""
+
+    def __init__(self, row: SessionRow, line: Line, found: Carriers, taken: Taken) -> None:
+        self.row = row
+        self.line = line
+        self.found = found
+        self.taken = taken
+        self.changes: tuple[Change, ...] = ()
+        self.blobs: Blobs = []
+        self.signals: tuple[int, ...] = ()
+        self.files: tuple[FileFacts, ...] = ()
+        self.consume: tuple[int, ...] = ()
+
+    def refusal(self, why: str) -> VerbRefused:
+        row = self.row
+        return VerbRefused(f"Session {row.session_id!r} {why}", session_id=row.session_id, status=row.status.value)
+
+    def commit(self, now: int) -> Commit:
+        """Return the commit: the record of the redaction, and a key frame that needs nothing of what was removed."""
+        row, line = self.row, self.line
+        for change in self.changes:
+            line.state.apply(change)
+        self.blobs += line.state.seal()
+        frame = line.key_body()
+        if frame.journal is None and line.step is not None:  # keeps the visit's idempotency keys
+            frame = msgspec.structs.replace(frame, journal=Journal(line.opened))
+        self.found.kept |= named_by(frame)
+        first = self._seal(row.digest, row.seq + 1, now, self._event())
+        second = self._seal(first.digest, first.seq + 1, now, frame)
+        return Commit(
+            row.key, row.fence, row.seq, (first, second), max(now, row.updated_at), second.seq, line.step, line.visit,
+            line.held_by_guard, row.ended, row.failure, release=True, keep_crashes=True, progress=row.progress,
+            blobs=tuple(self.blobs), waiting=row.waiting, wakes_at=row.wakes_at, consume=self.consume,
+            redact=tuple(sorted(self.found.seqs)), redact_signals=self.signals, unname=self.found.unnamed,
+        )  # fmt: skip
+
+    def _event(self) -> EventBody:
+        taken = msgspec.structs.replace(self.taken, records=ranges(self.found.seqs), signals=list(self.signals))
+        what = f"field {taken.field!r}" if taken.field else "a signal" if self.signals else "a record"
+        what = "a file" if self.files else what
+        why = f" ({taken.reason})" if taken.reason else ""
+        data = msgspec.Raw(msgspec.json.encode(taken))
+        return EventBody(TYPE, f"{what} was redacted by {taken.by or 'someone'}{why}", taken.by or "", data)
+
+    def _seal(self, previous: bytes, seq: int, now: int, body: EventBody | KeyBody) -> Record:
+        kind: RecordKind = "event" if isinstance(body, EventBody) else "key"
+        return seal(previous, seq, seq - 1, kind, self.line.step or "", self.line.visit, now, to_payload(body))

@@ -30,17 +30,15 @@ from pausepoint.errors import (
     StateRefused,
     StoreUnavailable,
     UnknownSession,
-    VerbRefused,
     did_you_mean,
 )
 from pausepoint.log import events as history
 from pausepoint.log.access import StateAccess
-from pausepoint.log.replay import EventBody, Journal, KeyBody, Line, body_of, fold, to_payload
-from pausepoint.log.state import Blobs, Change, Inline, State, stored
-from pausepoint.model.files import FileFacts, file_facts
+from pausepoint.log.replay import body_of, fold
+from pausepoint.log.state import Change, Inline, State, stored
+from pausepoint.model.files import file_facts
 from pausepoint.model.ids import SessionId, check_session_id, is_session_id, shortened
-from pausepoint.model.records import Record, RecordKind, seal
-from pausepoint.model.sessions import Commit, Event, Filter, Removal, SessionRow, Tombstone, has_expired
+from pausepoint.model.sessions import Event, Filter, Removal, SessionRow, Tombstone, has_expired
 from pausepoint.runtime.files import Files
 from pausepoint.stores.base import Store
 from pausepoint.stores.disk import sync_folder
@@ -384,7 +382,7 @@ class Retention(Queries):
         taken: redaction.Taken,
     ) -> Redaction:
         line = fold(await self.store.records(row.key, row.key_frame, row.seq))
-        work = _Work(row, line, redaction.Carriers(), taken)
+        work = redaction.Work(row, line, redaction.Carriers(), taken)
         if field is not None:
             await self._redact_field(work, field, value)
         elif seq is not None:
@@ -410,7 +408,7 @@ class Retention(Queries):
             return None, at.signal
         return at.seq, None
 
-    async def _redact_field(self, work: _Work, name: str, value: Any) -> None:
+    async def _redact_field(self, work: redaction.Work, name: str, value: Any) -> None:
         workflow, state = self._workflow_of(work.row), work.line.state
         harmless: list[bytes] = []
         if work.line.version != workflow.version and name in workflow.shape.fields and name not in state.slots:
@@ -446,7 +444,9 @@ class Retention(Queries):
             state.provide(await self.store.blobs(needed))
         return Change(name, "set", Inline(msgspec.Raw(_EMPTY.get((state.read(name) or b"null")[:1], b"null"))))
 
-    async def _replacement(self, access: StateAccess, name: str, value: Any, work: _Work) -> tuple[Change, ...]:
+    async def _replacement(
+        self, access: StateAccess, name: str, value: Any, work: redaction.Work
+    ) -> tuple[Change, ...]:
         """Return the validated changes that replace a field. For an older version, only the field itself is checked."""
         place, blobs = access.shape.fields[name], work.blobs
         value = _default(access, name) if value is DEFAULT else place.check(value)
@@ -456,7 +456,7 @@ class Retention(Queries):
         access.fill_new_fields()
         return await access.accept_whole(changes, blobs)
 
-    async def _redact_record(self, work: _Work, seq: int) -> None:
+    async def _redact_record(self, work: redaction.Work, seq: int) -> None:
         row = work.row
         found = await self.store.records(row.key, seq, seq) if 1 <= seq <= row.seq else []
         if not found:
@@ -476,7 +476,7 @@ class Retention(Queries):
             )
         work.found = await redaction.carriers_of_records(self.store, row, {seq})
 
-    async def _redact_signal(self, work: _Work, n: int) -> None:
+    async def _redact_signal(self, work: redaction.Work, n: int) -> None:
         found = await self.store.signals(work.row.key, n - 1) if n >= 1 else []
         if not found:
             raise work.refusal(f"has no signal {n}. Check the number.")
@@ -506,58 +506,6 @@ class Retention(Queries):
         if session_id is None:
             return await inspector.everything()
         return await inspector.session(check_session_id(session_id))
-
-
-class _Work:
-    """One redaction in progress: the present line, what is removed, and what replaces it."""
-
-    def __init__(self, row: SessionRow, line: Line, found: redaction.Carriers, taken: redaction.Taken) -> None:
-        self.row = row
-        self.line = line
-        self.found = found
-        self.taken = taken
-        self.changes: tuple[Change, ...] = ()
-        self.blobs: Blobs = []
-        self.signals: tuple[int, ...] = ()
-        self.files: tuple[FileFacts, ...] = ()
-        self.consume: tuple[int, ...] = ()
-
-    def refusal(self, why: str) -> VerbRefused:
-        row = self.row
-        return VerbRefused(f"Session {row.session_id!r} {why}", session_id=row.session_id, status=row.status.value)
-
-    def commit(self, now: int) -> Commit:
-        """Return the commit: the record of the redaction, and a key frame that needs nothing of what was removed."""
-        row, line = self.row, self.line
-        for change in self.changes:
-            line.state.apply(change)
-        self.blobs += line.state.seal()
-        frame = line.key_body()
-        if frame.journal is None and line.step is not None:  # keeps the visit's idempotency keys
-            frame = msgspec.structs.replace(frame, journal=Journal(line.opened))
-        self.found.kept |= redaction.named_by(frame)
-        first = self._seal(row.digest, row.seq + 1, now, self._event())
-        second = self._seal(first.digest, first.seq + 1, now, frame)
-        return Commit(
-            row.key, row.fence, row.seq, (first, second), max(now, row.updated_at), second.seq, line.step, line.visit,
-            line.held_by_guard, row.ended, row.failure, release=True, keep_crashes=True, progress=row.progress,
-            blobs=tuple(self.blobs), waiting=row.waiting, wakes_at=row.wakes_at, consume=self.consume,
-            redact=tuple(sorted(self.found.seqs)), redact_signals=self.signals, unname=self.found.unnamed,
-        )  # fmt: skip
-
-    def _event(self) -> EventBody:
-        taken = msgspec.structs.replace(
-            self.taken, records=redaction.ranges(self.found.seqs), signals=list(self.signals)
-        )
-        what = f"field {taken.field!r}" if taken.field else "a signal" if self.signals else "a record"
-        what = "a file" if self.files else what
-        why = f" ({taken.reason})" if taken.reason else ""
-        data = msgspec.Raw(msgspec.json.encode(taken))
-        return EventBody(redaction.TYPE, f"{what} was redacted by {taken.by or 'someone'}{why}", taken.by or "", data)
-
-    def _seal(self, previous: bytes, seq: int, now: int, body: EventBody | KeyBody) -> Record:
-        kind: RecordKind = "event" if isinstance(body, EventBody) else "key"
-        return seal(previous, seq, seq - 1, kind, self.line.step or "", self.line.visit, now, to_payload(body))
 
 
 def _default(access: StateAccess, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from pausepoint.clock import to_micros
 from pausepoint.log import events as history
 from pausepoint.log.spans import Span, Spans
 from pausepoint.log.timeline import Timeline
@@ -20,7 +21,7 @@ async def spans_of(store: Store, timeline: Timeline, row: SessionRow, before: in
     until = row.seq if before is None else max((each.seq for each in found), default=0)
     fold, begins = Spans(), found[0].ended_at if len(found) > limit else None
     if begins is not None:
-        fold.since = int(begins.timestamp() * 1e6)
+        fold.since = to_micros(begins)
     here = ("", 0)
     for record in await store.records(row.key, since, until) if since <= until else []:
         if record.redacted and record.kind == "checkpoint":

@@ -54,7 +54,11 @@ async def standing_pause(engine: Service) -> StandingPause | None:
         return None
     stopping = await engine.store.stopping()
     rows = await engine.store.find(Filter(statuses=(Status.PAUSING,), unended=True))
-    late = [await _working(engine, row, pause.created_at) for row in rows if row.under_everything]
+    late: list[Working] = []
+    for row in rows:
+        if row.under_everything:
+            late.append(await _working(engine, row, pause.created_at))
+            await asyncio.sleep(0)  # other tasks get a turn
     late += map(_unreadable, rows.damaged)
     since = to_datetime(pause.created_at)
     finishing = [

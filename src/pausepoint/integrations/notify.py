@@ -8,9 +8,9 @@ The store keeps two things for each address, which is named by a hash:
   there. It only saves work. Without it, or if the mark is lost, all open questions are looked at, and their records say
   which of them were sent.
 
-**Killed between sending and recording**: the record is taken, but incomplete, and its engine is gone. Nobody knows
-whether the service got the message. It is sent again, and says so: a person who reads a message twice loses less than a
-person who never hears of a question.
+**Killed between sending and recording**: the record is taken, but incomplete, and its engine is gone. Whether the
+service got the message is not known. The message is sent again, and says so. Reading a question twice costs less than
+never hearing of it.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Service:
         return f"<{self}>"
 
     async def id(self, salt: bytes) -> str:
-        """Return a text that stands for the address in the store, and from which nobody can compute the address."""
+        """Return a hash that stands for the address in the store. The address cannot be computed from it."""
         found = await in_thread(hashlib.scrypt, self._url.encode(), salt=salt, **_COST)
         return found.hex()
 

@@ -59,8 +59,8 @@ def from_cursor(of: Of, sort: str, reverse: bool, cursor: str | None) -> Positio
     if parts[1:3] != [sort, reverse]:
         how = f"{parts[1]!r}{', reversed' if parts[2] else ''}"
         raise ValueError(
-            f"The cursor belongs to a list sorted by {how}. Pass the same sort and reverse as for the page before, or"
-            " after=None for the first page."
+            f"The cursor belongs to a list sorted by {how}. Pass the same sort and reverse as for the previous page, or"
+            " leave out the cursor for the first page."
         )
     return tuple(parts[3:])
 
@@ -85,6 +85,6 @@ def _is_position(of: Of, sort: object, values: list[Any]) -> bool:
 
 def _not_a_cursor(of: Of, cursor: object) -> ValueError:
     return ValueError(
-        f"{cursor!r:.60} is not a cursor of a list of {of}. Pass next of the page before as after, or None for the"
-        " first page."
+        f"{cursor!r:.60} is not a cursor of a list of {of}. Pass 'next' of the previous page as 'after', or leave"
+        " it out for the first page."
     )

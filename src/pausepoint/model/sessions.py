@@ -35,7 +35,7 @@ PauseMode = Literal["finish", "abort"]
 Level = Literal["any", "top", "root"]
 Sort = Literal["created", "updated", "workflow", "spent", "id"]
 Position = tuple[int | str, ...]
-"""A position in a sorted list: the values, of the item there, by which the list is sorted."""
+"""A position in a sorted list: the values of one item that the list is sorted by."""
 PauseKind = Literal[
     "operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes", "question", "disk"
 ]  # fmt: skip
@@ -412,8 +412,11 @@ def overlooks_a_wake(row: SessionRow, commit: Commit) -> bool:
     """Return whether a commit that only adds an event would undo a resume, which moves neither ``seq`` nor the fence.
 
     The commit writes ``wakes_at`` as the session was read. If the session was made due since, no engine would find it.
+    A commit that wakes the session earlier, as the resume of a guest does, overlooks nothing.
     """
-    return commit.records[0].kind == "event" and commit.ended is None and commit.wakes_at != row.wakes_at
+    if commit.records[0].kind != "event" or commit.ended is not None or row.wakes_at is None:
+        return False
+    return commit.wakes_at is None or commit.wakes_at > row.wakes_at
 
 
 class NewSession(msgspec.Struct, frozen=True):

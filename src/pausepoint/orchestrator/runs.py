@@ -151,10 +151,10 @@ class RunReader:
     ...         await Orchestrator(engine, "release", work).run([Task(id="build"), Task(id="ship", needs=["build"])])
     ...         print([info.session_id for info in await runs(engine)])
     ...         report = await RunReader(engine, "release").read()
-    ...         print(report, report.agents[0].last.summary)
+    ...         print(report, [task.status for task in report.tasks])
     >>> asyncio.run(main())
     ['release']
-    RunReport('completed', {'done': 2}) ship
+    RunReport('completed', {'done': 2}) ['done', 'done']
     """
 
     def __init__(self, engine: Bulk, session_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Notifies those who wait for news of a session, and only those: it finds out which sessions have changed."""
+"""Notifies the tasks that wait for news of a session, and no others: it finds out which sessions have changed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pausepoint.model.sessions import Pause
 from pausepoint.name import NAME
 from pausepoint.stores.base import Store
 
-PAGE = 1000
-"""About how many records and signals are looked at in one read."""
+PAGE = 256
+"""About how many records and signals are read at a time. It is a few milliseconds of the loop's time."""
 
 
 class Listeners:
-    """Those who wait for news of one session, and those who wait for news of any."""
+    """The tasks that wait for news of one session, and those that wait for news of any."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.sessions: dict[str, set[asyncio.Event]] = {}
         self.everything: set[asyncio.Event] = set()
-        self._mark: Mark | None = None  # None: not known what has changed since the listeners came
+        self._mark: Mark | None = None  # None: what has changed since the listeners came is not known
         self._standing: Pause | None = None
         self._looking: asyncio.Task[None] | None = None
         self._again = False
@@ -57,7 +57,7 @@ class Listeners:
             try:
                 moved = await self._moved()
             except StoreError:
-                moved = None  # those who wait meet the same error
+                moved = None  # the waiting tasks get the same error
             if moved is None:
                 self.tell_all()
             for session_id in moved or ():
@@ -81,6 +81,7 @@ class Listeners:
             if not page.more:
                 self._mark = since
                 return found
+            await asyncio.sleep(0)  # other tasks get a turn
         return None
 
     @contextmanager

@@ -77,7 +77,7 @@ class Access:
         return self.person.owner
 
     def owner_of(self, asked: str | None) -> str | None:
-        """Return the owner for a filter or a new session. Raises a 403 if the person asks for another one's."""
+        """Return the owner for a filter or a new session. Raises a 403 if the person asks for another owner."""
         if self.owner is None:
             return asked
         if asked not in (None, self.owner):
@@ -89,8 +89,8 @@ class Access:
         if not self.person.sees_all:
             raise Problem(
                 403,
-                "This concerns the sessions of everybody, and you are signed in for some of them only. Ask the operator"
-                " of the server.",
+                "This concerns the sessions of all owners, and you are signed in for one owner. Ask the operator of the"
+                " server.",
             )
 
 

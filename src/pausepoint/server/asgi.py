@@ -28,6 +28,7 @@ from pausepoint.server.calls import (
     query_of,
 )
 from pausepoint.server.guard import SAFE, Guard
+from pausepoint.server.hub import hub_of
 from pausepoint.server.limits import Attempts, Limits, Rates, Streams
 from pausepoint.server.metrics import Timings
 from pausepoint.server.page import Page
@@ -94,12 +95,13 @@ def application(engine: Engine, settings: Settings) -> Guard:
 
 
 class Desk:
-    """What all requests share: the engine, the sign-in, the limits, the jobs and the readers of runs."""
+    """What all requests share: the engine, its hub, the sign-in, the limits, the jobs and the readers of runs."""
 
     routes: Sequence[Route] = ROUTES
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
+        self.hub = hub_of(engine)
         self.limits = settings.limits
         self.rates = Rates()
         self.streams = Streams()
@@ -121,13 +123,12 @@ class Desk:
         """Return the address of the API, below which its routes are."""
         return f"{scope.get('root_path', '')}{API}"
 
-    async def signed(self, scope: Scope) -> Signed | None:
-        """Return who sends a request."""
+    async def find_tokens(self) -> None:
+        """Find the tokens next to the engine's store, unless they were given or found before."""
         if self._finds_tokens:
             place = (await self.engine.health()).store.place
             self.signin.tokens = Tokens(Path(place).absolute().parent) if Path(place).is_file() else None
             self._finds_tokens = False
-        return await self.signin.person(scope)
 
 
 class _Path(StarletteRoute):
@@ -150,7 +151,7 @@ async def _unknown(scope: Any, receive: Any, send: Any) -> None:
 
 
 class Endpoint:
-    """Answers the requests to one path of the API: who sends it, may they, what do they want, then the handler."""
+    """Answers the requests to one path of the API: checks the sign-in, decodes the request, and calls the handler."""
 
     def __init__(self, desk: Desk, methods: dict[str, Route]) -> None:
         self.desk = desk
@@ -195,12 +196,14 @@ class Endpoint:
             raise Problem(503, f"The answer took longer than {seconds:g} s. Ask for less, or retry later.") from None
 
     async def _allowed(self, route: Route, scope: Scope) -> Signed | None:
-        """Return who sends the request. Raises a problem if they may not."""
+        """Return the sign-in of the request; None if the route needs none. Raises a problem if it may not be used."""
         if route.role is None:
             if route.method not in SAFE:
                 _check_page(scope)
+                await self.desk.find_tokens()
             return None
-        signed = await self.desk.signed(scope)
+        await self.desk.find_tokens()
+        signed = await self.desk.signin.person(scope)
         if signed is None:
             raise refused(
                 "You are not signed in. Send a token as 'Authorization: Bearer …', or open the printed address."

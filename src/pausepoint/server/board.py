@@ -99,7 +99,7 @@ class Board:
 
 
 class Boards:
-    """The boards that somebody asks for, by owner.
+    """The boards that people ask for, by owner.
 
     ``turn`` returns the hub's number of the last change, and its mark. ``tell`` is called when facts were read that
     are newer than those that requests got before.
@@ -135,7 +135,7 @@ class Boards:
             self._tell(board)
 
     def forget(self, before: float) -> None:
-        """Forget the boards that nobody has asked for since a time."""
+        """Forget the boards that no request has asked for since a time."""
         for owner in [owner for owner, board in self._boards.items() if board.used < before]:
             del self._boards[owner]
 

@@ -88,8 +88,8 @@ def _cli(store: str | None, as_json: bool, targets: tuple[str, ...] = ()) -> Cli
 def serve(context: click.Context, /, **given: Any) -> int:
     """Serve the store over HTTP: an API and a web page, on this machine only by default.
 
-    The printed address signs you in. Its token is in the file serve-token next to the store; whoever has it may do
-    everything. Create tokens with fewer rights with `serve token create`.
+    The printed address signs you in. Its token is in the file serve-token next to the store, and allows everything.
+    Create tokens with fewer rights with `serve token create`.
 
     By default the server drives the sessions of the project's workflows, as `worker` does. With --observe, or without
     workflows, it drives nothing, and another process continues what you resume.
@@ -122,24 +122,26 @@ class _Serving:
                 USAGE,
             )
         self.proxies = _networks(given["proxy_from"] or ("127.0.0.1", "::1")) if proxied else ()
-        self.tokens = tokens_of(cli)
+        self.workflows = [workflow for _, workflow in cli.known().values()]
+        self.drives = bool(self.workflows) if given["drive"] is None else given["drive"]
+        if self.drives and not self.workflows:
+            raise Refused(
+                "The server has no workflow to drive. Add --target file.py:name, name workflows in"
+                f" {cli.project.root / 'pyproject.toml'} under [tool.pausepoint.workflows], or use --observe.",
+                USAGE,
+            )
+        self.tokens = tokens_of(cli, create=self.drives)
 
     async def run(self) -> int:
         from pausepoint.engine.engine import Engine
 
-        workflows = [workflow for _, workflow in self.cli.known().values()]
-        drives = bool(workflows) if self.given["drive"] is None else self.given["drive"]
-        if drives and not workflows:
-            raise Refused(
-                "The server has no workflow to drive. Add --target file.py:name, name workflows in"
-                f" {self.cli.project.root / 'pyproject.toml'} under [tool.pausepoint.workflows], or use --observe.",
-                USAGE,
-            )
+        drives = self.drives
         token = self.tokens.make(self.given["new_token"])
         with self._listening() as listener:
             async with Engine(
-                self.cli.place.url, workflows=workflows, drives="all" if drives else "none", create=False, signals=False
-            ) as engine:
+                self.cli.place.url, workflows=self.workflows, drives="all" if drives else "none", create=drives,
+                signals=False,
+            ) as engine:  # fmt: skip
                 await self._announce(engine, drives, listener.getsockname()[1], token)
                 await self._serve(engine, drives, listener)
         return 128 + self.stopped_by[0] if self.stopped_by else DONE
@@ -238,11 +240,16 @@ async def _pick_up(engine: Engine) -> None:
         try:
             room = ROOM - len(engine.running)
             taken = await engine.take_ready(room, by="serve") if room > 0 else []
-        except StoreError as error:
+        except Exception as error:  # without this task, sessions of killed processes would stay ready
             from pausepoint.server.problems import log
 
             taken = []
-            log.log(logging.ERROR, "Ready sessions cannot be picked up: %s", error)
+            log.log(
+                logging.ERROR,
+                "Ready sessions cannot be picked up: %s",
+                error,
+                exc_info=not isinstance(error, StoreError),
+            )
         searched = 0.0 if taken else time.monotonic() - began
         await asyncio.sleep(max(LOOK_EVERY, 20 * searched))  # searching must never become the main load
 
@@ -270,11 +277,14 @@ def _in_url(host: str) -> str:
 # tokens and links
 
 
-def tokens_of(cli: Cli) -> Tokens:
-    """Return the tokens of the store, which must exist."""
+def tokens_of(cli: Cli, create: bool = False) -> Tokens:
+    """Return the tokens of the store, which must exist. ``create``: otherwise its folder is made."""
     from pausepoint.server.tokens import Tokens  # the help of a command does not need it
 
-    check_exists(cli.place)
+    if create and cli.place.path is not None and not cli.place.path.exists():
+        cli.place.path.parent.mkdir(parents=True, exist_ok=True)
+    else:
+        check_exists(cli.place)
     assert cli.place.path is not None
     return Tokens(cli.place.path.absolute().parent)
 
@@ -338,7 +348,7 @@ def _described(kept: Kept) -> dict[str, Any]:
 @_store
 @_json
 def revoke(id: str, store: str | None, as_json: bool) -> None:
-    """Delete a token. Whoever signed in with it is signed out."""
+    """Delete a token. People who signed in with it are signed out."""
     cli = _cli(store, as_json)
     if not tokens_of(cli).revoke(id):
         raise Refused(

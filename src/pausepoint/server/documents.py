@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.schemas import File
     from pausepoint.model.sessions import Event, Holder, Tombstone
-    from pausepoint.model.views import Listing, Misfit, SessionInfo
+    from pausepoint.model.views import Listing, Misfit, SessionInfo, StandingPause
     from pausepoint.orchestrator import AgentStatus, RunReport, TaskStatus
     from pausepoint.server.people import Person
 
@@ -33,6 +33,11 @@ PARTS = 200
 def etag(info: SessionInfo) -> str:
     """Return the mark of a session's present facts, for If-Match and If-None-Match."""
     return f'"{info.seq}.{info.signals}.{info.fence}"'
+
+
+def standing_pause(found: StandingPause | None, person: Person) -> dict[str, Any] | None:
+    """Return the pause of everything. How it took effect is only for people who see all sessions."""
+    return documents.standing_pause(found) if found is None or person.sees_all else documents.pause(found)
 
 
 def head(info: SessionInfo) -> dict[str, Any]:

@@ -27,14 +27,14 @@ class Entry:
         self.mark = mark
         self.session_id = session_id
         self.owner = owner
-        self.known = known  # otherwise the session was removed, and nobody knows its owner
+        self.known = known  # otherwise the session was removed, and its owner is not known
         self.events = events
         self.asks = any(each.event_type.startswith(("question.", "answer.")) for each in events)
         self.cut = False  # its events are only in the store
 
     @cached_property
     def line(self) -> bytes:
-        """The new events of the session's history, with the mark: whoever has received it has all before it."""
+        """The new events of the session's history, with the mark. A client that has received it has all before it."""
         return _line(self.session_id, self.events, self.mark)
 
     def without(self, seen: Collection[tuple[str, str]]) -> bytes:
@@ -55,7 +55,7 @@ def _line(session_id: str, events: Iterable[Event], mark: str) -> bytes:
 
 
 class Entries:
-    """The last changes. Events of sessions that nobody follows are not kept: the store has them."""
+    """The last changes. Events of sessions that no client follows are not kept: the store has them."""
 
     def __init__(self) -> None:
         self._kept: deque[Entry] = deque()
@@ -68,7 +68,7 @@ class Entries:
         self._kept.append(Entry(mark, "", None, False))
 
     def add(self, entries: Iterable[Entry], followed: Collection[str]) -> None:
-        """Keep changes. ``followed`` are the sessions whose history somebody follows."""
+        """Keep changes. ``followed`` are the sessions whose history a client follows."""
         for entry in entries:
             if entry.events and entry.session_id in followed:
                 self._size += len(entry.line)

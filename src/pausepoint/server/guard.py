@@ -97,7 +97,7 @@ class Guard:
         return bool(colon) and port.isascii() and port.isdigit() and name in self.hosts
 
     def _behind_proxy(self, scope: Scope) -> Scope:
-        """Take the scheme and the address of the client from a proxy that is believed, and from nobody else."""
+        """Take the scheme and the address of the client from a trusted proxy, and from no other sender."""
         peer = (scope.get("client") or ("", 0))[0]
         scope = {**scope, "pausepoint.proxy": False}
         if not self.proxies or not self._is_proxy(peer):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -43,13 +43,16 @@ CHECK = 2.0
 """Seconds between two checks of the sign-ins of the open streams."""
 
 IDLE = 60.0
-"""Seconds until a hub without clients stops, and until the facts of an owner that nobody asks for are forgotten."""
+"""Seconds until a hub without clients stops, and until the facts of an owner that no request asks for are forgotten."""
 
 TURN = 32
-"""After how many sessions or clients other tasks get a turn."""
+"""After how many sessions other tasks get a turn."""
 
 CATCH_UP = 2000
 """The most changes that a client which comes back reads from the store. With more it gets ``reset``."""
+
+BACKLOG = 4096
+"""The most changes that wait for a round. With more, the store is not read on until a round has taken them."""
 
 WAKING = 200
 """How many of the next wake-ups are known."""
@@ -138,7 +141,7 @@ class Hub:
             if session_id not in self._talks:
                 self._talks[session_id] = Talk(self.engine, session_id, self._tell_output)
             client.queue.extend(self._talks[session_id].kept)
-            self._talks[session_id].go_on()
+            self._talks[session_id].resume()
 
     def _tell_output(self, session_id: str, part: bytes) -> None:
         for client in self.clients:
@@ -202,9 +205,9 @@ class Hub:
         return parts + lines
 
     async def _tell(self, entries: list[Entry]) -> None:
-        """Queue changes for all clients. Whoever comes meanwhile finds them among those that are kept."""
+        """Queue changes for all clients. A client that comes meanwhile finds them among those that are kept."""
         made: dict[object, list[bytes]] = {}
-        for n, client in enumerate(list(self.clients), 1):
+        for client in list(self.clients):
             if client.waiting is not None:
                 client.waiting += entries
             else:
@@ -214,8 +217,7 @@ class Hub:
                 if made[view]:
                     client.put(made[view], self.mark)
                 client.told = self.mark
-            if not n % TURN:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # sending to all of them at once would delay steps that have ended
 
     def _tell_all(self, part: bytes, whole: bool = False) -> None:
         """Send a fact that belongs to no session to all who look at everything; ``whole``: and may see all of it."""
@@ -261,6 +263,8 @@ class Hub:
         async for change in self.engine.changes(None, follow=True):
             self._changes.append(change)
             self._news.set()
+            while len(self._changes) >= BACKLOG:
+                await asyncio.sleep(PACE)
         raise StoreClosed("The engine has closed. Start the server again.")
 
     async def _work(self) -> None:
@@ -306,8 +310,9 @@ class Hub:
             self._entries.add(entries, self._followed())
             await self._tell(entries)
             self._trim()
-        else:  # nobody has to be told, and whoever comes back reads the store
+        else:  # a client that comes back reads the store, and heads from before would be out of date
             self.mark = changes[-1].mark
+            self._heads.clear()
             self._entries.restart(self.mark)
         self._measure_lag(changes)
         await self._look_at_standing()
@@ -319,7 +324,7 @@ class Hub:
             infos[session_id] = await self._info(session_id)
             self._keep(session_id, infos[session_id])
             if session_id in self._talks:
-                self._talks[session_id].go_on()
+                self._talks[session_id].resume()
             if not len(infos) % TURN:
                 await asyncio.sleep(0)
         return [_entry(each, infos[each.session_id]) for each in changes]
@@ -429,7 +434,7 @@ class Hub:
             if (info := self._held.get(session_id)) is not None:
                 self._keep(session_id, info)
                 entries.append(Entry(self.mark, session_id, info.owner, True))
-        if entries:  # they are not kept: the last one is sent to whoever comes back
+        if entries:  # they are not kept: a client that comes back gets the last one
             await self._tell(entries)
 
     def _in_progress(self, client: Client) -> list[bytes]:
@@ -456,14 +461,15 @@ def _entry(change: Change, info: SessionInfo | None) -> Entry:
 
 
 class _Idle(Exception):
-    """Nobody has used the hub for a while."""
+    """The hub was not used for a while."""
 
 
-_HUBS: WeakKeyDictionary[Engine, Hub] = WeakKeyDictionary()
+_HUBS: WeakValueDictionary[Engine, Hub] = WeakValueDictionary()
 
 
 def hub_of(engine: Engine) -> Hub:
-    """Return the hub of an engine. All applications over an engine share it."""
-    if engine not in _HUBS:
-        _HUBS[engine] = Hub(engine)
-    return _HUBS[engine]
+    """Return the hub of an engine. All applications over an engine share it, and it is forgotten with the last one."""
+    hub = _HUBS.get(engine)
+    if hub is None:
+        hub = _HUBS[engine] = Hub(engine)
+    return hub

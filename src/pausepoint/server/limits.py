@@ -57,7 +57,7 @@ class Rates:
 
 
 class Streams:
-    """Counts the open streams of each sign-in, from the moment on at which one is granted."""
+    """Counts the open streams of each sign-in. A stream counts as soon as it is granted."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
@@ -97,7 +97,7 @@ class Attempts:
         self._wrong: OrderedDict[str, Tries] = OrderedDict()
         self._right: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
-    def check(self, address: str, token: str = "") -> None:
+    def check(self, address: str, token: str) -> None:
         """Raise a 429 while the address has to wait."""
         found = self._wrong.get(address)
         if found is None or found.wrong < self._most or (address, _hash(token)) in self._right:
@@ -106,19 +106,19 @@ class Attempts:
         if left > 0:
             raise too_many("Too many wrong tokens came from your address.", ceil(left))
 
-    def wrong(self, address: str, token: str = "") -> None:
+    def wrong(self, address: str, token: str) -> None:
         """Count a wrong token. After a time without one that is twice the wait, counting begins again."""
         now, given = self._now(), _hash(token)
         self._right.pop((address, given), None)  # it was revoked
         found = self._wrong.pop(address, Tries(0, now, ()))
         if now - found.last > 2 * self._wait(found.wrong):
             found = Tries(0, now, ())
-        if not token or given not in found.hashes:
-            found = Tries(found.wrong + 1, now, (*found.hashes[1 - self._most :], given))
+        if given not in found.hashes:
+            found = Tries(found.wrong + 1, now, (*found.hashes, given)[-self._most :])
         self._wrong[address] = found
         _forget(self._wrong)
 
-    def right(self, address: str, token: str = "") -> None:
+    def right(self, address: str, token: str) -> None:
         """Remember a right token. It does not end a wait: otherwise its owner could guess the tokens of others."""
         self._right[address, _hash(token)] = None
         self._right.move_to_end((address, _hash(token)))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pausepoint.name import NAME
 from pausepoint.server.board import Facts
 from pausepoint.server.calls import Call, Send, start
-from pausepoint.server.hub import Hub, hub_of
+from pausepoint.server.hub import Hub
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -60,7 +60,7 @@ class Figures(NamedTuple):
 async def show(call: Call) -> Figures:
     """Return figures about sessions, questions, spending, streams and requests, in the text format of Prometheus."""
     call.access.check_sees_all()
-    hub = hub_of(call.engine)
+    hub = call.desk.hub
     await hub.use()
     facts = (await hub.board(None)).facts
     assert facts is not None
@@ -111,7 +111,7 @@ def metric(name: str, text: str, kind: str, samples: Iterable[Sample]) -> Iterat
     >>> print(*metric("size", "How large.", "gauge", [("", {"of": 'a "b"'}, 3)]), sep="", end="")
     # HELP pausepoint_size How large.
     # TYPE pausepoint_size gauge
-    pausepoint_size{of="a \\\\"b\\\\""} 3
+    pausepoint_size{of="a \\"b\\""} 3
     """
     whole = f"{NAME}_{name}"
     yield f"# HELP {whole} {text}\n"

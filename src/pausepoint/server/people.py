@@ -38,5 +38,5 @@ class Person(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def sees_all(self) -> bool:
-        """Whether the person may see and change things that belong to everybody, such as the pause of everything."""
+        """Whether the person may see and change things that concern all owners, such as the pause of everything."""
         return self.owner is None and self.question is None

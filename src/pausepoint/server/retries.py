@@ -264,13 +264,14 @@ async def _created(call: Call) -> Reply:
     info = await call.engine.info(asked.session_id or call.new_id or "")
     if not asked.paused and call.desk.drives:
         await _drive(call, info)
-    elif not asked.paused and info.signals <= 1:  # it has only its first pause: nobody has asked anything of it since
+    elif not asked.paused and info.signals <= 1:  # only its first pause: no request has come since
         await call.engine.resume(info.session_id, by=call.by, here=False)
-    return await sessions.headed(call, await call.engine.info(info.session_id), 201)
+    reply = sessions.headed if asked.paused or call.desk.drives else sessions.handed_over
+    return await reply(call, await call.engine.info(info.session_id), 201)
 
 
 async def _drive(call: Call, info: SessionInfo) -> None:
-    """Drive a session that no engine drives. Withdraw nothing: someone may have paused it since."""
+    """Drive a session that no engine drives. Withdraw nothing: a person may have paused it since."""
     known = info.workflow in call.engine.workflows and not info.guest
     if known and info.status in (Status.CREATED, Status.READY):
         with suppress(AlreadyRunning, HoldLost, SessionEnded, VerbRefused):
@@ -287,7 +288,8 @@ async def _resumed(call: Call) -> Reply:
         return await verbs.resume(call)  # no engine has driven it since
     if here and not paused_since:
         await _drive(call, info)
-    return await _present(call)
+    reply = sessions.headed if here or info.guest else sessions.handed_over
+    return await reply(call, await call.engine.info(call.session_id))
 
 
 async def _run_resumed(call: Call) -> Reply:

@@ -23,6 +23,9 @@ from pausepoint.server.tokens import Tokens
 DAYS = 30
 """How many days a cookie is valid."""
 
+AMBIENT = frozenset({"", "basic", "digest", "negotiate", "ntlm"})
+"""The kinds of Authorization that a browser may send on its own. Without the header, it may send a cookie."""
+
 Who = Callable[[Any], Person | Awaitable[Person | None] | None]
 """A program's own sign-in: it gets the request, and returns a person, or None to refuse it."""
 
@@ -48,10 +51,10 @@ class Signed(NamedTuple):
 
 
 class SignIn:
-    """Finds out who sends a request.
+    """Finds the person who sends a request.
 
     - ``tokens``: the tokens of the store; None if only ``who`` signs people in.
-    - ``name``: the name of whoever uses the server's own token.
+    - ``name``: the name of the person who signs in with the server's own token.
     - ``who``: a function of the program that mounts the server. It replaces tokens and cookies.
     - ``proxied``: believe the user and the groups that a proxy sends.
     """
@@ -68,31 +71,25 @@ class SignIn:
         self._now = now
 
     async def person(self, scope: Scope) -> Signed | None:
-        """Return who sends a request; None if nobody is signed in. Raises a 401 for a wrong token."""
-        if self._who is not None:
-            return await self._asked(scope)
-        given = header(scope, "authorization")
-        if given:
-            kind, _, token = given.partition(" ")
-            if kind.lower() != "bearer":
-                raise refused("The header Authorization must be 'Bearer' and a token.")
-            return self.by_token(token.strip(), address_of(scope))
-        if self._proxied and scope.get("pausepoint.proxy"):
-            return _forwarded(scope)
-        return self._by_cookie(scope)
+        """Return the sign-in of a request; None if it has none. Raises a 401 for a wrong token."""
+        return await self._found(scope, lambda token: self.by_token(token, address_of(scope)))
 
     async def is_still(self, scope: Scope, person: Person) -> bool:
         """Return whether a request that was accepted from a person would be accepted again, and from the same one."""
-        given = header(scope, "authorization")
-        if self._who is not None:
-            found = await self._asked(scope)
-        elif given:
-            found = self._token(given.partition(" ")[2].strip())
-        elif self._proxied and scope.get("pausepoint.proxy"):
-            found = _forwarded(scope)
-        else:
-            found = self._by_cookie(scope)
+        found = await self._found(scope, self._token)  # without counting wrong tokens
         return found is not None and found.person == person
+
+    async def _found(self, scope: Scope, by_token: Callable[[str], Signed | None]) -> Signed | None:
+        if self._who is not None:
+            return await self._asked(scope)
+        if given := header(scope, "authorization"):
+            kind, _, token = given.partition(" ")
+            if kind.lower() != "bearer":
+                raise refused("The header Authorization is not 'Bearer' and a token. Send 'Authorization: Bearer …'.")
+            return by_token(token.strip())
+        if self._proxied and scope.get("pausepoint.proxy"):
+            return _forwarded(scope)
+        return self._by_cookie(scope)
 
     async def _asked(self, scope: Scope) -> Signed | None:
         from starlette.requests import Request  # only programs that mount the server need it
@@ -100,11 +97,11 @@ class SignIn:
         assert self._who is not None
         found = self._who(Request(scope))
         person = await found if inspect.isawaitable(found) else found
-        ambient = not header(scope, "authorization")
+        ambient = header(scope, "authorization").partition(" ")[0].lower() in AMBIENT
         return None if person is None else Signed(person, f"who:{person.name}", ambient)
 
     def by_token(self, token: str, address: str) -> Signed:
-        """Return whose token this is. Raises a 401 if it is nobody's, and a 429 after too many wrong ones."""
+        """Return the sign-in of a token. Raises a 401 if it is wrong, and a 429 after too many wrong ones."""
         self._attempts.check(address, token)
         found = self._token(token)
         if found is None:

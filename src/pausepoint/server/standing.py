@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pausepoint.engine import documents
 from pausepoint.server import bodies
 from pausepoint.server.calls import Call, Reply
-from pausepoint.server.documents import heads
+from pausepoint.server.documents import heads, standing_pause
 
 
 async def show(call: Call) -> Reply:
-    """Return the pause of everything; null if it is not in effect."""
+    """Return the pause of everything, with what still finishes; null if it is not in effect."""
     return Reply(await _document(call))
 
 
@@ -37,5 +36,4 @@ async def again(call: Call) -> Reply:
 
 
 async def _document(call: Call) -> dict[str, object]:
-    found = await call.engine.standing_pause()
-    return {"standing_pause": None if found is None else documents.pause(found)}
+    return {"standing_pause": standing_pause(await call.engine.standing_pause(), call.person)}

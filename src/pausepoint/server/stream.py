@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from pausepoint.engine import documents as engine_documents
-from pausepoint.server import bodies
+from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Receive, Reply, Send, start
 from pausepoint.server.clients import Client
-from pausepoint.server.hub import Hub, hub_of
+from pausepoint.server.hub import Hub
 from pausepoint.server.problems import Problem
 
 RETRY = 2000
@@ -97,7 +96,7 @@ async def stream(call: Call) -> Stream:
         await _check(call, topic)
     if person.question is not None:
         only = (await call.access.question(person.question)).session_id
-    hub = hub_of(call.engine)
+    hub = call.desk.hub
     await hub.use()
     call.desk.streams.take(call.signed, call.desk.limits)  # no await from here on: several may ask at the same time
     client = Client(person, topics, only, call.signed, _credentials(call), lambda: _is_still(call))
@@ -136,24 +135,24 @@ async def _check(call: Call, topic: str) -> None:
 
 async def now(call: Call) -> Reply:
     """Return what is going on: counts, the sessions that need attention, spending, the pause of everything, engines."""
-    hub = hub_of(call.engine)
+    hub = call.desk.hub
     await hub.use()
     board = await hub.board(call.access.owner)
-    facts, standing = board.facts, hub.standing
+    facts = board.facts
     assert facts is not None
-    sees_all = call.person.sees_all
-    return Reply({
-        "mark": board.mark,
-        "counts": facts.counts,
-        "failures": facts.failures,
-        "questions": facts.questions,
-        "running": board.running(await call.engine.progress()),
-        "paused": facts.paused,
-        "failed": facts.failed,
-        "waking": facts.waking,
-        "spending": facts.spent,
-        "spent_usd": sum(facts.spent.values()),
-        "standing_pause": (engine_documents.standing_pause(standing) if sees_all or standing is None
-                           else engine_documents.pause(standing)),
-        "engines": hub.engines if sees_all else [],
-    })  # fmt: skip
+    return Reply(
+        {
+            "mark": board.mark,
+            "counts": facts.counts,
+            "failures": facts.failures,
+            "questions": facts.questions,
+            "running": board.running(await call.engine.progress()),
+            "paused": facts.paused,
+            "failed": facts.failed,
+            "waking": facts.waking,
+            "spending": facts.spent,
+            "spent_usd": sum(facts.spent.values()),
+            "standing_pause": documents.standing_pause(hub.standing, call.person),
+            "engines": hub.engines if call.person.sees_all else [],
+        }
+    )

@@ -29,10 +29,11 @@ class Talk:
         self._last = 0
         self._size = 0
         self._task: asyncio.Task[None] | None = None
+        self._news: list[bytes] = []
         self.kept: deque[bytes] = deque()  # for clients that come later
 
-    def go_on(self) -> None:
-        """Read on, unless that is under way. The output of a session ends with it, and goes on after a rewind."""
+    def resume(self) -> None:
+        """Read on, unless that is under way. The output of a session ends with it, and continues after a rewind."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._read(), name=f"hub: output of {self._session_id}")
 
@@ -44,11 +45,15 @@ class Talk:
         with suppress(PausepointError, OSError):  # the hub itself reports a store that cannot be read
             async for item in self._engine.stream(self._session_id, self._last, until="ended"):
                 self._last = item.n
-                self._keep(encoded("token", documents.stream_item(self._session_id, item)))
+                if not self._news:
+                    asyncio.get_running_loop().call_soon(self._pass_on)
+                self._news.append(encoded("token", documents.stream_item(self._session_id, item)))
 
-    def _keep(self, part: bytes) -> None:
-        self.kept.append(part)
-        self._size += len(part)
+    def _pass_on(self) -> None:
+        """Tell what was read without a break as one part. Else much output at a time would make all clients slow."""
+        parts, self._news = self._news, []
+        self.kept.extend(parts)
+        self._size += sum(map(len, parts))
         while self._size > SIZE:
             self._size -= len(self.kept.popleft())
-        self._tell(self._session_id, part)
+        self._tell(self._session_id, b"".join(parts))

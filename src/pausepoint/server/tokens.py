@@ -91,7 +91,7 @@ class Tokens:
         return kept, token
 
     def revoke(self, id: str) -> bool:
-        """Delete a token by its id, and return whether there was one. Whoever signed in with it is signed out."""
+        """Delete a token by its id, and return whether there was one. People who signed in with it are signed out."""
         with self._locked():
             left = tuple(each for each in self.kept if each.id != id)
             found = len(left) < len(self.kept)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.engine import documents as engine_documents
 from pausepoint.errors import PausepointError, SessionChanged, did_you_mean
+from pausepoint.model.bulk import BulkReport
 from pausepoint.model.views import Checkpoint, SessionInfo
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Attachment, Call, Reply
@@ -188,11 +189,18 @@ async def redact(call: Call) -> Reply:
     """Remove content from a session permanently."""
     asked: bodies.Redact = call.body
     info = await call.access.info(call.session_id)
+    _check_one_thing(asked)
     found = await call.engine.redact(
         info.session_id, field=asked.field, seq=asked.seq, signal=asked.signal, event=asked.event, file=asked.file,
         by=call.by, reason=asked.reason,
     )  # fmt: skip
     return Reply(engine_documents.redaction(info.session_id, found))
+
+
+def _check_one_thing(asked: bodies.Redact) -> None:
+    given = [asked.field, asked.seq, asked.signal, asked.event, asked.file]
+    if len([each for each in given if each is not None]) != 1:
+        raise Problem(400, "A redaction removes one thing. Send one of 'field', 'seq', 'signal', 'event' and 'file'.")
 
 
 async def export(call: Call) -> Attachment:
@@ -219,55 +227,43 @@ async def bulk(call: Call) -> Reply:
     asked: bodies.Bulk = call.body
     if bool(asked.ids) == (asked.filter is not None):
         raise Problem(400, "A bulk verb needs either 'ids' or 'filter'. Send one of them.")
-    return await (_each(call, asked) if asked.ids else _matching(call, asked))
+    which, refused = await _named(call, asked.ids) if asked.ids else (_filtered(call, asked.filter), [])
+    report = await _applied(call, asked, which)
+    done, skipped = ([engine_documents.bulk_item(each) for each in some] for some in (report.done, report.skipped))
+    refused += [{"session_id": each.session_id, "problem": {"detail": each.reason}} for each in report.failed]
+    found = [each.workflow for each in report.done] if asked.verb == "resume" else []
+    driven = await drivers(call.engine, found) if found else []
+    return Reply(documents.bulk(asked.verb, asked.dry_run, done, skipped, refused, driven))
 
 
-async def _each(call: Call, asked: bodies.Bulk) -> Reply:
-    done, refused = list[Any](), list[Any]()
-    for session_id in dict.fromkeys(asked.ids):
+async def _named(call: Call, ids: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the sessions that the person may see, and a problem for each other one."""
+    seen, refused = list[str](), list[dict[str, Any]]()
+    for session_id in dict.fromkeys(ids):
         try:
-            info = await call.access.info(session_id)
-            if not asked.dry_run:
-                await _verb(call, asked, session_id)
-                info = await call.engine.info(session_id)
-            done.append(documents.head(info))
+            seen.append((await call.access.info(session_id)).session_id)
         except (PausepointError, Problem) as error:
-            problem = problem_of(error).document(call.scope["path"])
-            refused.append({"session_id": session_id, "problem": problem})
-    found = await _drivers(call, asked, [each["workflow"] for each in done])
-    return Reply(documents.bulk(asked.verb, asked.dry_run, done, [], refused, found))
+            refused.append({"session_id": session_id, "problem": problem_of(error).document(call.scope["path"])})
+    return {"ids": seen}, refused
 
 
-async def _drivers(call: Call, asked: bodies.Bulk, workflows: list[str]) -> list[dict[str, Any]]:
-    """Return which engines pick up the resumed sessions."""
-    return await drivers(call.engine, workflows) if asked.verb == "resume" else []
-
-
-async def _verb(call: Call, asked: bodies.Bulk, session_id: str) -> None:
-    match asked.verb:
-        case "pause":
-            await call.engine.pause(session_id, reason=asked.reason, by=call.by)
-        case "resume":
-            await call.engine.resume(session_id, by=call.by, here=False)
-        case "cancel":
-            await call.engine.cancel(session_id, reason=asked.reason, by=call.by)
-
-
-async def _matching(call: Call, asked: bodies.Bulk) -> Reply:
-    assert asked.filter is not None
+def _filtered(call: Call, asked: bodies.Which | None) -> dict[str, Any]:
+    assert asked is not None
     which: dict[str, Any] = {
-        "status": asked.filter.status or None, "failed": asked.filter.failed, "workflow": asked.filter.workflow,
-        "owner": call.access.owner_of(asked.filter.owner), "tag": asked.filter.tag,
+        "status": asked.status or None, "failed": asked.failed, "workflow": asked.workflow,
+        "owner": call.access.owner_of(asked.owner), "tag": asked.tag,
     }  # fmt: skip
     if all(value is None for value in which.values()):
         raise Problem(400, "The filter of a bulk verb is empty, so it names all sessions. Send at least one condition.")
+    return which
+
+
+async def _applied(call: Call, asked: bodies.Bulk, which: dict[str, Any]) -> BulkReport:
+    if which == {"ids": []}:
+        return BulkReport(asked.verb, asked.dry_run)
     if asked.verb == "pause":
-        report = await call.engine.pause(**which, reason=asked.reason, by=call.by, dry_run=asked.dry_run)
-    elif asked.verb == "cancel":
-        report = await call.engine.cancel(**which, reason=asked.reason, by=call.by, dry_run=asked.dry_run)
-    else:  # driven by any engine: the answer must not wait until all of them have stopped
-        report = await call.engine.resume(**which, by=call.by, here=False, dry_run=asked.dry_run)
-    done, skipped = ([engine_documents.bulk_item(each) for each in some] for some in (report.done, report.skipped))
-    refused = [{"session_id": each.session_id, "problem": {"detail": each.reason}} for each in report.failed]
-    found = await _drivers(call, asked, [each.workflow for each in report.done])
-    return Reply(documents.bulk(asked.verb, asked.dry_run, done, skipped, refused, found))
+        return await call.engine.pause(**which, reason=asked.reason, by=call.by, dry_run=asked.dry_run)
+    if asked.verb == "cancel":
+        return await call.engine.cancel(**which, reason=asked.reason, by=call.by, dry_run=asked.dry_run)
+    # driven by any engine: the answer must not wait until all of them have stopped
+    return await call.engine.resume(**which, by=call.by, here=False, dry_run=asked.dry_run)

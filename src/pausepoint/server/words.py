@@ -32,7 +32,7 @@ LINES = {
 NEXT = {
     "AmbiguousSession": "Send more of the id.",
     "CallRefused": "Start a server or a worker that drives sessions.",
-    "DefinitionError": "Start the server with the workflow: pausepoint serve with the option target.",
+    "DefinitionError": "Start the server with the code of the workflow.",
     "FileRefused": "Correct the request, then send it again.",
     "FolderRefused": "Check the folder on the server, then retry.",
     "KeyLost": "Send the request again with the same Idempotency-Key.",
@@ -58,7 +58,7 @@ _MEMBERS = {"resume": "code", "rewind": "to", "fork": "at"}
 
 
 _PLACE = re.compile(r"(?<![\w./…])(?<!GET )(?<!PUT )(?<!POST )(?<!DELETE )/(?:[^\s'\"/:,;]+/)+([^\s'\"/:,;]+)")
-"""A file on the server's disk. Its folders are nobody's business; the addresses of the API follow a method."""
+"""A path on the server's disk, which a client must not learn. The addresses of the API follow a method."""
 
 _END = re.compile(r"(?<=[.?!])\s+(?=[A-Z'\"])")
 

@@ -20,7 +20,6 @@ async def index(call: Call) -> Reply:
     """List the workflows that this server or its store knows."""
     described = {each.name: each for each in await call.engine.descriptions()}
     sessions, engines = await _sessions(call), await call.engine.engines()
-    names = {*described, *sessions} if call.access.owner is None else {*call.engine.workflows, *sessions}
     found = [
         {
             "name": name,
@@ -29,7 +28,7 @@ async def index(call: Call) -> Reply:
             "sessions": sessions[name],
         }
         | _driven(call, name, engines)
-        for name in sorted(names)
+        for name in sorted(await _known(call, sessions))
     ]
     return Reply({"workflows": found})
 
@@ -37,8 +36,7 @@ async def index(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """Return the description of a workflow: steps, routes, guards, and the JSON schema of its state."""
     name, asked = call.params["name"], call.query(bodies.Described)
-    if call.access.owner is not None:
-        _check_known(name, {*call.engine.workflows, *await _sessions(call)})
+    _check_known(name, await _known(call, await _sessions(call)))
     try:
         found = await call.engine.description(name, version=asked.version)
     except DefinitionError as error:
@@ -52,6 +50,12 @@ async def _sessions(call: Call) -> Counter[str]:
     for (workflow, _), count in (await call.engine.tally(owner=call.access.owner)).items():
         counts[workflow] += count
     return counts
+
+
+async def _known(call: Call, sessions: Iterable[str]) -> set[str]:
+    """Return the workflows that the person may see. Others in the store may be those of another owner."""
+    described = [each.name for each in await call.engine.descriptions()] if call.access.owner is None else []
+    return {*call.engine.workflows, *described, *sessions}
 
 
 def _check_known(name: str, known: Iterable[str]) -> None:

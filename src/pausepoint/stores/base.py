@@ -37,7 +37,7 @@ from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
 from pausepoint.model.changes import Mark, Page
 from pausepoint.model.descriptions import StoredDescription
 from pausepoint.model.files import FileFacts
-from pausepoint.model.questions import Answer, Answered, Inquiry, QuestionRow
+from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.remembered import Remembered
 from pausepoint.model.sessions import (
@@ -47,7 +47,6 @@ from pausepoint.model.sessions import (
     Flags,
     NewSession,
     Pause,
-    Position,
     Proved,
     QuestionStatus,
     Removal,
@@ -59,44 +58,8 @@ from pausepoint.model.sessions import (
     Tombstone,
     Whole,
 )
+from pausepoint.stores.found import Found, FoundDescriptions, FoundQuestions
 from pausepoint.stores.places import StreamFolder
-
-
-class Found(list[SessionRow]):
-    """Sessions that match a query. ``damaged`` are the errors of matching sessions whose facts cannot be read.
-
-    Each error names its ``session_id``. ``next`` is the position of the last session if the query's limit left out
-    others; pass it as ``after`` to find those.
-    """
-
-    def __init__(
-        self, rows: Iterable[SessionRow] = (), damaged: Iterable[DamagedRecord] = (), next: Position | None = None
-    ) -> None:  # fmt: skip
-        super().__init__(rows)
-        self.damaged = tuple(damaged)
-        self.next = next
-
-
-class FoundQuestions(list[QuestionRow]):
-    """Questions that match a query. ``damaged`` are the errors of those that cannot be read.
-
-    ``next`` is as in `Found`.
-    """
-
-    def __init__(
-        self, rows: Iterable[QuestionRow] = (), damaged: Iterable[DamagedRecord] = (), next: Position | None = None
-    ) -> None:  # fmt: skip
-        super().__init__(rows)
-        self.damaged = tuple(damaged)
-        self.next = next
-
-
-class FoundDescriptions(list[StoredDescription]):
-    """Descriptions of workflows. ``damaged`` are the errors of those that cannot be read."""
-
-    def __init__(self, rows: Iterable[StoredDescription] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
-        super().__init__(rows)
-        self.damaged = tuple(damaged)
 
 
 class Store(Protocol):
@@ -184,7 +147,7 @@ class Store(Protocol):
         """
 
     async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
-        """Return the next ``limit`` sessions that wake up by themselves after ``now``, the earliest first.
+        """Return the next ``limit`` sessions that wake up on their own after ``now``, the earliest first.
 
         Sessions that are paused, and guests, are left out. ``owner`` selects the sessions of one owner. The cost
         depends on the sessions returned, and on those of other owners and paused ones before them.
@@ -536,9 +499,9 @@ class Store(Protocol):
         how a request has one effect, even if processes are killed.
 
         A request with another digest, or with an answer, stays as it is. Only an answer that equals ``replaces`` is
-        replaced, with its ``until``. A key that has no answer can be answered only
-        by the engine that took it, as long as that engine is alive. At ``until`` the key is free again, by the store's
-        clock. `pausepoint.model.remembered.check_remembered` checks the arguments.
+        replaced, with its ``until``. While the engine that took a key is alive, only that engine can answer it. At
+        ``until`` the key is free again, by the store's clock. `pausepoint.model.remembered.check_remembered` checks the
+        arguments.
         """
 
     async def recall(self, key: str) -> Remembered | None:

@@ -20,7 +20,8 @@ from pausepoint.errors import StoreClosed
 from pausepoint.log.replay import body_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
-from pausepoint.stores.base import Found, Store
+from pausepoint.stores.base import Store
+from pausepoint.stores.found import Found
 from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.inline import InlineEngine
 

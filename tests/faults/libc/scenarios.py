@@ -22,7 +22,7 @@ from pausepoint.artifacts import VersionFolders
 from pausepoint.engine import accept_loss
 from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
 from pausepoint.orchestrator.snapshot import FileStateStore, RunStateSnapshot
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.libc import skipped_syncs, trace
 from tests.support.forkserver import say

@@ -16,7 +16,7 @@ from pausepoint.model.questions import Answer, Answered
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.remembered import Remembered, check_key, check_remembered
 from pausepoint.model.sessions import Commit, Filter, NewSession, Pause, Removal, SessionRow
-from pausepoint.stores.base import Found, FoundDescriptions
+from pausepoint.stores.found import Found, FoundDescriptions
 from pausepoint.stores.remembered import current, key_lost, once
 from tests.support.dictstore.data import Request
 from tests.support.dictstore.removal import Removals

@@ -17,7 +17,7 @@ from pausepoint.model.sessions import (
     QuestionChange,
     QuestionStatus,
 )
-from pausepoint.stores.base import FoundQuestions
+from pausepoint.stores.found import FoundQuestions
 from tests.support.dictstore.data import OPEN, Kept, over
 from tests.support.dictstore.requests import Requests
 

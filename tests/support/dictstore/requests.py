@@ -25,7 +25,7 @@ from pausepoint.model.sessions import (
     can_be_handed_over,
     needs_driving,
 )
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from tests.support.dictstore.base import Base
 from tests.support.dictstore.data import Kept, is_open_request, noted, over, own_freeze
 

@@ -32,7 +32,7 @@ from pausepoint.model.sessions import (
     overlooks_a_wake,
     position,
 )
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from tests.support.dictstore.data import Kept, flags_of, is_open_request, over
 from tests.support.dictstore.questions import Questions
 

@@ -7,6 +7,7 @@ that it names: as long as they exist, no id before them is used again.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import takewhile
 from typing import NamedTuple
@@ -23,15 +24,24 @@ from pausepoint.stores.sqlite.sql import QUERIES
 _LAST = 2**63 - 1
 
 
+class _Session(NamedTuple):
+    """The session of a row. ``signals`` is the number of its last signal."""
+
+    key: int
+    session_id: str
+    parent: int | None
+    signals: int
+
+
 class _Record(NamedTuple):
+    session: _Session
     id: int
-    session: int
     seq: int
 
 
 class _Signal(NamedTuple):
+    session: _Session
     id: int
-    session: int
     n: int
     after: int
     log_end: int
@@ -108,8 +118,8 @@ def _next(connection: apsw.Connection, start: Within, limit: int) -> _Rows:
 
 
 def _cut(connection: apsw.Connection, start: Within, limit: int) -> _Rows:
-    records = [_Record(*row) for row in every(connection, QUERIES["changed_records"], start.record, _LAST, 0, limit)]
-    signals = [_Signal(*row) for row in every(connection, QUERIES["changed_signals"], start.signal, _LAST, 0, limit)]
+    records = _records(connection, start.record, _LAST, 0, limit)
+    signals = _signals(connection, start.signal, _LAST, 0, limit)
     more = len(records) == limit or len(signals) == limit
     if len(records) == limit:
         end = records[-1].id
@@ -122,10 +132,13 @@ def _is_out_of_order(connection: apsw.Connection, rows: _Rows) -> bool:
 
     A commit can write both, and a page can end between them.
     """
-    last = {record.session: record.seq for record in rows.records}
+    read = {signal.session: signal.n for signal in rows.signals}
+    last = {record.session: record.seq for record in rows.records if record.session.signals}
     for session, seq in last.items():
-        n = _last_signal(connection, session, rows.until)
-        found = one(connection, QUERIES["signal_after"], session, n + 1)
+        n = read.get(session) or _last_signal(connection, session, rows.until)
+        if n == session.signals:
+            continue
+        found = one(connection, QUERIES["signal_after"], session.key, n + 1)
         if found is not None and found[0] < seq:
             return True
     return False
@@ -135,9 +148,17 @@ def _rest(connection: apsw.Connection, mark: Mark) -> _Rows:
     """Return the rows of a page that belong to the sessions after those that were read."""
     assert mark.within is not None
     start, ends = mark.within, (mark.record.number, mark.signal.number)
-    records = every(connection, QUERIES["changed_records"], start.record, ends[0], start.session, -1)
-    signals = every(connection, QUERIES["changed_signals"], start.signal, ends[1], start.session, -1)
-    return _Rows([_Record(*row) for row in records], [_Signal(*row) for row in signals], ends[1], more=True)
+    records = _records(connection, start.record, ends[0], start.session, -1)
+    signals = _signals(connection, start.signal, ends[1], start.session, -1)
+    return _Rows(records, signals, ends[1], more=True)
+
+
+def _records(connection: apsw.Connection, *where: int) -> list[_Record]:
+    return [_Record(_Session(*row[:4]), *row[4:]) for row in every(connection, QUERIES["changed_records"], *where)]
+
+
+def _signals(connection: apsw.Connection, *where: int) -> list[_Signal]:
+    return [_Signal(_Session(*row[:4]), *row[4:]) for row in every(connection, QUERIES["changed_signals"], *where)]
 
 
 def _page(connection: apsw.Connection, after: Mark, start: Within, rows: _Rows) -> Page:
@@ -146,11 +167,16 @@ def _page(connection: apsw.Connection, after: Mark, start: Within, rows: _Rows) 
         end = msgspec.structs.replace(end, record=_later(connection, "record_point", end.record, rows.records[-1].id))
     if rows.signals:
         end = msgspec.structs.replace(end, signal=_later(connection, "signal_point", end.signal, rows.signals[-1].id))
-    keys = sorted({record.session for record in rows.records} | {signal.session for signal in rows.signals})
-    moved = []
-    for key in keys:
-        within = None if key == keys[-1] else Within(start.record, start.signal, key)
-        moved.append(_moved(connection, key, rows, msgspec.structs.replace(end, within=within)))
+    found: dict[_Session, tuple[list[_Record], list[_Signal]]] = defaultdict(lambda: ([], []))
+    for record in rows.records:
+        found[record.session][0].append(record)
+    for signal in rows.signals:
+        found[signal.session][1].append(signal)
+    moved, last = [], max(found, default=None)
+    for session in sorted(found):
+        within = None if session == last else Within(start.record, start.signal, session.key)
+        mark = msgspec.structs.replace(end, within=within)
+        moved.append(_moved(connection, session, *found[session], rows.until, mark))
     return Page(tuple(moved), end, rows.more)
 
 
@@ -158,17 +184,21 @@ def _later(connection: apsw.Connection, query: str, known: Point, number: int) -
     return known if number <= known.number else _point(connection, query, number)
 
 
-def _moved(connection: apsw.Connection, key: int, rows: _Rows, mark: Mark) -> Moved:
-    session_id, *above = [id for (id,) in every(connection, QUERIES["ancestors"], key)]
-    seqs = [record.seq for record in rows.records if record.session == key]
-    signals = [signal for signal in rows.signals if signal.session == key]
+def _moved(
+    connection: apsw.Connection, session: _Session, records: list[_Record], signals: list[_Signal], until: int,
+    mark: Mark,
+) -> Moved:  # fmt: skip
+    key, session_id, parent, _ = session
+    above = () if parent is None else tuple(id for (id,) in every(connection, QUERIES["ancestors"], key)[1:])
     if not signals:
-        n = _last_signal(connection, key, rows.until)
-        return Moved(key, session_id, seqs[0], seqs[-1], n, n, mark, tuple(above))
-    since, until = (seqs[0], seqs[-1]) if seqs else (signals[-1].after + 1, signals[-1].after)
-    return Moved(key, session_id, since, until, signals[0].n - 1, signals[-1].n, mark, tuple(above))
+        n = _last_signal(connection, session, until)
+        return Moved(key, session_id, records[0].seq, records[-1].seq, n, n, mark, above)
+    last = signals[-1]
+    seqs = (records[0].seq, records[-1].seq) if records else (last.after + 1, last.after)
+    return Moved(key, session_id, *seqs, signals[0].n - 1, last.n, mark, above)
 
 
-def _last_signal(connection: apsw.Connection, session: int, until: int) -> int:
-    found = one(connection, QUERIES["last_signal_until"], session, until)
+def _last_signal(connection: apsw.Connection, session: _Session, until: int) -> int:
+    """Return the number of a session's last signal up to a row."""
+    found = one(connection, QUERIES["last_signal_until"], session.key, until) if session.signals else None
     return 0 if found is None else int(found[0])

@@ -33,7 +33,11 @@ def move(cursor: apsw.Cursor, engine: OwnEngine, commit: Commit) -> Outcome:
     place: Any = cursor.execute(_PLACE_AND_END, (commit.key,)).fetchone()
     if place is not None and place[11] is not None:
         place = _under_everything(cursor.connection, place, place[11])
-    if not _fits(engine, commit, place) or _too_late(cursor.connection, commit):
+    if (
+        place is None
+        or not _fits(engine, commit, place)
+        or (commit.only_if_waiting and not asking.still_waits(cursor.connection, commit))
+    ):
         return _refusal(cursor.connection, engine, commit, place)
     tail, head = place[4], place[10] + len(commit.records)
     cursor.execute(_MOVE, _moving(commit, tail, head))
@@ -63,7 +67,11 @@ def move_all(connection: apsw.Connection, engine: OwnEngine, commits: Sequence[C
     lines: list[tuple[object, ...]] = []
     for commit in commits:
         place = known.get(commit.key)
-        if place is None or not _fits(engine, commit, place) or _too_late(connection, commit):
+        if (
+            place is None
+            or not _fits(engine, commit, place)
+            or (commit.only_if_waiting and not asking.still_waits(connection, commit))
+        ):
             outcomes.append(_refusal(connection, engine, commit, place))
             continue
         tail, end = place[4], end + len(commit.records)
@@ -88,8 +96,7 @@ def move_all(connection: apsw.Connection, engine: OwnEngine, commits: Sequence[C
 def _fits(engine: OwnEngine, commit: Commit, place: Any) -> bool:
     """Return whether the session is where the driver assumes, is held by it, and is paused if that is required."""
     return (
-        place is not None
-        and place[1] == commit.base_seq
+        place[1] == commit.base_seq
         and place[2] == commit.fence
         and place[3] == engine.number
         and (not commit.only_if_paused or place[5] == 1)
@@ -115,11 +122,6 @@ def _refusal(connection: apsw.Connection, engine: OwnEngine, commit: Commit, pla
         f" engine.resume({session_id!r}, steal=True).",
         session_id=session_id,
     )
-
-
-def _too_late(connection: apsw.Connection, commit: Commit) -> bool:
-    """Return whether the question that a commit is about was answered in the meantime."""
-    return bool(commit.only_if_waiting) and not asking.still_waits(connection, commit)
 
 
 def _under_everything(connection: apsw.Connection, place: Any, everything: int) -> Any:

@@ -27,8 +27,11 @@ def seen_at(connection: apsw.Connection, digest: bytes) -> int | None:
 def read(connection: apsw.Connection, workflow: str | None) -> tuple[list[StoredDescription], list[DamagedRecord]]:
     query = "newest_descriptions" if workflow is None else "descriptions"
     rows = every(connection, QUERIES[query], *([] if workflow is None else [workflow]))
-    damage = [_damage(row) for row in rows if not _intact(row)]
-    return [StoredDescription(*row[1:]) for row in rows if _intact(row)], damage
+    found: list[StoredDescription] = []
+    damage: list[DamagedRecord] = []
+    for row in rows:
+        found.append(StoredDescription(*row[1:])) if _intact(row) else damage.append(_damage(row))
+    return found, damage
 
 
 def forget(connection: apsw.Connection, before: int, limit: int) -> int:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.model.endings import can_end, cancelled, is_over
 from pausepoint.model.sessions import Filter, SessionRow
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import commits, pickup, sessions, signals
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.rows import every

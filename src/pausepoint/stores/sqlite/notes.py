@@ -10,7 +10,7 @@ import apsw
 
 from pausepoint.model.descriptions import StoredDescription
 from pausepoint.model.remembered import Remembered
-from pausepoint.stores.base import FoundDescriptions
+from pausepoint.stores.found import FoundDescriptions
 from pausepoint.stores.remembered import Once, current, once
 from pausepoint.stores.sqlite import descriptions, remembered
 from pausepoint.stores.sqlite.engines import OwnEngine

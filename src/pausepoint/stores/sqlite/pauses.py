@@ -25,7 +25,7 @@ from pausepoint.model.sessions import (
     can_be_handed_over,
     needs_driving,
 )
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import sessions, signals, standing
 from pausepoint.stores.sqlite.engines import OwnEngine
@@ -34,6 +34,9 @@ from pausepoint.stores.sqlite.sql import QUERIES
 
 FLAG = "flag"
 """The id of a pause without a record: someone set the flag directly in the database."""
+
+FEW = 50
+"""The pauses of so many sessions are read on the loop's thread: they take about a millisecond."""
 
 _Paused = tuple[
     str, PauseKind, str, str | None, int, str, PauseMode, Flag, Time | None, str | None, Flag, Time | None, int,

@@ -12,7 +12,7 @@ import msgspec
 
 from pausepoint.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded, VerbRefused
 from pausepoint.model.sessions import SessionRow
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import engines, sessions, standing
 from pausepoint.stores.sqlite.engines import OwnEngine, Present
 from pausepoint.stores.sqlite.rows import every

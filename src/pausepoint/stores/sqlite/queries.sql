@@ -276,6 +276,7 @@ WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_reque
     AND +workflow IN (SELECT value FROM json_each(:workflows))
 
 -- name: waking
+-- Sessions that wake up after a time, the earliest first. Callers put the facts before it.
 INDEXED BY sessions_waking
 WHERE wakes_at > :now AND wakes_at IS NOT NULL AND pause_requested = 0 AND guest = 0 AND removing = 0
     AND (:owner IS NULL OR owner = :owner) AND ended IS NULL
@@ -492,13 +493,14 @@ SELECT seq FROM log WHERE session = ? AND kind = 'key' AND seq <= ? ORDER BY seq
 SELECT n, after, kind, "by", at, payload, digest, salt, body FROM signals WHERE session = ? AND n BETWEEN ? AND ? ORDER BY n
 
 -- name: changed_records
--- Records after ?1 and up to ?2, without those of sessions that are being removed or have a key up to ?3. CROSS JOIN
--- keeps the order of the log.
-SELECT log.id, log.session, log.seq FROM log CROSS JOIN sessions ON sessions.key = log.session
+-- Records after ?1 and up to ?2, without those of sessions that are being removed or have a key up to ?3. Each with its
+-- session, so that a page needs few statements. CROSS JOIN keeps the order of the log.
+SELECT key, session_id, sessions.parent, signals_n, log.id, log.seq
+FROM log CROSS JOIN sessions ON sessions.key = log.session
 WHERE log.id > ?1 AND log.id <= ?2 AND log.session > ?3 AND sessions.removing = 0 ORDER BY log.id LIMIT ?4
 
 -- name: changed_signals
-SELECT signals.id, signals.session, signals.n, signals.after, signals.log_end
+SELECT key, session_id, sessions.parent, signals_n, signals.id, signals.n, signals.after, signals.log_end
 FROM signals CROSS JOIN sessions ON sessions.key = signals.session
 WHERE signals.id > ?1 AND signals.id <= ?2 AND signals.session > ?3 AND sessions.removing = 0
 ORDER BY signals.id LIMIT ?4

@@ -21,7 +21,7 @@ from pausepoint.model.cursors import QUESTIONS
 from pausepoint.model.questions import NEVER, Inquiry, QuestionRow, QuestionSort, changed, settled
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import Commit, Position, QuestionChange, QuestionFacts, QuestionStatus
-from pausepoint.stores.base import FoundQuestions
+from pausepoint.stores.found import FoundQuestions
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import sessions, signals
 from pausepoint.stores.sqlite.pages import Column, beyond, last_position, ordered

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pausepoint.model.endings import is_over
 from pausepoint.model.sessions import Commit, overlooks_a_wake
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import commits, endings, pauses, pickup, sessions, standing
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.sql import QUERIES

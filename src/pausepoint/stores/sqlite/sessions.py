@@ -23,7 +23,7 @@ from pausepoint.model.sessions import (
     Sort,
     Status,
 )
-from pausepoint.stores.base import Found
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite.engines import Present
 from pausepoint.stores.sqlite.pages import Column, beyond, last_position, ordered
@@ -190,10 +190,10 @@ def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
     return found(page, present, _last(page, query.sort) if len(stored) > len(page) else None)
 
 
-def found(stored: Iterable[Sequence[Any]], present: Present, next: Position | None = None) -> Found:
+def found(stored: Sequence[Sequence[Any]], present: Present, next: Position | None = None) -> Found:
     """Return rows of the query `facts`, verified. Damaged ones are listed apart."""
     present = asked_once(present)
-    looked = [_row_or_damage(row, present) for row in stored]
+    looked = [_row_or_damage(row, present) for row in in_turns(stored)]
     return Found(
         (facts for facts in looked if isinstance(facts, SessionRow)),
         (facts for facts in looked if isinstance(facts, DamagedRecord)),
@@ -394,7 +394,7 @@ def _index(query: Filter) -> str:
 
 
 def _is_narrow(query: Filter) -> bool:
-    """Return whether a filter names sessions so exactly that SQLite finds its index by itself."""
+    """Return whether a filter names sessions so exactly that SQLite finds its index on its own."""
     return any(
         part is not None for part in (query.session_id, query.ids, query.prefix, query.parent, query.input_digest)
     )

@@ -43,7 +43,7 @@ from pausepoint.model.sessions import (
     Tombstone,
     Whole,
 )
-from pausepoint.stores.base import Found, FoundQuestions
+from pausepoint.stores.found import Found, FoundQuestions
 from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.sqlite import (
     answers,
@@ -304,7 +304,9 @@ class SqliteStore(Notes):
         return await self._scan(lambda connection: sessions.ids(connection, query, self._engine.present))
 
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
-        return await self._scan(lambda connection: sessions.tally(connection, query, self._engine.present))
+        return await self._scan(
+            lambda connection: sessions.tally(connection, query, self._engine.present), at_once=True
+        )
 
     async def spending(self, query: Filter) -> dict[str, int]:
         return await self._scan(lambda connection: sessions.spending(connection, query, self._engine.present))
@@ -477,8 +479,10 @@ class SqliteStore(Notes):
             return pauses.read(connection, key, open_only)
 
     async def first_pauses(self, keys: Sequence[int]) -> dict[int, Pause]:
-        with self._snapshot() as connection:
-            return pauses.first(connection, keys)
+        if len(keys) <= pauses.FEW:
+            with self._snapshot() as connection:
+                return pauses.first(connection, keys)
+        return await self._scan(lambda connection: pauses.first(connection, keys), at_once=True)
 
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:

@@ -22,7 +22,8 @@ from pausepoint.model.sessions import (
     Status,
     Tombstone,
 )
-from pausepoint.stores.base import Found, FoundQuestions, Store
+from pausepoint.stores.base import Store
+from pausepoint.stores.found import Found, FoundQuestions
 from pausepoint.testing.suite.interleaving import Letter
 from pausepoint.testing.suite.verbs import Scene
 

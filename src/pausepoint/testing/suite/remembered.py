@@ -202,7 +202,7 @@ class RememberedTests(Suite):
             await store.cancel("s1", "ann", "over", 6000)  # outside of the block it works
 
     @on_loop
-    async def test_a_verb_that_changes_nothing_is_no_effect(self, place: Place) -> None:
+    async def test_a_verb_that_changes_nothing_has_no_effect(self, place: Place) -> None:
         async with place.store() as store:
             await parked(store)
             await taken(store)

@@ -303,8 +303,8 @@ CREATE TABLE descriptions (
 CREATE INDEX descriptions_workflow ON descriptions (workflow, version, seen_at);
 
 -- The engines that may hold sessions. A number is never reused. It is also the byte of the lock file that the engine
--- keeps locked while it is alive. `mark` identifies the engine's last transaction, so that the engine can check whether
--- it took effect if COMMIT reported an error.
+-- keeps locked while it is alive. `workflows` are those whose due sessions it picks up. `mark` identifies the engine's
+-- last transaction, so that the engine can check whether it took effect if COMMIT reported an error.
 CREATE TABLE engines (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     pid INTEGER NOT NULL,
