@@ -1,5 +1,7 @@
 // A status is a shape, a word and a colour. Also the other small drawings that several screens use.
 import { html, svg, nothing } from './vendor/lit-html.js';
+import { repeat } from './vendor/directives/repeat.js';
+import { number } from './words.js';
 
 const line = (d, width = 1.6) => svg`<path d=${d} fill="none" stroke="currentColor" stroke-width=${width} stroke-linecap="round" stroke-linejoin="round"/>`;
 const turning = (d) => svg`<path class="spin" d=${d} fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round"/>`;
@@ -41,3 +43,9 @@ export function bar(progress) {
 
 // Where a session is: its step and visit.
 export const at = (s) => s.step ? `${s.held_by_guard ? 'after ' : ''}${s.step}${s.visit > 1 ? '#' + s.visit : ''}` : '';
+
+// No list draws more than this. A head of a table is its text and its class.
+export const ROWS = 200;
+export const more = ({ length }) => length > ROWS ? html`<p class="small dim pad">${number(length - ROWS)} more.</p>` : nothing;
+export const table = (heads, list, key, row, foot = nothing) => html`<table><thead><tr>${heads.map(([text, kind = '']) => html`<th class=${kind}>${text}</th>`)}</tr></thead>
+  <tbody>${repeat(list.slice(0, ROWS), (each) => each[key], row)}</tbody>${foot}</table>${more(list)}`;

@@ -26,6 +26,7 @@ export const clock = (when) => moment(when, new Date(when).toLocaleTimeString([]
 
 export const money = (usd) => usd ? `$${usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2)}` : '–';
 export const number = (n) => n.toLocaleString('en');
+export const sum = (list, name) => list.reduce((total, each) => total + (each[name] ?? 0), 0);
 export const counted = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
 
 const SIZES = ['bytes', 'KiB', 'MiB', 'GiB'];
