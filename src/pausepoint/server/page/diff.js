@@ -1,55 +1,39 @@
-// The difference between two texts, line by line.
+// The difference between two texts, line by line. A line is [kind, text], and '' is the kind of one that is in both.
 import { html } from './vendor/lit-html.js';
-import { counted } from './words.js';
+import { more, ROWS } from './shapes.js';
 
-const MOST = 2_000_000, ROWS = 200, AROUND = 3;
+const MOST = 2_000_000, AROUND = 3;
 
-// Lines as [kind, text]: ' ' is in both, '-' only in the former, '+' only in the present one.
-export function lines(former, present) {
-  const a = former.split('\n'), b = present.split('\n'), found = [];
-  let from = 0, endA = a.length, endB = b.length;
-  while (from < endA && from < endB && a[from] === b[from]) from++;
-  while (endA > from && endB > from && a[endA - 1] === b[endB - 1]) { endA--; endB--; }
-  const middle = between(a.slice(from, endA), b.slice(from, endB));
-  for (const line of a.slice(0, from)) found.push([' ', line]);
-  return [...found, ...middle, ...a.slice(endA).map((line) => [' ', line])];
-}
+const all = (kind, lines) => lines.map((line) => [kind, line]);
 
-// The longest common subsequence. Texts that differ everywhere and are too long for it are replaced as a whole.
+// By the longest common subsequence. Texts that differ everywhere and are too long for it are replaced as a whole.
 function between(a, b) {
-  if (a.length * b.length > MOST) return [...a.map((line) => ['-', line]), ...b.map((line) => ['+', line])];
-  const width = b.length + 1, length = new Uint16Array((a.length + 1) * width), found = [];
+  if (a.length * b.length > MOST) return [...all('minus', a), ...all('plus', b)];
+  const length = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1)), found = [];
   for (let i = a.length - 1; i >= 0; i--) {
-    for (let j = b.length - 1; j >= 0; j--) {
-      length[i * width + j] = a[i] === b[j] ? length[(i + 1) * width + j + 1] + 1 : Math.max(length[(i + 1) * width + j], length[i * width + j + 1]);
-    }
+    for (let j = b.length - 1; j >= 0; j--) length[i][j] = a[i] === b[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
   }
   let i = 0, j = 0;
-  while (i < a.length || j < b.length) {
-    if (i < a.length && j < b.length && a[i] === b[j]) { found.push([' ', a[i++]]); j++; }
-    else if (j >= b.length || (i < a.length && length[(i + 1) * width + j] >= length[i * width + j + 1])) found.push(['-', a[i++]]);
-    else found.push(['+', b[j++]]);
+  while (i < a.length && j < b.length) {
+    if (a[i] === b[j]) found.push(['', a[i++], j++]);
+    else found.push(length[i + 1][j] >= length[i][j + 1] ? ['minus', a[i++]] : ['plus', b[j++]]);
   }
-  return found;
+  return [...found, ...all('minus', a.slice(i)), ...all('plus', b.slice(j))];
 }
 
-// The changed lines with some around them. Long unchanged parts are counted only.
-function folded(all) {
-  const near = new Uint8Array(all.length), found = [];
-  all.forEach(([kind], n) => { if (kind !== ' ') near.fill(1, Math.max(0, n - AROUND), n + AROUND + 1); });
-  let left = 0;
-  all.forEach((line, n) => {
-    if (near[n]) { if (left) found.push(['…', counted(left, 'line')]); left = 0; found.push(line); } else left++;
-  });
-  return left && found.length ? [...found, ['…', counted(left, 'line')]] : found;
+// What is the same at the beginning and at the end needs no search.
+function compared(a, b) {
+  let from = 0, end = 0;
+  while (from < a.length && a[from] === b[from]) from++;
+  while (end > from - Math.min(a.length, b.length) && a.at(end - 1) === b.at(end - 1)) end--;
+  const rest = a.length + end;
+  return [...all('', a.slice(0, from)), ...between(a.slice(from, rest), b.slice(from, b.length + end)), ...all('', a.slice(rest))];
 }
 
-const CLASSES = { '-': 'minus', '+': 'plus', '…': 'faint' }, NAMES = { '-': 'removed', '+': 'added' };
-
+// The changed lines with some around them.
 export function diff(former, present) {
-  const found = folded(lines(former, present));
-  const row = ([kind, text]) => html`<span class="line ${CLASSES[kind] ?? ''}">${NAMES[kind] ? html`<span class="unseen">${NAMES[kind]}: </span>` :
-    ''}${kind === '…' ? `… ${text} unchanged` : text || ' '}</span>`;
-  return html`${found.slice(0, ROWS).map(row)}${found.length > ROWS ? html`<span class="line faint">… ${counted(found.length - ROWS, 'more line')}</span>` :
-    ''}`;
+  const lines = compared(former.split('\n'), present.split('\n'));
+  const near = lines.map((_, n) => lines.slice(Math.max(0, n - AROUND), n + AROUND + 1).some(([kind]) => kind));
+  const found = lines.flatMap((line, n) => near[n] ? [line] : near[n - 1] ? [['', '…']] : []);
+  return [found.slice(0, ROWS).map(([kind, text]) => html`<span class="line ${kind}">${text || ' '}</span>`), more(found)];
 }
