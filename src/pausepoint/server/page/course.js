@@ -1,5 +1,5 @@
-// The course of a session: a row for each step, and for each operation of a function, with its place, its routes and when it ran.
-import { html, svg, nothing } from './vendor/lit-html.js';
+// The course of a session: a row for each step, and for each operation of a function, and when it ran.
+import { html, svg } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { counted, money, span, sum } from './words.js';
 import { table } from './shapes.js';
@@ -38,7 +38,7 @@ function rowsOf(d) {
   return [...found, ...operations(d)];
 }
 
-// the rail: a line from step to step, arcs for routes, a mark for the place
+// the rail
 
 const dot = ({ here, isReached }) => svg`<svg x="38" y="50%" overflow="visible"><circle class="halo" r=${here ? 13 : 0}/><circle r="7"
   class=${here ? 'here' : isReached ? 'done' : ''}/><path class="tick" d=${isReached && !here ? 'm-3 .4 2 2 4-4.4' : ''}/></svg>`;
@@ -53,7 +53,7 @@ function arc(rows, n) {
 function rail(each, i, rows) {
   const arcs = each.targets.map((to) => rows.findIndex(({ name }) => name === to)).filter((to) => to >= 0 && to !== i && to !== i + 1), next = rows[i + 1];
   return html`<div class="rail"><svg aria-hidden="true">${next ? svg`<line x1="38" x2="38" y1="50%" y2="150%" class=${next.isReached ? 'passed' : ''}/>` :
-    nothing}${arcs.map((to, n) => arc(to - i, n))}${dot(each)}</svg></div>`;
+    ''}${arcs.map((to, n) => arc(to - i, n))}${dot(each)}</svg></div>`;
 }
 
 function label({ name, visits, kept, verdict, why, parts }, d) {
@@ -62,7 +62,7 @@ function label({ name, visits, kept, verdict, why, parts }, d) {
     kept.length > 1 && counted(kept.length, last.parts ? 'visit' : 'call'), took && span(took), usd && money(usd),
     items && counted(items, 'item'), last?.skipped && `skipped: ${last.skipped}`, why], ' · ');
   return html`<div class="stp"><b class="mono">${seq ? html`<a href=${d.to({ tab: 'state', at: seq })}>${name}</a>` : name}</b>
-    ${verdict ? html`<span class="verdict ${verdict.split(' ')[0]}">${verdict}</span>` : nothing}
+    ${verdict ? html`<span class="verdict ${verdict.split(' ')[0]}">${verdict}</span>` : ''}
     <div class="v" title=${text}>${text}</div></div>`;
 }
 
@@ -73,7 +73,7 @@ const title = (each) => joined([
   each.total && counted(each.total, 'item'), each.left_behind && 'undone by a rewind',
   each.attempts > 1 && counted(each.attempts, 'attempt'), each.error && `failed ${counted(each.retries, 'time')}: ${each.error}`], ', ');
 
-// y, height and class. A part is drawn inside its visit.
+// y, height and class
 function look(each, isInside) {
   if (isWait(each)) return [16, 26, 'wt'];
   if (isInside) return each.kind === 'map' ? [24, 10, 'op'] : [33, 3, 'op'];
@@ -81,21 +81,20 @@ function look(each, isInside) {
 }
 
 function bar(each, x, isInside) {
-  const [y, height, kind] = look(each, isInside), from = x(each.from), width = x(each.to) - from, text = svg`<title>${title(each)}</title>`;
+  const [y, tall, kind] = look(each, isInside), from = x(each.from), width = x(each.to) - from, text = svg`<title>${title(each)}</title>`;
   const isRetried = each.attempts > 1 || each.retries;
-  if (kind === 'op' && width < 0.05 && !isRetried) return nothing;  // too short to be seen, and there may be thousands
-  return svg`<rect class=${kind} x="${from}%" width="${Math.max(0.4, width)}%" y=${y} height=${height}>${text}</rect>${isRetried ?
-    svg`<svg x="${from}%" y="11" overflow="visible"><path class="retry" d="M-4 0h8l-4 7z">${text}</path></svg>` : nothing}`;
+  if (kind === 'op' && width < 0.05 && !isRetried) return '';  // too short to be seen, and there may be thousands
+  return svg`<rect class=${kind} x="${from}%" width="${Math.max(0.4, width)}%" y=${y} height=${tall}>${text}</rect>${isRetried ?
+    svg`<svg x="${from}%" y="11" overflow="visible"><path class="retry" d="M-4 0h8l-4 7z">${text}</path></svg>` : ''}`;
 }
 
 const lane = ({ name, visits }, { x, gaps }) => html`<div class="lane"><svg role="img"
   aria-label="${name}: ${visits.slice(-20).map(title).join('; ')}">
   ${gaps.map(({ at, width }) => svg`<rect class="stl" x="${at}%" width="${width}%" height="100%"/>`)}
-  ${visits.map((visit) => [bar(visit, x), visit.left_behind ? nothing : visit.parts?.map((part) => isItem(part) ? nothing : bar(part, x, true))])}</svg></div>`;
+  ${visits.map((visit) => [bar(visit, x), visit.left_behind ? '' : visit.parts?.map((part) => isItem(part) ? '' : bar(part, x, true))])}</svg></div>`;
 
 const hour = (when) => new Date(when).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
 
-// The hours, and how long the idle times are.
 function axis({ gaps, from, to }) {
   const wide = gaps.filter(({ at, width }) => width > 7 && at > 9);
   return html`<div class="head axis lane"><svg aria-hidden="true"><text y="18">${hour(from)}</text>${wide.map((gap) =>
@@ -125,13 +124,13 @@ export function course(d, page) {
   const time = scale(d.spans, d.end()), all = rowsOf(d), isLong = all.length > LONG, from = begin(d, all), rows = all.slice(from, from + DRAWN);
   const link = (text, before) => html`<a class="b tiny" href=${d.to({ before, at: '' })}>${text} visits</a>`;
   return html`<section class="sheet" aria-label="Course"><header><h2>Course</h2><span class="dim small">${d.planRefused ?
-    `There is no plan: ${d.planRefused}` : 'what ran and when, and what is next'}</span></header>
-    <div class="course ${d.s.status} ${isLong ? 'long' : ''}" role="region" aria-label="Steps" tabindex=${isLong ? 0 : nothing}
+    `There is no plan: ${d.planRefused}` : 'what ran, and what is next'}</span></header>
+    <div class="course ${d.s.status} ${isLong ? 'long' : ''}" role="region" aria-label="Steps" tabindex=${isLong ? 0 : -1}
       @scroll=${() => page.drawSoon()}><div class="head railhead"></div><div class="head stphead"></div>${axis(time)}${gap(from)}
       ${repeat(rows, (each) => each.name, (each, n) => [rail(each, from + n, all), label(each, d), lane(each, time)])}
       ${gap(all.length - from - rows.length)}</div>
     ${all.filter((each) => each.parts.some(isItem)).map(items)}
     <footer class="row">${KEYS}<span class="grow"></span>${d.spans.some((each) => each.part_count > each.parts.length) ?
-      html`<span>The first 200 operations of each visit</span>` : nothing}${d.earlier ? link('Earlier', d.spans[0].seq) :
-        nothing}${d.before ? link('Latest', '') : nothing}</footer></section>`;
+      html`<span>The first 200 operations of each visit</span>` : ''}${d.earlier ? link('Earlier', d.spans[0].seq) :
+        ''}${d.before ? link('Latest', '') : ''}</footer></section>`;
 }

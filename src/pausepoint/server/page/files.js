@@ -1,5 +1,5 @@
 // The tab Files: what people and steps have attached to the session.
-import { html, nothing } from './vendor/lit-html.js';
+import { html } from './vendor/lit-html.js';
 import { address, get, of, upload } from './api.js';
 import { size, time } from './words.js';
 import { table } from './shapes.js';
@@ -11,15 +11,15 @@ export const load = (d) => get(path(d));
 async function add({ target }, d, page) {
   const chosen = [...target.files];
   target.value = '';
-  for (const file of chosen) await page.act(() => upload(path(d), file), ({ reused }) => `${file.name} ${reused ? 'was there already' : 'is uploaded'}.`);
+  for (const file of chosen) await page.act(() => upload(path(d), file), `${file.name} is uploaded.`);
 }
 
 export function view(d, page) {
   const row = (file) => html`<tr data-row><td><a class="mono" href=${address(`${path(d)}/${encodeURIComponent(file.file_id)}`)}
-    download=${file.filename}>${file.filename}</a><div class="dim small clip">${file.content_type} · ${file.file_id}</div></td><td
-      class="r num dim">${size(file.size_bytes)}</td><td class="opt r dim small">${time(file.created_at)}</td></tr>`;
+    download=${file.filename}>${file.filename}</a></td><td class="r num dim">${size(file.size_bytes)}</td><td
+      class="opt r dim small">${time(file.created_at)}</td></tr>`;
   return html`${page.may('operator') ? html`<p class="pad"><label class="b">Upload files<input class="unseen" type="file" multiple
-    @change=${(event) => add(event, d, page)}></label></p>` : nothing}
+    @change=${(event) => add(event, d, page)}></label></p>` : ''}
     ${d.files.length ? table([['File'], ['Size', 'r'], ['Added', 'opt r']], d.files, 'file_id', row) :
-      html`<p class="empty"><b>It has no files</b>People and steps can attach files. A step reads them with <code>ctx.files</code>.</p>`}`;
+      html`<p class="empty"><b>It has no files</b>A step reads them with <code>ctx.files</code>.</p>`}`;
 }

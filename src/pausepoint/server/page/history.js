@@ -5,17 +5,17 @@ import { get, of } from './api.js';
 import { clock, counted } from './words.js';
 import { more, ROWS } from './shapes.js';
 
-const READ = 1000, SIGNALS = 50;
+const READ = 1000;
 const { compare } = new Intl.Collator('en', { numeric: true });
 
 let lines = { events: new Map() };  // of one session, by cursor, so that an event that comes twice is one
 
-// The cursor of an event names its record, so the last ones are read from the session's last record backwards.
+// A cursor names a record, so the last events are those after an earlier record.
 export async function load(d) {
-  const { session_id: id, seq, signals } = d.s;
-  if (lines.id !== id) lines = { id, events: new Map() };
-  const after = [...lines.events.keys()].at(-1) ?? `${Math.max(0, seq - READ)}.${Math.max(0, signals - SIGNALS)}.0`;
+  const { session_id: id, seq, signals } = d.s, known = lines.id === id ? [...lines.events.keys()] : [];
+  const after = known.at(-1) ?? `${Math.max(0, seq - READ)}.${Math.max(0, signals - 50)}.0`;
   const { events } = await get(of(id) + '/events', { after, limit: READ });
+  if (!known.length) lines = { id, events: new Map() };
   heard(events);
   if (events.length === READ) await load(d);
 }
@@ -25,8 +25,7 @@ export function heard(events) {
   lines.events = new Map([...lines.events].sort(([a], [b]) => compare(a, b)).slice(-5 * READ));
 }
 
-// Forget the events, if some may have been missed.
-export const forget = () => lines.events.clear();
+export const forget = () => { lines.id = ''; };
 
 const kindOf = ({ event_type }) => event_type.split('.')[0];
 

@@ -6,7 +6,7 @@ const MOST = 64 * 1024, BLOCKS = 100;
 
 let kept = { blocks: [] };  // of one session; a block is the text of one source
 
-// Take in an item. One that comes again, after a new connection, is left out.
+// An item that comes again, after a new connection, is left out.
 export function heard({ session_id, agent_name, event_type, data: { n, source, sources, operation, attempt, text = '(bytes)\n', lost } }) {
   if (kept.id !== session_id) kept = { id: session_id, last: 0, blocks: [] };
   if (n <= kept.last) return true;
@@ -19,14 +19,14 @@ export function heard({ session_id, agent_name, event_type, data: { n, source, s
 
 function add(n, source, name, text) {
   let last = kept.blocks.at(-1);
-  if (last?.source !== source || last.name !== name) kept.blocks.push(last = { n, source, name, text: '' });
+  if (last?.name !== name || last.source !== source) kept.blocks.push(last = { n, source, name, text: '' });
   last.text = (last.text + text).slice(-MOST);
   kept.blocks = kept.blocks.slice(-BLOCKS);
 }
 
 export function view({ s }) {
-  if (kept.id !== s.session_id || !kept.blocks.length) return html`<p class="empty"><b>No output</b>While the session runs, text that a step sends with
-    <code>ctx.stream</code> appears here at once.</p>`;
+  if (kept.id !== s.session_id || !kept.blocks.length) return html`<p class="empty"><b>No output</b>
+    Text that a step sends with <code>ctx.stream</code> appears here at once.</p>`;
   return html`<div class="scroll tail" tabindex="0" role="region" aria-label="Output"><div>${repeat(kept.blocks, (each) => each.n, (each) =>
     html`<span class="dim small">${each.name}</span><pre class="stream">${each.text}</pre>`)}</div></div>`;
 }
