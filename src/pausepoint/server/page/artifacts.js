@@ -15,7 +15,6 @@ const VERBS = {
 const base = ({ s }) => of(s.session_id) + '/artifacts';
 const path = (d, file, version) => `${base(d)}/${file.split('/').map(encodeURIComponent).join('/')}?version=${version}`;
 
-// Of the chosen file also the recorded and the present content, '' if it is missing.
 export async function load(d) {
   const { artifacts, refused } = await get(base(d)).catch((problem) => ({ refused: problem.message }));
   const chosen = artifacts?.find((each) => each.path === d.query.get('file'));

@@ -13,12 +13,10 @@ const isItem = (part) => part.id.startsWith('/map:') && part.id.split('/').lengt
 const joined = (list, by) => list.filter(Boolean).join(by);
 const lasted = ({ from, to }) => span((to - from) / 1000);
 
-// rows
-
 function row({ s, plan }, name, visits, here, targets = []) {
   const plans = plan ? [...plan.steps, ...plan.operations] : [];
   const { verdict = 'done', why, visits: before } = plans.find((each) => name === (each.step ?? each.operation)) ?? {};
-  const kept = visits.filter((each) => !each.left_behind), isPast = verdict === 'done' && before > 0;  // also before a fork
+  const kept = visits.filter((each) => !each.left_behind), isPast = verdict === 'done' && before > 0;  // before a fork
   const isTold = verdict !== 'done' && !['completed', 'cancelled'].includes(s.status);
   return { name, visits, kept, here, targets, verdict: isTold && verdict, why: (isTold || !visits.length) && why,
     isReached: here || isPast || kept.length, parts: visits.flatMap((each) => each.parts ?? []) };
@@ -37,8 +35,6 @@ function rowsOf(d) {
   if (steps.length > 1 || (returns === null && !guest)) return found;
   return [...found, ...operations(d)];
 }
-
-// the rail
 
 const dot = ({ here, isReached }) => svg`<svg x="38" y="50%" overflow="visible"><circle class="halo" r=${here ? 13 : 0}/><circle r="7"
   class=${here ? 'here' : isReached ? 'done' : ''}/><path class="tick" d=${isReached && !here ? 'm-3 .4 2 2 4-4.4' : ''}/></svg>`;
@@ -66,8 +62,6 @@ function label({ name, visits, kept, verdict, why, parts }, d) {
     <div class="v" title=${text}>${text}</div></div>`;
 }
 
-// the bars
-
 const title = (each) => joined([
   (isWait(each) ? 'waits: ' : '') + (each.name ?? `${each.step}#${each.visit}`), lasted(each), each.usd && money(each.usd),
   each.total && counted(each.total, 'item'), each.left_behind && 'undone by a rewind',
@@ -83,7 +77,7 @@ function look(each, isInside) {
 function bar(each, x, isInside) {
   const [y, tall, kind] = look(each, isInside), from = x(each.from), width = x(each.to) - from, text = svg`<title>${title(each)}</title>`;
   const isRetried = each.attempts > 1 || each.retries;
-  if (kind === 'op' && width < 0.05 && !isRetried) return '';  // too short to be seen, and there may be thousands
+  if (kind === 'op' && width < 0.05 && !isRetried) return '';  // too short to be seen
   return svg`<rect class=${kind} x="${from}%" width="${Math.max(0.4, width)}%" y=${y} height=${tall}>${text}</rect>${isRetried ?
     svg`<svg x="${from}%" y="11" overflow="visible"><path class="retry" d="M-4 0h8l-4 7z">${text}</path></svg>` : ''}`;
 }
@@ -131,6 +125,6 @@ export function course(d, page) {
       ${gap(all.length - from - rows.length)}</div>
     ${all.filter((each) => each.parts.some(isItem)).map(items)}
     <footer class="row">${KEYS}<span class="grow"></span>${d.spans.some((each) => each.part_count > each.parts.length) ?
-      html`<span>The first 200 operations of each visit</span>` : ''}${d.earlier ? link('Earlier', d.spans[0].seq) :
+      html`<span>At most 200 operations of a visit are drawn.</span>` : ''}${d.earlier ? link('Earlier', d.spans[0].seq) :
         ''}${d.before ? link('Latest', '') : ''}</footer></section>`;
 }

@@ -1,4 +1,4 @@
-// The difference between two texts, line by line. A line is [kind, text], and '' is the kind of one that is in both.
+// The difference between two texts: lines as [kind, text], where '' is in both.
 import { html } from './vendor/lit-html.js';
 import { more, ROWS } from './shapes.js';
 

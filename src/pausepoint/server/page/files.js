@@ -1,4 +1,4 @@
-// The tab Files: what people and steps have attached to the session.
+// The tab Files: what people and steps have attached.
 import { html } from './vendor/lit-html.js';
 import { address, get, of, upload } from './api.js';
 import { size, time } from './words.js';

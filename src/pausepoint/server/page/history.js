@@ -8,7 +8,7 @@ import { more, ROWS } from './shapes.js';
 const READ = 1000;
 const { compare } = new Intl.Collator('en', { numeric: true });
 
-let lines = { events: new Map() };  // of one session, by cursor, so that an event that comes twice is one
+let lines = { events: new Map() };  // of one session, by cursor: some come twice
 
 // A cursor names a record, so the last events are those after an earlier record.
 export async function load(d) {

@@ -1,10 +1,10 @@
-// The tab Output: what the steps stream while they run, such as the tokens of a model. It is kept for a while only.
+// The tab Output: what the steps stream, such as the tokens of a model.
 import { html } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
 
 const MOST = 64 * 1024, BLOCKS = 100;
 
-let kept = { blocks: [] };  // of one session; a block is the text of one source
+let kept = { blocks: [] };  // of one session; a block is of one source
 
 // An item that comes again, after a new connection, is left out.
 export function heard({ session_id, agent_name, event_type, data: { n, source, sources, operation, attempt, text = '(bytes)\n', lost } }) {

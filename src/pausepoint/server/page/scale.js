@@ -6,7 +6,7 @@ const HOUR = 3.6e6, SHORT = 5000;
 
 export const isWait = ({ kind }) => ['question', 'timer', 'child'].includes(kind);
 
-// Give visits and parts `from` and `to` in milliseconds, and `seconds`. What is open lasts until its visit's end, or until now.
+// What is open lasts until its visit's end, or until now.
 function timed(visit, now) {
   const end = visit.ended_at ? Date.parse(visit.ended_at) : now, all = [visit, ...visit.parts];
   for (const each of all) {
