@@ -82,8 +82,8 @@ def app(
     return application(engine, Settings(who, page, hosts, drives))
 
 
-PARTS = ("engine.obstacles", "engine.operations", "engine.plan", "engine.spans", "log.diff")
-"""What the engine imports when it is first asked for a plan, spans or a difference. All requests would wait then."""
+PARTS = ("engine.obstacles", "engine.operations", "engine.plan", "engine.spans")
+"""What the engine imports when it is first asked for a plan or spans. All requests would wait for that."""
 
 
 def application(engine: Engine, settings: Settings) -> Guard:
