@@ -7,6 +7,7 @@ outlives the process that started it. Below ``/bench`` it answers questions abou
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import subprocess
@@ -139,6 +140,7 @@ async def _serve(path: Path) -> None:
         )
         server = uvicorn.Server(config)
         listener = bound("127.0.0.1", 0)
+        gc.freeze()  # as `pausepoint serve` does
         ticking = asyncio.create_task(bench.tick())
         ending = asyncio.create_task(_end_with_input(server))
         print(json.dumps({"port": listener.getsockname()[1], "token": tokens.own}), flush=True)

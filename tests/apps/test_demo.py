@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -21,6 +25,7 @@ from pausepoint.apps.demo.pipeline import PRICES, Report, primes_below, report
 from pausepoint.apps.demo.screen import Screen
 from pausepoint.apps.demo.view import Row, View
 from pausepoint.model import Event, SessionId
+from tests.support.loop import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -234,3 +239,39 @@ def test_an_encoding_without_the_signs_gets_plain_ones(
     assert "folder called ?" in shown
     assert "#####..." in shown
     assert shown.count("?") == 1
+
+
+def test_the_page_is_served_over_sessions_of_many_kinds(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "pausepoint.apps.demo", "--serve", "--fast", "--store", str(tmp_path)]
+    for sessions in ("8 sessions", "12 sessions"):  # the second run finds the store of the first, with four children
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
+            assert demo.stdout is not None
+            try:
+                assert sessions in demo.stdout.readline()
+                address = demo.stdout.readline().strip()
+                assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=\S+", address)
+                base, token = address.split("/#token=")
+                found = _settled(base, token)
+            finally:
+                os.killpg(demo.pid, signal.SIGINT)  # as Ctrl+C does
+                rest = demo.stdout.read()
+            assert demo.wait() == 130
+            assert f"The store is kept: {tmp_path / 'pausepoint.db'}" in rest
+        assert found == {
+            "report-done": "completed", "report-running": "completed", "series-running": "completed",
+            "report-paused": "paused", "reminder-talk": "sleeping", "audit-primes": "failed",
+            "notice-primes": "waiting", "notice-gaps": "waiting",
+        }  # fmt: skip
+
+
+def _settled(base: str, token: str) -> dict[str, str]:
+    """Return the sessions by status when the server has completed those that it drives."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        asked = Request(f"{base}/api/v1/sessions?level=root", headers={"Authorization": f"Bearer {token}"})
+        with urlopen(asked, timeout=PATIENCE) as answer:
+            found = {each["session_id"]: each["status"] for each in json.load(answer)["sessions"]}
+        if found["series-running"] == found["report-running"] == "completed":
+            return found
+        assert time.monotonic() < end, found
+        time.sleep(0.05)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import signal
-from pathlib import Path
-
-import pytest
-from pydantic import BaseModel
 
 from tests.cli.desk import Desk
 from tests.cli.kit import Process, run
-from tests.cli.samples import Letter, letters, project, within
 
 TARGET = ("--target", "brief.py")
 
@@ -46,26 +40,3 @@ def test_a_session_is_run_paused_watched_killed_and_resumed_by_different_process
         "plan", "look_up otters 0", "look_up otters 1", "look_up otters 2", "research", "review",
     ]  # fmt: skip
     assert [(info.session_id, info.status.value) for info in desk.sessions()] == [("mine", "completed")]
-
-
-@pytest.mark.covers("S3.5")
-def test_a_program_and_the_commands_work_on_one_session_with_one_state_model(tmp_path: Path) -> None:
-    folder = project(tmp_path)
-    store = letters(folder, one="Ada")
-
-    def state() -> BaseModel:
-        found: BaseModel = within(store, lambda engine: engine.state("one"))
-        return found
-
-    shown = json.loads(run("show", "one", "--json", cwd=folder).stdout)
-    assert shown["state"] == state().model_dump(mode="json") == {"name": "Ada", "text": "Dear Ada", "reply": ""}
-    assert run("edit", "one", "--set", "text=Hello", cwd=folder).code == 0
-    assert state() == Letter(name="Ada", text="Hello")
-    refused = run("edit", "one", "--set", "txet=Hello", cwd=folder)
-    assert (refused.code, "Letter has no field 'txet'. Did you mean 'text'?" in refused.stderr) == (2, True)
-    within(store, lambda engine: engine.edit("one", text="Good morning"))
-    assert run("show", "one", "--field", "text", cwd=folder).stdout == "Good morning\n"
-    within(store, lambda engine: engine.send("one", "Thank you"))
-    code, out, _ = run("resume", "one", "--json", cwd=folder)
-    assert (code, json.loads(out)["state"]["reply"]) == (0, "Thank you")
-    assert state() == Letter(name="Ada", text="Good morning", reply="Thank you")

@@ -1,17 +1,21 @@
-"""Events that are appended from outside a step, and waiting for changes of a session."""
+"""Events that are appended from outside a step, long histories, and waiting for changes of a session."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint import Context, Engine, Status, Workflow, route, step
+from pausepoint.engine import queries
 from pausepoint.errors import AlreadyRunning, EventRefused, UnknownSession
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import Event
+from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 
 
@@ -167,3 +171,61 @@ async def test_an_event_without_a_type_or_with_none_is_refused_and_damages_nothi
             await session.emit("seen", agent_name=nothing)
         assert (await session.info()).seq == 1
         assert (await engine.verify()).ok
+
+
+class Count(BaseModel):
+    n: int = 0
+
+
+@step(writes="n")
+async def count(n: int, ctx: Context) -> int:
+    ctx.emit("app.counted", n=n)
+    if n % 3 == 0:
+        return n + await ctx.receive(int)
+    return n + 1
+
+
+@route(after="count")
+def on(n: int) -> Literal["count", None]:
+    return "count" if n < 12 else None
+
+
+counting = Workflow("counting", state=Count, steps=[count], routes=[on])
+
+
+async def _events(engine: Engine, after: str = "") -> list[Event]:
+    return [event async for event in engine.events("c", after)]
+
+
+@on_loop
+async def test_a_long_history_is_read_a_few_records_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    async with Engine(tmp_path / "s.db") as engine:
+        session = await engine.start(counting, session_id="c")
+        for _ in range(4):
+            await engine.send("c", 1, by="ann")
+            await engine.pause("c", by="ann")
+            await engine.resume("c", by="ann")
+        await session.outcome()
+        whole = await _events(engine)
+        assert [event.event_type for event in whole].count("message.received") == 4
+        wide = int(whole[-1].cursor.split(".")[0])
+        for window in (1, 2, 5, wide):
+            monkeypatch.setattr(queries, "WINDOW", window)
+            assert await _events(engine) == whole
+            for n, event in enumerate(whole):
+                assert await _events(engine, event.cursor) == whole[n + 1 :]
+        read, records = [], SqliteStore.records
+
+        async def noted(store: SqliteStore, key: int, since: int, until: int | None = None) -> list[Record]:
+            found = await records(store, key, since, until)
+            read.append(len(found))
+            return found
+
+        monkeypatch.setattr(SqliteStore, "records", noted)
+        monkeypatch.setattr(queries, "WINDOW", 5)
+        async for event in engine.events("c"):
+            assert event == whole[0]
+            break
+        assert read == [5]

@@ -445,9 +445,13 @@ async def test_below_a_completed_session_only_a_child_that_it_did_not_wait_for_m
         @step(writes="text")
         async def give_up(ctx: Context) -> str:
             called = asyncio.ensure_future(ctx.call(leaf))
-            while not await engine.children("h"):
-                await asyncio.sleep(0.001)
-            called.cancel()
+
+            async def lose_patience() -> None:
+                while not await engine.children("h"):
+                    await asyncio.sleep(0.001)
+                called.cancel()
+
+            await ctx.do(lose_patience)  # an operation: while it runs, the session is not parked
             return "without it"
 
         hasty = Workflow("hasty", state=Doc, steps=[give_up])

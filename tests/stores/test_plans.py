@@ -7,13 +7,13 @@ from typing import Any
 import apsw
 import pytest
 
-from pausepoint.model.sessions import Filter, Position, Status
+from pausepoint.model.sessions import Filter, Position, Sort, Status
 from pausepoint.stores.sqlite import schema, sessions, sql
 from pausepoint.stores.sqlite.engines import Present
 from tests.stores.kit import unbound
 
 NOW = Present(lambda holder: True, lambda: 0)
-RESTED = "sessions USING INDEX sessions_rested"
+RESTED: dict[Sort, str] = {"updated": "sessions_rested", "spent": "sessions_spent"}
 HELD = "SEARCH sessions USING INDEX sessions_held (holder>?)"
 TAGGED = "SEARCH tagged USING PRIMARY KEY (tag=?"
 
@@ -40,21 +40,30 @@ def scans(plan: list[str]) -> list[str]:
     return [line for line in plan if line.startswith("SCAN sessions") and "USING INDEX" not in line]
 
 
+@pytest.mark.parametrize("sort", RESTED)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("after", [None, (1, 1)])
 @pytest.mark.parametrize(
     "chosen", [{}, {"level": "root"}, {"since": 1}, {"statuses": (Status.COMPLETED,)}, {"failed": False}],
     ids=lambda chosen: next(iter(chosen), "all"),
 )  # fmt: skip
-def test_the_last_updated_sessions_are_read_in_the_order_of_their_index(
-    chosen: dict[str, Any], after: Position | None, reverse: bool
+def test_what_driven_sessions_change_has_an_index_of_the_others(
+    chosen: dict[str, Any], after: Position | None, reverse: bool, sort: Sort
 ) -> None:
-    plan = page_plan(Filter(sort="updated", limit=50, after=after, reverse=reverse, **chosen))
-    assert any(RESTED in line for line in plan), plan
+    plan = page_plan(Filter(sort=sort, limit=50, after=after, reverse=reverse, **chosen))
+    (line,) = [each for each in plan if f"sessions USING INDEX {RESTED[sort]}" in each]
     assert HELD in plan, "those that are driven are not in the index, and few"
     assert not scans(plan), plan
-    since = "since" in chosen or after is not None
-    assert any(line.startswith("SEARCH" if since else "SCAN") and RESTED in line for line in plan), plan
+    since = after is not None or ("since" in chosen and sort == "updated")
+    assert line.startswith("SEARCH" if since else "SCAN"), plan
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("after", [None, ("brief", 1, 1)])
+def test_a_list_by_workflow_is_read_in_the_order_of_its_index(after: Position | None, reverse: bool) -> None:
+    plan = page_plan(Filter(sort="workflow", limit=50, after=after, reverse=reverse))
+    assert any("sessions USING INDEX sessions_workflow" in line for line in plan), plan
+    assert plan.count("USE TEMP B-TREE FOR ORDER BY") <= 1, "only the page itself is sorted"
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -75,15 +84,14 @@ def test_a_session_that_is_found_otherwise_is_checked_for_its_tag_by_index() -> 
     assert any("USING COVERING INDEX tagged_session (session=? AND tag=?)" in line for line in plan), plan
 
 
-def test_a_checkpoint_leaves_the_index_of_the_last_updated_sessions_alone() -> None:
-    """It sets `updated_at`. A driven session is not in the index, so its row is neither taken out nor put back."""
+@pytest.mark.parametrize("index", RESTED.values())
+def test_a_checkpoint_leaves_the_index_of_what_it_sets_alone(index: str) -> None:
+    """A driven session is not in the index, so its row is neither taken out nor put back."""
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES["move"]
     program = list(connection.execute(f"EXPLAIN {text}", unbound(text)))
-    (root,) = [
-        row[0] for row in connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions_rested'")
-    ]
+    (root,) = [row[0] for row in connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (index,))]
     opened = {line[2] for line in program if line[1] == "OpenWrite" and line[3] == root}
     touches = [line for line in program if line[1] in ("IdxInsert", "IdxDelete") and line[2] in opened]
     assert opened
@@ -100,4 +108,4 @@ def test_nothing_else_that_a_checkpoint_sets_is_in_an_index() -> None:
     found: list[Any] = connection.execute("SELECT rootpage, name FROM sqlite_schema WHERE type = 'index'").fetchall()
     roots = dict(found)
     opened = {roots.get(line[3]) for line in connection.execute(f"EXPLAIN {text}", unbound(text)) if "Open" in line[1]}
-    assert opened - {None} == {"sessions_rested"}
+    assert opened - {None} == set(RESTED.values())

@@ -17,6 +17,7 @@ from pausepoint.errors import DamagedRecord, StoreClosed, StoreUnavailable
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import Filter, Status
 from pausepoint.stores.sqlite import SqliteStore, pauses, reader, rows, schema, sessions
+from pausepoint.stores.sqlite.store import INLINE
 from tests.stores.kit import LOCKER, on_loop, opened, process, started, stored, unbound
 from tests.support.loop import PATIENCE
 from tests.support.sample import sample
@@ -38,6 +39,7 @@ READS: dict[str, Callable[[SqliteStore], Awaitable[Any]]] = {
     "tally_questions": lambda store: store.tally_questions(Inquiry()),
     "about": lambda store: store.about(),
     "whole": lambda store: store.whole("s1"),
+    "many records": lambda store: store.records(1, 1, 1 + INLINE + 1),
     "survey": lambda store: store.survey(0, 100),
     "values": lambda store: store.values(0, 100),
     "weight": lambda store: store.weight("s1"),

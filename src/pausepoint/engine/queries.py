@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from pausepoint.log.spans import Span
 
 WINDOW = 256
-"""The number of records read at a time when a log is read backwards."""
+"""The number of records of a log that are read at a time."""
 
 
 class Queries(Overview):
@@ -487,9 +487,10 @@ class Queries(Overview):
             while True:
                 last = self.driver.released
                 row = await self._row(session_id)
-                for event in await self._events_since(row, cursor):
-                    cursor = history.Cursor.parse(event.cursor)
-                    yield event
+                async with aclosing(self._events_since(row, cursor)) as found:
+                    async for event in found:
+                        cursor = history.Cursor.parse(event.cursor)
+                        yield event
                 if not follow or last or row.ended is not None:
                     return
                 if until == "parked" and await self._is_parked(row):
@@ -566,11 +567,18 @@ class Queries(Overview):
         found = self._events_of(row, record, max(before, default=0))
         return next(each for each in reversed(found) if each.event_type == event.event_type)
 
-    async def _events_since(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
+    async def _events_since(self, row: SessionRow, cursor: history.Cursor) -> AsyncGenerator[Event, None]:
+        """Yield the events up to record ``row.seq``, from a few records at a time: a log may be long."""
         # Signals first: those that arrived after record row.seq belong to the next read.
         signals = [signal for signal in await self.store.signals(row.key, cursor.signal) if signal.after <= row.seq]
-        records = await self.store.records(row.key, cursor.seq + 1, row.seq) if cursor.seq < row.seq else []
-        return list(history.events(row.session_id, cursor, records, signals))
+        while signals or cursor.seq < row.seq:
+            until = min(cursor.seq + WINDOW, row.seq)
+            records = await self.store.records(row.key, cursor.seq + 1, until) if cursor.seq < until else []
+            due = [signal for signal in signals if signal.after <= until]
+            for event in history.events(row.session_id, cursor, records, due):
+                yield event
+            signals = signals[len(due) :]
+            cursor = history.Cursor(until, due[-1].n if due else cursor.signal)
 
 
 def _undriven(row: SessionRow) -> StoreUnavailable:

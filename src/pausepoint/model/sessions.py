@@ -272,7 +272,7 @@ def position(row: SessionRow, sort: Sort) -> Position:
         case "updated":
             return row.updated_at, row.key
         case "workflow":
-            return row.workflow, row.updated_at, row.key
+            return row.workflow, row.created_at, row.key
         case "spent":
             return row.spent_usd, row.key
         case "id":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,8 +82,14 @@ def app(
     return application(engine, Settings(who, page, hosts, drives))
 
 
+PARTS = ("engine.obstacles", "engine.operations", "engine.plan", "engine.spans")
+"""What the engine imports when it is first asked for a plan or spans. All requests would wait for that."""
+
+
 def application(engine: Engine, settings: Settings) -> Guard:
     """Return the guarded application."""
+    for part in PARTS:
+        import_module(f"pausepoint.{part}")
     desk = Desk(engine, settings)
     paths: dict[str, dict[str, Route]] = {}
     for route in ROUTES:

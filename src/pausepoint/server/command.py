@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import re
@@ -209,6 +210,7 @@ class _Serving:
             app, lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False,
             timeout_graceful_shutdown=GRACE, ssl_certfile=self.given["tls_cert"], ssl_keyfile=self.given["tls_key"],
         )  # fmt: skip
+        gc.freeze()  # modules stay: looking at them for garbage would stop all requests for 25 ms now and then
         looking = asyncio.create_task(_pick_up(engine)) if drives else None
         try:
             with self._signals():

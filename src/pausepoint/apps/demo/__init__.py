@@ -1,1 +1,1 @@
-"""``python -m pausepoint.apps.demo``: watch a session being killed, resumed, paused and resumed again."""
+"""``python -m pausepoint.apps.demo``: watch a session being killed, resumed and paused; ``--serve`` for a web page."""

@@ -1,4 +1,4 @@
-"""Run the demo: run, kill -9, resume, pause from outside, resume, and report the work saved."""
+"""Run the demo: run, kill -9, resume, pause from outside, resume, and report the work saved; or serve a web page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import secrets
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +21,9 @@ from pausepoint.apps.demo.screen import Screen
 from pausepoint.apps.demo.story import OutOfStep, Story
 
 PACE, FAST = 0.9, 0.15
+
+GRACE = 15
+"""Seconds in which a server ends after Ctrl+C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 " Name another folder with --store."
             )
         try:
-            return _show(folder, options)
+            return _serve(folder, options) if options.serve else _show(folder, options)
         except BrokenPipeError:  # the reader, such as head, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards unflushed output
             return 128 + signal.SIGPIPE
@@ -58,7 +62,47 @@ def _show(folder: Path, options: argparse.Namespace) -> int:
     else:
         screen.say(f"\nThe store was {place}. It has been removed.")
         screen.say("To keep it, run `pausepoint demo --keep` or `make demo ARGS=--keep`.")
+    screen.say("To see such sessions in a browser, run `pausepoint demo --serve` or `make demo ARGS=--serve`.")
     return 0
+
+
+def _serve(folder: Path, options: argparse.Namespace) -> int:
+    """Serve the page over a few sessions, until Ctrl+C."""
+    from pausepoint.apps.demo import stage  # its workflows are for the page only
+
+    place = folder / "pausepoint.db"
+    if not place.exists():
+        asyncio.run(_fill(place))
+    targets = [word for name in stage.WORKFLOWS for word in ("--target", f"{stage.__name__}:{name}")]
+    words = ["serve", "--store", str(place), "--port", str(options.port), *targets]
+    pace = {stage.PACE: str(FAST if options.fast else PACE)}
+    if sys.stdout.isatty():  # a program that reads the address opens it itself
+        words.append("--open")
+    with subprocess.Popen([sys.executable, "-m", "pausepoint", *words], env=os.environ | pace) as server:
+        signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+        code = _end_of(server)
+    if options.keep or options.store is not None:
+        print(f"The store is kept: {place}")
+    return code
+
+
+def _end_of(server: subprocess.Popen[bytes]) -> int:
+    """Wait until the server has ended, and return its exit code. Ctrl+C reaches the server too."""
+    try:
+        return server.wait()
+    except KeyboardInterrupt:
+        try:
+            return server.wait(GRACE)
+        except subprocess.TimeoutExpired:  # the signal was for this process only
+            server.terminate()
+            return server.wait()
+
+
+async def _fill(place: Path) -> None:
+    from pausepoint.apps.demo import stage
+
+    async with Engine(place, workflows=list(stage.WORKFLOWS.values())) as engine:
+        await stage.fill(engine)
 
 
 async def _tell(folder: Path, pace: float, screen: Screen) -> None:
@@ -72,6 +116,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--store", type=Path, metavar="FOLDER", help="create the store in this folder and keep it")
     parser.add_argument("--keep", action="store_true", help="keep the temporary folder with the store")
+    parser.add_argument("--serve", action="store_true", help="show sessions of many kinds on a web page instead")
+    parser.add_argument("--port", type=int, default=0, help="the port of the page; by default any free one")
     parser.add_argument("--fast", action="store_true", help="finish within a few seconds")
     return parser
 

@@ -11,7 +11,7 @@ import click
 from pausepoint.cli.console import Output
 from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.host import command_line
-from pausepoint.cli.options import OneOf
+from pausepoint.cli.options import OneOf, Whole
 from pausepoint.name import DEFAULT_STORE, FOLDER, NAME, variable
 
 EXAMPLE = "brief.py"
@@ -119,14 +119,20 @@ def _parsed(path: Path, text: str) -> dict[str, dict[str, dict[str, dict[str, st
 @click.option("--store", metavar="FOLDER", help="Create the store in this folder, and keep it.")
 @click.option("--keep", is_flag=True, help="Keep the temporary folder with the store.")
 @click.option("--fast", is_flag=True, help="Take only a few seconds.")
-def demo(store: str | None, keep: bool, fast: bool) -> int:
+@click.option("--serve", is_flag=True, help="Show sessions of many kinds on a web page instead.")
+@click.option("--port", type=Whole(), default=0, help="The port of the page. Default: any free one.")
+def demo(store: str | None, keep: bool, fast: bool, serve: bool, port: int) -> int:
     """Watch a session being killed, resumed and paused.
 
     Runs real processes with their own store in a temporary folder. It takes less than a minute and needs no setup.
+    With --serve, a browser opens the page of `pausepoint serve` over sessions that run, wait, sleep, are paused, failed
+    or done. Answer, pause, resume and edit them. Ctrl+C ends it.
     """
     import runpy  # the command line must not import an application
 
-    words = [*(["--store", store] if store else []), *(["--keep"] if keep else []), *(["--fast"] if fast else [])]
+    flags = {"--keep": keep, "--fast": fast, "--serve": serve}
+    words = [*(["--store", store] if store else []), *(flag for flag, given in flags.items() if given)]
+    words += ["--port", str(port)] if serve else []
     found: int = runpy.run_module(f"{NAME}.apps.demo.__main__")["main"](words)
     return found
 

@@ -99,7 +99,8 @@ _STATUS = f"""CASE
 END"""
 _BY_KEY = "NOT INDEXED "
 _OPEN = "INDEXED BY sessions_open "
-_RESTED = "INDEXED BY sessions_rested "
+_RESTED: dict[Sort, str] = {"updated": "INDEXED BY sessions_rested ", "spent": "INDEXED BY sessions_spent "}
+"""The indexes of what a driven session changes all the time. They have only the sessions that are not driven."""
 _DRIVEN = "INDEXED BY sessions_held "
 _BROAD = ("", _OPEN, "INDEXED BY sessions_workflow ")
 """The indexes that do not narrow a filter down further than by workflow and end."""
@@ -108,7 +109,7 @@ _OVER = {Status.COMPLETED, Status.CANCELLED}
 _SORTS: dict[Sort, tuple[Column, ...]] = {
     "created": (Column("created_at", falls=True), Column("key", falls=True)),
     "updated": (Column("updated_at", falls=True), Column("key", falls=True)),
-    "workflow": (Column("workflow"), Column("updated_at", falls=True), Column("key", falls=True)),
+    "workflow": (Column("workflow"), Column("created_at", falls=True), Column("key", falls=True)),
     "spent": (Column("spent_usd", falls=True), Column("key", falls=True)),
     "id": (Column("session_id"),),
 }
@@ -225,24 +226,24 @@ def _stored(connection: apsw.Connection, query: Filter, present: Present) -> lis
 def _page(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
     """Return the statement that selects the keys of a page, and its bindings."""
     index = _index(query)
-    if query.sort == "updated" and not index and not _is_narrow(query):
-        return _last_updated(connection, query, present)
+    if query.sort in _RESTED and not index and not _is_narrow(query):
+        return _rested_and_driven(connection, query, present)
     if query.sort == "created" and index == _BY_KEY and query.level != "top":
         return _last_tagged(connection, query, present)
     selected, bindings = _selected(connection, query, present)
     return f"SELECT key FROM sessions {selected}", bindings
 
 
-def _last_updated(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+def _rested_and_driven(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
     """Select from the sessions that are driven, which are few, and from the others in the order of their index."""
-    columns = _SORTS["updated"]
+    columns = _SORTS[query.sort]
     order = f"ORDER BY {ordered(columns, query.reverse)} LIMIT :limit"
     parts = []
     bindings: dict[str, Any] = {}
-    for index, held in ((_RESTED, "holder IS NULL"), (_DRIVEN, "holder IS NOT NULL")):
+    for index, held in ((_RESTED[query.sort], "holder IS NULL"), (_DRIVEN, "holder IS NOT NULL")):
         where, bindings = _where(connection, query, present, index)
         where, bindings = _after(query, columns, f"{where} AND {held}", bindings)
-        parts.append(f"SELECT * FROM (SELECT key, updated_at FROM sessions {where} {order})")
+        parts.append(f"SELECT * FROM (SELECT key, {columns[0].sql} FROM sessions {where} {order})")
     return f"SELECT key FROM ({' UNION ALL '.join(parts)}) {order}", bindings
 
 

@@ -1,9 +1,9 @@
 """The SQLite store. All writes go through the writer.
 
 Reads of one session run on the event loop's thread: they take microseconds. Reads whose cost follows the number of
-sessions, questions or large values go through the reader, to another thread. A store in memory has only one connection,
-which the loop needs for every commit, so it reads on the loop's thread as well: with a lock for another thread, commits
-would wait for long reads just the same.
+sessions, records, questions or large values go through the reader, to another thread. A store in memory has only one
+connection, which the loop needs for every commit, so it reads on the loop's thread as well: with a lock for another
+thread, commits would wait for long reads just the same.
 """
 
 from __future__ import annotations
@@ -81,6 +81,9 @@ from pausepoint.stores.sqlite.trouble import Trouble
 from pausepoint.stores.sqlite.writer import Writer, parks
 
 T = TypeVar("T")
+
+INLINE = 64
+"""More records than these of one session are read on another thread too."""
 
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
@@ -315,6 +318,8 @@ class SqliteStore(Notes):
         return await self._scan(lambda connection: pickup.waking(connection, self._engine.present, now, limit, owner))
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
+        if until is not None and until - since > INLINE:
+            return await self._scan(lambda connection: records.read(connection, key, since, until), at_once=True)
         with self._snapshot() as connection:
             return records.read(connection, key, since, until)
 

@@ -204,9 +204,14 @@ class SessionTests(Suite):
 
             assert await ids("updated") == "acb"
             assert await ids("updated", reverse=True) == "bca"
-            assert await ids("workflow") == "abc"
+            assert await ids("workflow") == "abc", "of each workflow the newest first"
             assert await ids("workflow", reverse=True) == "cba"
             assert await ids("spent", limit=2) == "ca"
+            assert await ids("spent", reverse=True) == "bac"
+            place.clock.advance(1)
+            await Driver(store, await store.claim("b")).commit(spend_usd=9, updated_at=place.clock.now())
+            assert await ids("spent", limit=2) == "bc", "a session that is driven is found too"
+            assert await ids("workflow", limit=2) == "ab", "whatever was updated last"
             assert await ids("id") == "abc"
             assert await ids("id", reverse=True, limit=1) == "c"
 

@@ -55,12 +55,14 @@ CREATE TABLE sessions (
 ) STRICT;
 
 -- No index includes a column that an ordinary commit sets, because every checkpoint would rewrite it. `sessions_rested`
--- has none of the sessions that are driven, so a checkpoint leaves it alone too.
+-- and `sessions_spent` have none of the sessions that are driven, so a checkpoint leaves them alone too.
+-- `sessions_workflow` is read backwards: by workflow, and the newest session of each first.
 CREATE INDEX sessions_created ON sessions (created_at);
-CREATE INDEX sessions_workflow ON sessions (workflow, created_at);
+CREATE INDEX sessions_workflow ON sessions (workflow DESC, created_at);
 CREATE INDEX sessions_owner ON sessions (owner, created_at) WHERE owner IS NOT NULL;
 CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
 CREATE INDEX sessions_rested ON sessions (updated_at) WHERE holder IS NULL;
+CREATE INDEX sessions_spent ON sessions (spent_usd) WHERE holder IS NULL;
 CREATE INDEX sessions_waking ON sessions (wakes_at)
     WHERE wakes_at IS NOT NULL AND pause_requested = 0 AND guest = 0;
 CREATE INDEX sessions_ready ON sessions (workflow, ready_at) WHERE ready_at IS NOT NULL;
