@@ -1,101 +1,95 @@
 // Inbox: what sessions ask people, each with the form that its answer needs.
 import { html, nothing } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
-import { get, post, Problem } from './api.js';
+import { get, of, post, Problem } from './api.js';
 import { left, shown, time } from './words.js';
-import { fields, read } from './form.js';
+import { drawn, readValue } from './form.js';
 import { tell } from './toast.js';
 
-const OPEN = 'WAITING_USER_INPUT', LATELY = 12;
+const CLOSED = { RESUMED: 'answered', COMPLETED: 'answered', EXPIRED: 'expired', CANCELLED: 'cancelled' };
+const refusals = new Map(), sent = new Map();  // by question: the last refusal, and the last answer
 
 export const title = () => 'Inbox';
 export const topics = () => ['inbox'];
 
-const refusals = new Map();  // question → { text, field } of the answer that was refused last
-
-export async function load({ path, query }) {
-  if (path[1]) return { only: await get(`/inbox/${encodeURIComponent(path[1])}`) };
-  const [open, done] = await Promise.all([
-    get('/inbox', { sort: 'expires', workflow: query.get('workflow'), after: query.get('after') }),
-    get('/inbox', { status: 'RESUMED,COMPLETED,EXPIRED,CANCELLED', sort: 'updated', limit: LATELY }),
-  ]);
-  return { open, done };
+// Open questions. The one that a person is answering stays, even if another person was faster.
+export async function asked(query) {
+  const { questions, next } = await get('/inbox', { sort: 'expires', ...query }), typed = document.activeElement.closest('form.f')?.dataset.id;
+  return { questions: typed && questions.every(({ id }) => id !== typed) ? [await get(`/inbox/${typed}`), ...questions] : questions, next };
 }
 
-// one question
+export async function load({ path: [, id], query }, page) {
+  const only = page.me.question ?? id;
+  if (only) return { only: await get(`/inbox/${only}`).catch((problem) => { if (problem.status !== 410) throw problem; }) };
+  const done = get('/inbox', { status: Object.keys(CLOSED), sort: 'updated', limit: 12 });
+  return { ...await asked({ after: query.get('after') }), done: (await done).questions };
+}
 
-async function send(q, page, form, approved) {
-  if (!form.reportValidity()) return;
-  let value;
+// A question that is asked again begins with the former answer.
+const schemaOf = (q) => ({ ...q.answer_schema, default: sent.get(q.id) ?? q.default ?? undefined });
+
+async function send(event, q, page) {
+  event.preventDefault();
+  const { target, submitter } = event;
+  refusals.delete(q.id);
   try {
-    value = read(form, q, approved);
-  } catch (error) {
-    return refuse(q, page, { text: error.message, field: error.field });
-  }
-  try {
-    await post(`/inbox/${encodeURIComponent(q.id)}/answer`, { value, seen: q.digest });
-    refusals.delete(q.id);
-    tell(`Answered. ${q.session_id} continues.`);
+    const value = q.kind === 'confirm' ? { approved: submitter.value === 'yes', reason: target.elements.reason.value } : readValue(q.id, schemaOf(q), target);
+    await post(`/inbox/${q.id}/answer`, { value, seen: q.digest });
+    sent.set(q.id, value);
+    submitter.blur();
+    tell('The answer is recorded.');
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
-    refuse(q, page, { text: late(problem), field: problem.field });
+    refusals.set(q.id, { text: problem.by ? `${problem.by} was faster and has answered this question.` : problem.message, field: problem.field });
   }
   await page.load();
 }
 
-const late = (problem) => problem.type?.endsWith('answer-conflict') && problem.by ? `${problem.by} was faster and has answered this question.` : problem.message;
+// "No" comes first, so the Enter key after a reason never says yes.
+const form = (q, page, refusal) => html`<form class="f" data-id=${q.id} @submit=${(event) => send(event, q, page)}>${q.kind === 'confirm' ?
+  html`<label class="field">Reason, if the answer is no<input class="in" name="reason"></label>
+    <div class="row"><button class="b bad">No</button><button class="b main" value="yes">Yes, do it</button></div>` :
+  html`${drawn(q.id, schemaOf(q), refusal, () => page.draw())}<div class="row"><button class="b main">Answer</button></div>`}</form>`;
 
-function refuse(q, page, refusal) {
-  refusals.set(q.id, refusal);
-  page.draw();
+const known = (name, value, unfold) => value == null ? nothing : html`<details class="known" ?open=${!unfold} @toggle=${unfold}><summary>${name}</summary><pre
+  class="mono" tabindex="0" .textContent=${shown(value)}></pre></details>`;
+
+// Only a single question comes with its state.
+async function unfold(pre, q) {
+  const found = await get(`/inbox/${q.id}`).catch(tell);
+  if (found) pre.textContent = shown(JSON.parse(found.context_json));
 }
 
-const parsed = (text) => { try { return JSON.parse(text); } catch { return text; } };
-
-function known(name, text) {
-  return text ? html`<details class="known"><summary>${name}</summary><pre class="mono" tabindex="0">${shown(parsed(text))}</pre></details>` : nothing;
+// `isBrief`: a form with several fields is folded.
+export function question(q, page, isBrief) {
+  const { id, payload, receipt, collected_params_json: collected } = q, session = q.sub_chain_id ?? q.session_id, closed = CLOSED[q.status];
+  const refusal = refusals.get(id) ?? { text: q.complaint }, size = q.kind === 'ask' && Object.keys(q.answer_schema?.properties ?? {}).length;
+  const facts = [`${q.workflow_id} · ${q.llm_node_id}`, html`asked ${time(q.created_at)}`, q.pending_tool_name && `tool ${q.pending_tool_name}`,
+    q.current_round > 1 && `round ${q.current_round} of ${q.max_rounds}`, closed ? closed : q.expired_at && left(q.expired_at), receipt?.by && `by ${receipt.by}`];
+  const fields = closed || !page.may('answerer') ? nothing : form(q, page, refusal);
+  return html`<article class="q" data-row tabindex="-1" aria-label=${q.next_question}><h3 class="ask">${q.next_question}</h3><div class="where">${
+    page.me.question ? nothing : html`<a class="mono" href="#${of(session)}">${session}</a>`}${facts.map((each) => each ? html`<span>${each}</span>` : nothing)}</div>
+    ${refusal.text && refusal.field == null ? html`<div class="note bad" role="alert"><p>${refusal.text}</p></div>` : nothing}
+    ${known('Details', payload)}${known('Collected so far', collected && JSON.parse(collected))}
+    ${isBrief ? nothing : known('What the step knew', '', ({ target }) => unfold(target.lastChild, q))}
+    ${isBrief && size > 1 ? html`<details class="fill"><summary class="b">Fill in ${size} fields…</summary>${fields}</details>` : fields}</article>`;
 }
-
-function confirmed(q) {
-  if (q.kind !== 'confirm' || q.payload == null) return nothing;
-  return html`<pre class="payload mono" tabindex="0" aria-label="What would be done">${shown(q.payload)}</pre>`;
-}
-
-const facts = (q) => html`<div class="where"><a class="mono" href="#/sessions/${encodeURIComponent(q.sub_chain_id ?? q.session_id)}">${q.sub_chain_id ?? q.session_id}</a>
-  <span>${q.workflow_id} · ${q.llm_node_id}</span><span>asked ${time(q.created_at)}</span>
-  ${q.expired_at && q.status === OPEN ? html`<span class=${Date.parse(q.expired_at) - Date.now() < 3.6e6 ? 'urgent' : ''}>${left(q.expired_at)}</span>` : nothing}
-  ${q.current_round > 1 ? html`<span>round ${q.current_round} of ${q.max_rounds}</span>` : nothing}${q.pending_tool_name ? html`<span>tool ${q.pending_tool_name}</span>` : nothing}</div>`;
-
-function form(q, page) {
-  const refusal = refusals.get(q.id), isConfirm = q.kind === 'confirm';
-  return html`<form class="f" @submit=${(event) => { event.preventDefault(); send(q, page, event.target, true); }}>
-    ${fields(q, refusal, () => page.draw())}
-    <div class="row"><button class="b main">${isConfirm ? 'Yes, do it' : 'Answer'}</button>${isConfirm ? html`<button class="b bad" type="button" @click=${(event) => send(q, page, event.target.form, false)}>No</button>` : nothing}<span class="dim small">as ${page.me.name}</span></div></form>`;
-}
-
-// `brief`: a form with several fields is folded.
-export function question(q, page, brief = false) {
-  const refusal = refusals.get(q.id), complaint = refusal && !refusal.field ? refusal.text : q.complaint;
-  const several = Object.keys(q.answer_schema?.properties ?? {}).length;
-  return html`<article class="q" data-row tabindex="-1" aria-label=${q.next_question}><h3 class="ask">${q.next_question}</h3>${facts(q)}
-    ${complaint ? html`<div class="note bad" role="alert"><p>${complaint}</p></div>` : nothing}
-    ${confirmed(q)}${known('Collected so far', q.collected_params_json)}${brief ? nothing : known('What the step knew', q.context_json)}
-    ${q.status !== OPEN ? answered(q) : !page.may('answerer') ? nothing : brief && several > 1 && q.kind !== 'confirm' ? html`<details class="fill"><summary class="b">Fill in ${several} fields…</summary>${form(q, page)}</details>` : form(q, page)}</article>`;
-}
-
-const WORDS = { RESUMED: 'answered', COMPLETED: 'completed', EXPIRED: 'expired', CANCELLED: 'cancelled' };
-const answered = (q) => html`<p class="dim">This question is ${WORDS[q.status]}${q.receipt?.by ? html` by <b>${q.receipt.by}</b> ${time(q.receipt.answered_at)}` : nothing}.</p>`;
 
 // the screen
 
-export function view(d, page) {
-  if (d.only) return html`<div class="top"><h1>Question</h1></div><section class="sheet">${question(d.only, page)}</section>`;
-  const { questions, next } = d.open;
-  return html`<div class="top"><div><h1>Inbox</h1><p class="dim">What sessions ask people. An answer counts once, for exactly the question that you see.</p></div></div>
-  <div class="cols"><section class="sheet" aria-label="Open questions">
-    ${questions.length ? repeat(questions, (q) => q.id, (q) => question(q, page)) : html`<p class="empty"><b>No open question</b>When a step calls <code>ctx.ask</code>, its question appears here at once.</p>`}
-    ${next ? html`<footer><a href="#/inbox?after=${encodeURIComponent(next)}">Next page</a></footer>` : nothing}</section>
-  <section class="sheet" aria-label="Recently closed"><header><h2>Recently closed</h2></header>${d.done.questions.length ? html`<ul>${d.done.questions.map(closed)}</ul>` : html`<p class="empty">No question was closed yet.</p>`}</section></div>`;
-}
+export const sheet = (name, list, draw, none, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2>${more}</header><div>${
+  list.length ? repeat(list, (each) => each.id ?? each.session_id ?? each[0], draw) : html`<p class="empty">${none}</p>`}</div></section>`;
 
-const closed = (q) => html`<li><a class="item" href="#/inbox/${encodeURIComponent(q.id)}" data-row><span class="name clip">${q.next_question}</span><span class="small dim">${WORDS[q.status]}</span><span class="sub clip">${q.receipt?.by ? `${q.receipt.by} · ` : ''}${q.session_id} · ${time(q.updated_at)}</span></a></li>`;
+export const item = (hash, name, mark, sub, rest) => html`<a class="item" href="#${hash}" data-row><span class="name clip">${name}</span>${mark}<span
+  class="sub clip">${sub}</span>${rest}</a>`;
+
+const closed = (q) => item(`/inbox/${q.id}`, q.next_question, CLOSED[q.status], html`${q.receipt?.by} ${q.session_id} · ${time(q.updated_at)}`);
+
+export function view({ questions, next, done, only }, page) {
+  const top = (name) => html`<div class="top"><h1>${name}</h1></div>`;
+  if (only) return html`${top('Question')}<section class="sheet">${question(only, page)}</section>`;
+  if (!done) return html`${top(sent.has(page.me.question) ? 'Thank you' : 'This question is closed')}<p>You can close this page.</p>`;
+  return html`${top('Inbox')}<div class="cols">${sheet('Open questions', questions, (q) => question(q, page), html`<b>No open question</b>When a step calls
+    <code>ctx.ask</code>, its question appears here.`, next ? html`<a class="more" href="#/inbox?after=${encodeURIComponent(next)}">next page</a>` : nothing)}
+    ${sheet('Recently answered', done, closed, 'No question was answered yet.')}</div>`;
+}
