@@ -57,6 +57,7 @@ function complaint({ form: { refusal }, path }) {
 }
 
 const members = (it) => parts(it).map((each) => DRAW[each.kind](each));
+const bare = (it) => it.kind === 'group' ? members(it) : DRAW[it.kind](it);
 
 function choose({ form, id }, n) {
   chosen.set(id, n);
@@ -75,7 +76,7 @@ function labelled(it, control, frame) {
 function text(it) {
   const { type, format, minLength, maxLength, default: preset = '', ...schema } = it.schema, isJson = it.kind === 'json';
   const needed = it.isNeeded && minLength !== 0, isInvalid = Boolean(complaint(it));
-  if (isJson || !type || maxLength > LONG || preset?.length > LONG) return labelled(it, html`<textarea class="in ${isJson ? 'mono' : ''}" name=${it.id}
+  if (isJson || !type || maxLength > LONG || preset?.length > LONG || /\n/.test(preset)) return labelled(it, html`<textarea class="in ${isJson ? 'mono' : ''}" name=${it.id}
     ?required=${needed} maxlength=${maxLength} placeholder=${isJson ? 'JSON' : ''} aria-invalid=${isInvalid}
     .defaultValue=${preset && isJson ? JSON.stringify(preset, null, 2) : preset ?? ''}></textarea>`);
   return labelled(it, html`<input class="in" name=${it.id} type=${type === 'string' ? format ?? 'text' : 'number'} ?required=${needed} placeholder=${format}
@@ -90,7 +91,7 @@ const DRAW = {
     ?checked=${it.schema.default}>${it.title ?? 'Yes'}</span>`),
 
   choice(it) {
-    const { schema, id, isNeeded } = it, preset = JSON.stringify(schema.default ?? (schema.type === 'string' ? schema.const : undefined));
+    const { schema, id, isNeeded } = it, preset = JSON.stringify((schema.type === 'string' && schema.const) || schema.default);
     const options = (schema.enum ?? [schema.const]).map((each) => [JSON.stringify(each), shown(each)]);
     if (options.length > PILLS) return labelled(it, html`<select class="in" name=${id} ?required=${isNeeded}><option value=""></option>${options.map(
       ([value, said]) => html`<option value=${value} ?selected=${value === preset}>${said}</option>`)}</select>`);
@@ -99,7 +100,7 @@ const DRAW = {
   },
 
   variants: (it) => labelled(it, html`<select class="in" aria-label="Kind" @change=${(event) => choose(it, event.target.selectedIndex)}>${it.schema.several.map(
-    (each, n) => html`<option ?selected=${n === variant(it)}>${each.title ?? each.const ?? each.type}</option>`)}</select>${members(it)}`, 'group'),
+    (each, n) => html`<option ?selected=${n === variant(it)}>${each.title ?? each.const ?? each.type}</option>`)}</select>${bare(parts(it)[0])}`, 'group'),
 
   list(it) {
     const { minItems = 0, maxItems = 100 } = it.schema, button = (said, n) => html`<button class="b tiny" type="button"
@@ -109,10 +110,7 @@ const DRAW = {
 };
 
 // Draw the fields of any schema. `refusal` is { text, field } of what the server refused.
-export function drawn(id, schema, refusal, redraw) {
-  const whole = part({ id, root: schema, refusal, redraw }, '', schema, 0, undefined, true);
-  return whole.kind === 'group' ? members(whole) : DRAW[whole.kind](whole);
-}
+export const drawn = (id, schema, refusal, redraw) => bare(part({ id, root: schema, refusal, redraw }, '', schema, 0, undefined, true));
 
 // reading: what is missing is undefined
 

@@ -10,19 +10,20 @@ const CLOSED = { RESUMED: 'answered', COMPLETED: 'answered', EXPIRED: 'expired',
 const refusals = new Map(), sent = new Map();  // by question: the last refusal, and the last answer
 
 export const title = () => 'Inbox';
-export const topics = () => ['inbox'];
+export const topics = (route, { only, done }) => only || done ? ['inbox'] : [];  // an answer link ends with its question
 
 // Open questions. The one that a person is answering stays, even if another person was faster.
-export async function asked(query) {
+export async function asked(query, former = []) {
   const { questions, next } = await get('/inbox', { sort: 'expires', ...query }), typed = document.activeElement.closest('form.f')?.dataset.id;
-  return { questions: typed && questions.every(({ id }) => id !== typed) ? [await get(`/inbox/${typed}`), ...questions] : questions, next };
+  const kept = former.filter((q) => (CLOSED[q.status] || q.id === typed) && questions.every((each) => each.id !== q.id));
+  return { questions: [...await Promise.all(kept.map((q) => get(`/inbox/${q.id}`))), ...questions], next };
 }
 
 export async function load({ path: [, id], query }, page) {
   const only = page.me.question ?? id;
   if (only) return { only: await get(`/inbox/${only}`).catch((problem) => { if (problem.status !== 410) throw problem; }) };
   const done = get('/inbox', { status: Object.keys(CLOSED), sort: 'updated', limit: 12 });
-  return { ...await asked({ after: query.get('after') }), done: (await done).questions };
+  return { ...await asked({ after: query.get('after') }, page.data?.questions), done: (await done).questions };
 }
 
 // A question that is asked again begins with the former answer.
@@ -36,8 +37,9 @@ async function send(event, q, page) {
     const value = q.kind === 'confirm' ? { approved: submitter.value === 'yes', reason: target.elements.reason.value } : readValue(q.id, schemaOf(q), target);
     await post(`/inbox/${q.id}/answer`, { value, seen: q.digest });
     sent.set(q.id, value);
-    submitter.blur();
+    document.activeElement.blur();
     tell('The answer is recorded.');
+    if (page.me.question) await new Promise((done) => setTimeout(done, 1500));  // the step may ask again
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
     refusals.set(q.id, { text: problem.by ? `${problem.by} was faster and has answered this question.` : problem.message, field: problem.field });

@@ -11,7 +11,7 @@ const SHOWN = 6;
 export const title = () => 'Now';
 export const topics = () => ['inbox'];
 export const keys = { p: (page) => mayPause(page) && !page.now.standing_pause && pauseAll(page) };
-export const load = async (route, page) => page.may('answerer') ? (await asked({ limit: 3 })).questions : [];
+export const load = async (route, page) => page.may('answerer') ? (await asked({ limit: 3 }, page.data ?? [])).questions : [];
 
 const sum = (figures) => Object.values(figures).reduce((all, each) => all + each, 0);
 const count = ({ counts }, ...names) => sum(Object.values(counts).flatMap((each) => names.map((name) => each[name] ?? 0)));
