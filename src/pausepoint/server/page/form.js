@@ -12,24 +12,24 @@ export class Unreadable extends Problem {
 }
 
 // A schema without references and null. `several` are its variants.
-function plain(given, root, depth = 0) {
+function plain(given, root) {
   const { $ref, anyOf, oneOf, type, ...schema } = given ?? {};
-  if ($ref && depth < 9) return plain({ type, ...$ref.split('/').slice(1).reduce((found, key) => found?.[key], root), ...schema }, root, depth + 1);
+  if ($ref) return plain({ ...$ref.split('/').slice(1).reduce((found, key) => found?.[key], root), ...schema }, root);
   const all = anyOf ?? oneOf ?? (Array.isArray(type) && type.map((each) => ({ type: each })));
   if (!all) return { ...schema, type };
-  const several = all.map((each) => plain(each, root, depth + 1)).filter((each) => each.type !== 'null');
+  const several = all.map((each) => plain(each, root)).filter((each) => each.type !== 'null');
   return { ...(several.length === 1 ? several[0] : { several }), ...schema, isOptional: several.length < all.length };
 }
 
-function kindOf({ type, several, properties, items, prefixItems, ...schema }, depth) {
+function kindOf({ type, several, properties, items, prefixItems, ...schema }, path) {
   if (schema.enum || schema.const !== undefined) return 'choice';
   if (!several && type !== 'object' && type !== 'array') return type === 'boolean' ? 'check' : 'text';
-  return depth > DEEP ? 'json' : several ? 'variants' : properties ? 'group' : items && !prefixItems ? 'list' : 'json';
+  return path.split('.').length > DEEP ? 'json' : several ? 'variants' : properties ? 'group' : items && !prefixItems ? 'list' : 'json';
 }
 
-function part(form, path, given, depth, preset, isRequired, more) {
+function part(form, path, given, preset, isRequired, more) {
   const found = plain(given, form.root), schema = preset === undefined ? found : { ...found, default: preset };
-  return { form, path, schema, id: `${form.id}-${path}`, depth, kind: kindOf(schema, depth), isNeeded: isRequired && !schema.isOptional, ...more };
+  return { form, path, schema, id: `${form.id}-${path}`, kind: kindOf(schema, path), isNeeded: isRequired && !schema.isOptional, ...more };
 }
 
 const fits = ({ type }, value) => type === (Array.isArray(value) ? 'array' : typeof value) || (type === 'integer' && Number.isInteger(value));
@@ -38,14 +38,14 @@ const count = ({ id, schema }) => chosen.get(id) ?? Math.max(schema.default?.len
 
 // The parts of an object, of a list, or the chosen variant. A default has the defaults of the parts.
 function parts(it) {
-  const { form, path, schema, depth, kind, isNeeded } = it, preset = schema.default;
+  const { form, path, schema, kind, isNeeded } = it, preset = schema.default;
   const inner = (name, given, isRequired, title) =>
-    part(form, path ? `${path}.${name}` : String(name), given, depth + 1, preset?.[name], isRequired, { name, title });
+    part(form, path ? `${path}.${name}` : String(name), given, preset?.[name], isRequired, { name, title });
   if (kind === 'list') return Array.from({ length: count(it) }, (_, n) => inner(n, schema.items, true, `${n + 1}.`));
   if (kind === 'group') return Object.entries(schema.properties).map(([name, given]) =>
     inner(name, given, isNeeded && schema.required?.includes(name), given.title ?? name[0].toUpperCase() + name.slice(1)));
   const one = schema.several[variant(it)];
-  return [part(form, path, one, depth + 1, fits(one, preset) ? preset : undefined, isNeeded)];
+  return [part(form, path, one, fits(one, preset) ? preset : undefined, isNeeded)];
 }
 
 // drawing
@@ -74,14 +74,12 @@ function labelled(it, control, frame) {
 }
 
 function text(it) {
-  const { type, format, minLength, maxLength, default: preset = '', ...schema } = it.schema, isJson = it.kind === 'json';
-  const needed = it.isNeeded && minLength !== 0, isInvalid = Boolean(complaint(it));
-  if (isJson || !type || maxLength > LONG || preset?.length > LONG || /\n/.test(preset)) return labelled(it, html`<textarea class="in ${isJson ? 'mono' : ''}" name=${it.id}
-    ?required=${needed} maxlength=${maxLength} placeholder=${isJson ? 'JSON' : ''} aria-invalid=${isInvalid}
-    .defaultValue=${preset && isJson ? JSON.stringify(preset, null, 2) : preset ?? ''}></textarea>`);
-  return labelled(it, html`<input class="in" name=${it.id} type=${type === 'string' ? format ?? 'text' : 'number'} ?required=${needed} placeholder=${format}
-    min=${schema.minimum} max=${schema.maximum} minlength=${minLength} maxlength=${maxLength} step=${schema.multipleOf ?? (type === 'number' ? 'any' : '')}
-    aria-invalid=${isInvalid} value=${preset ?? ''} autocomplete="off">`);
+  const { type, format, minLength, maxLength, default: preset, ...schema } = it.schema, isJson = it.kind === 'json', needed = it.isNeeded && minLength !== 0;
+  if (isJson || !type || maxLength > LONG || preset?.length > LONG || /\n/.test(preset)) return labelled(it, html`<textarea class="in ${isJson ? 'mono' : ''}"
+    name=${it.id} ?required=${needed} maxlength=${maxLength} placeholder=${isJson ? 'JSON' : ''}
+    .defaultValue=${isJson && preset != null ? JSON.stringify(preset, null, 2) : preset ?? ''}></textarea>`);
+  return labelled(it, html`<input class="in" name=${it.id} type=${type === 'string' ? format ?? 'text' : 'number'} ?required=${needed} min=${schema.minimum}
+    max=${schema.maximum} minlength=${minLength} maxlength=${maxLength} step=${type === 'number' ? 'any' : ''} placeholder=${format} value=${preset ?? ''}>`);
 }
 
 const DRAW = {
@@ -91,11 +89,11 @@ const DRAW = {
     ?checked=${it.schema.default}>${it.title ?? 'Yes'}</span>`),
 
   choice(it) {
-    const { schema, id, isNeeded } = it, preset = JSON.stringify((schema.type === 'string' && schema.const) || schema.default);
-    const options = (schema.enum ?? [schema.const]).map((each) => [JSON.stringify(each), shown(each)]);
-    if (options.length > PILLS) return labelled(it, html`<select class="in" name=${id} ?required=${isNeeded}><option value=""></option>${options.map(
-      ([value, said]) => html`<option value=${value} ?selected=${value === preset}>${said}</option>`)}</select>`);
-    return labelled(it, html`<div class="choices">${options.map(([value, said]) => html`<label class="choice"><input type="radio" name=${id} value=${value}
+    const { id, schema, isNeeded } = it, preset = JSON.stringify((schema.type === 'string' && schema.const) || schema.default);
+    const each = (draw) => (schema.enum ?? [schema.const]).map((option) => draw(JSON.stringify(option), shown(option)));
+    if (schema.enum?.length > PILLS) return labelled(it, html`<select class="in" name=${id} ?required=${isNeeded}><option value=""></option>${each((value, said) =>
+      html`<option value=${value} ?selected=${value === preset}>${said}</option>`)}</select>`);
+    return labelled(it, html`<div class="choices">${each((value, said) => html`<label class="choice"><input type="radio" name=${id} value=${value}
       ?checked=${value === preset} ?required=${isNeeded}><span>${said}</span></label>`)}</div>`, 'field');
   },
 
@@ -110,7 +108,7 @@ const DRAW = {
 };
 
 // Draw the fields of any schema. `refusal` is { text, field } of what the server refused.
-export const drawn = (id, schema, refusal, redraw) => bare(part({ id, root: schema, refusal, redraw }, '', schema, 0, undefined, true));
+export const drawn = (id, schema, refusal, redraw) => bare(part({ id, root: schema, refusal, redraw }, '', schema, undefined, true));
 
 // reading: what is missing is undefined
 
@@ -137,7 +135,7 @@ const READ = {
 
   // An empty text is a value only where it must be one, or where it replaces another.
   text({ schema: { type = 'string', format, isOptional, default: preset }, isNeeded }, given) {
-    if (!given) return type === 'string' && !isOptional && !format && (isNeeded || preset) ? '' : undefined;
+    if (!given) return type === 'string' && !isOptional && !format && (isNeeded || preset != null) ? '' : undefined;
     return type === 'string' ? given : Number(given);
   },
 };
@@ -145,7 +143,7 @@ const READ = {
 const read = (it) => READ[it.kind](it, it.form.given.get(it.id));
 
 // Read what `drawn` has drawn. Raises `Unreadable` for text that is not JSON.
-export const readValue = (id, schema, element) => read(part({ id, root: schema, given: new FormData(element) }, '', schema, 0, undefined, true)) ?? null;
+export const readValue = (id, schema, element) => read(part({ id, root: schema, given: new FormData(element) }, '', schema, undefined, true)) ?? null;
 
 // Forget the rows and variants of a form that was sent.
 export function forget(id) {

@@ -19,9 +19,9 @@ export async function asked(query, former = []) {
   return { questions: [...await Promise.all(kept.map((q) => get(`/inbox/${q.id}`))), ...questions], next };
 }
 
-export async function load({ path: [, id], query }, page) {
-  const only = page.me.question ?? id;
-  if (only) return { only: await get(`/inbox/${only}`).catch((problem) => { if (problem.status !== 410) throw problem; }) };
+export async function load({ path, query }, page) {
+  const id = page.me.question ?? path[1];
+  if (id) return { only: await get(`/inbox/${id}`).catch((problem) => { if (problem.status !== 410) throw problem; }) };
   const done = get('/inbox', { status: Object.keys(CLOSED), sort: 'updated', limit: 12 });
   return { ...await asked({ after: query.get('after') }, page.data?.questions), done: (await done).questions };
 }
@@ -49,49 +49,52 @@ async function send(event, q, page) {
 
 // "No" comes first, so the Enter key after a reason never says yes.
 const form = (q, page, refusal) => html`<form class="f" data-id=${q.id} @submit=${(event) => send(event, q, page)}>${q.kind === 'confirm' ?
-  html`<label class="field">Reason, if the answer is no<input class="in" name="reason"></label>
+  html`<label class="field"><span class="label">Reason, if the answer is no</span><input class="in" name="reason"></label>
     <div class="row"><button class="b bad">No</button><button class="b main" value="yes">Yes, do it</button></div>` :
-  html`${drawn(q.id, schemaOf(q), refusal, () => page.draw())}<div class="row"><button class="b main">Answer</button></div>`}</form>`;
+  html`${drawn(q.id, schemaOf(q), refusal, () => page.draw())}<div><button class="b main">Answer</button></div>`}</form>`;
 
 const known = (name, value, unfold) => value == null ? nothing : html`<details class="known" ?open=${!unfold} @toggle=${unfold}><summary>${name}</summary><pre
   class="mono" tabindex="0" .textContent=${shown(value)}></pre></details>`;
 
 // Only a single question comes with its state.
-async function unfold(pre, q) {
+const unfold = async ({ target }, q) => {
   const found = await get(`/inbox/${q.id}`).catch(tell);
-  if (found) pre.textContent = shown(JSON.parse(found.context_json));
-}
+  if (found) target.lastChild.textContent = shown(JSON.parse(found.context_json));
+};
 
 // `isBrief`: a form with several fields is folded.
 export function question(q, page, isBrief) {
-  const { id, payload, receipt, collected_params_json: collected } = q, session = q.sub_chain_id ?? q.session_id, closed = CLOSED[q.status];
-  const refusal = refusals.get(id) ?? { text: q.complaint }, size = q.kind === 'ask' && Object.keys(q.answer_schema?.properties ?? {}).length;
-  const facts = [`${q.workflow_id} · ${q.llm_node_id}`, html`asked ${time(q.created_at)}`, q.pending_tool_name && `tool ${q.pending_tool_name}`,
-    q.current_round > 1 && `round ${q.current_round} of ${q.max_rounds}`, closed ? closed : q.expired_at && left(q.expired_at), receipt?.by && `by ${receipt.by}`];
+  const session = q.sub_chain_id ?? q.session_id, closed = CLOSED[q.status], refusal = refusals.get(q.id) ?? { text: closed ? '' : q.complaint };
+  const size = q.kind === 'confirm' ? 1 : Object.keys(q.answer_schema?.properties ?? {}).length;
+  const facts = [page.me.question ? '' : html`<a class="mono" href="#${of(session)}">${session}</a>`, `${q.workflow_id} · ${q.llm_node_id}`,
+    html`asked ${time(q.created_at)}`, q.pending_tool_name && `tool ${q.pending_tool_name}`,
+    q.current_round > 1 && `round ${q.current_round} of ${q.max_rounds}`,
+    closed ? `${closed}${q.receipt?.by ? ` by ${q.receipt.by}` : ''}` : q.expired_at && left(q.expired_at)];
   const fields = closed || !page.may('answerer') ? nothing : form(q, page, refusal);
-  return html`<article class="q" data-row tabindex="-1" aria-label=${q.next_question}><h3 class="ask">${q.next_question}</h3><div class="where">${
-    page.me.question ? nothing : html`<a class="mono" href="#${of(session)}">${session}</a>`}${facts.map((each) => each ? html`<span>${each}</span>` : nothing)}</div>
-    ${refusal.text && refusal.field == null ? html`<div class="note bad" role="alert"><p>${refusal.text}</p></div>` : nothing}
-    ${known('Details', payload)}${known('Collected so far', collected && JSON.parse(collected))}
-    ${isBrief ? nothing : known('What the step knew', '', ({ target }) => unfold(target.lastChild, q))}
+  return html`<article class="q" data-row tabindex="-1" aria-label=${q.next_question}><h3 class="ask">${q.next_question}</h3><div
+    class="where">${facts.filter(Boolean).map((each) => html`<span>${each}</span>`)}</div>
+    ${refusal.text && refusal.field == null ? html`<p class="note bad" role="alert">${refusal.text}</p>` : nothing}
+    ${known('Details', q.payload)}${known('Collected so far', q.collected_params_json && JSON.parse(q.collected_params_json))}
+    ${isBrief ? nothing : known('What the step knew', '', (event) => unfold(event, q))}
     ${isBrief && size > 1 ? html`<details class="fill"><summary class="b">Fill in ${size} fields…</summary>${fields}</details>` : fields}</article>`;
 }
 
 // the screen
 
-export const sheet = (name, list, draw, none, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2>${more}</header><div>${
-  list.length ? repeat(list, (each) => each.id ?? each.session_id ?? each[0], draw) : html`<p class="empty">${none}</p>`}</div></section>`;
+export const sheet = (name, list, draw, none, hash, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2>${hash ? html`<a
+  class="more dim small" href="#${hash}">${more}</a>` : nothing}</header><div>${list.length ? repeat(list, (each) => each.id ?? each.session_id ?? each[0], draw) : html`<p class="empty">${none}</p>`}</div></section>`;
 
 export const item = (hash, name, mark, sub, rest) => html`<a class="item" href="#${hash}" data-row><span class="name clip">${name}</span>${mark}<span
   class="sub clip">${sub}</span>${rest}</a>`;
 
 const closed = (q) => item(`/inbox/${q.id}`, q.next_question, CLOSED[q.status], html`${q.receipt?.by} ${q.session_id} · ${time(q.updated_at)}`);
 
+export const waiting = (questions, page, isBrief, hash, more) => sheet('Open questions', questions, (q) => question(q, page, isBrief),
+  'No open question. When a step calls ctx.ask, its question appears here.', hash, more);
+
 export function view({ questions, next, done, only }, page) {
-  const top = (name) => html`<div class="top"><h1>${name}</h1></div>`;
-  if (only) return html`${top('Question')}<section class="sheet">${question(only, page)}</section>`;
-  if (!done) return html`${top(sent.has(page.me.question) ? 'Thank you' : 'This question is closed')}<p>You can close this page.</p>`;
-  return html`${top('Inbox')}<div class="cols">${sheet('Open questions', questions, (q) => question(q, page), html`<b>No open question</b>When a step calls
-    <code>ctx.ask</code>, its question appears here.`, next ? html`<a class="more" href="#/inbox?after=${encodeURIComponent(next)}">next page</a>` : nothing)}
-    ${sheet('Recently answered', done, closed, 'No question was answered yet.')}</div>`;
+  if (only) return html`<div class="top"><h1>Question</h1></div><section class="sheet">${question(only, page)}</section>`;
+  if (!done) return html`<h1>${sent.has(page.me.question) ? 'Thank you' : 'This question is closed'}</h1><p>You can close this page.</p>`;
+  return html`<div class="top"><h1>Inbox</h1></div><div class="cols">${waiting(questions, page, false, next && `/inbox?after=${encodeURIComponent(next)}`,
+    'next page')}${sheet('Recently answered', done, closed, 'No question was answered yet.')}</div>`;
 }
