@@ -1,5 +1,5 @@
-// A form from a JSON schema. What it does not know is asked for as JSON. The fields are uncontrolled: nothing that is drawn
-// again changes what a person has typed. The same walk over the parts of the schema draws the form and reads it.
+// A form from a JSON schema; what it does not know is asked for as JSON. The fields are uncontrolled, so nothing that is
+// drawn again changes what a person has typed. One walk over the parts of the schema draws the form and reads it.
 import { html, nothing } from './vendor/lit-html.js';
 import { Problem } from './api.js';
 import { shown } from './words.js';
@@ -64,22 +64,22 @@ function choose({ form, id }, n) {
   form.redraw();
 }
 
+const said = (text, style) => text ? html`<span class=${style}>${text}</span>` : nothing;
+
 function labelled(it, control, frame) {
-  const error = complaint(it), { description } = it.schema, style = `label ${it.title ? '' : 'unseen'}`;
-  const title = html`${it.title ?? 'Answer'}${it.isNeeded ? nothing : html` <span class="dim">optional</span>`}`;
-  const rest = html`${control}${description ? html`<span class="hint">${description}</span>` : nothing}${
-    error ? html`<span class="err" role="alert">${error}</span>` : nothing}`;
+  const title = html`${it.title ?? 'Answer'} ${said(!it.isNeeded && 'optional', 'dim')}`, style = `label ${it.title ? '' : 'unseen'}`;
+  const rest = html`${control}${said(it.schema.description, 'hint')}${said(complaint(it), 'err')}`;
   return frame ? html`<fieldset class=${frame}><legend class=${style}>${title}</legend>${rest}</fieldset>` :
     html`<label class="field"><span class=${style}>${title}</span>${rest}</label>`;
 }
 
 function text(it) {
   const { type, format, minLength, maxLength, default: preset, ...schema } = it.schema, isJson = it.kind === 'json', needed = it.isNeeded && minLength !== 0;
-  if (isJson || !type || maxLength > LONG || preset?.length > LONG || /\n/.test(preset)) return labelled(it, html`<textarea class="in ${isJson ? 'mono' : ''}"
-    name=${it.id} ?required=${needed} maxlength=${maxLength} placeholder=${isJson ? 'JSON' : ''}
-    .defaultValue=${isJson && preset != null ? JSON.stringify(preset, null, 2) : preset ?? ''}></textarea>`);
+  if (isJson || !type || (maxLength ?? preset?.length) > LONG || /\n/.test(preset)) return labelled(it, html`<textarea class="in ${isJson ? 'mono' : ''}"
+    name=${it.id} ?required=${needed} maxlength=${maxLength} placeholder=${isJson ? 'JSON' : ''} .defaultValue=${shown(preset ?? '')}></textarea>`);
   return labelled(it, html`<input class="in" name=${it.id} type=${type === 'string' ? format ?? 'text' : 'number'} ?required=${needed} min=${schema.minimum}
-    max=${schema.maximum} minlength=${minLength} maxlength=${maxLength} step=${type === 'number' ? 'any' : ''} placeholder=${format} value=${preset ?? ''}>`);
+    max=${schema.maximum} minlength=${minLength} maxlength=${maxLength} step=${type === 'number' ? 'any' : ''} placeholder=${format} value=${preset ?? ''}
+    autocomplete="off">`);
 }
 
 const DRAW = {
@@ -91,18 +91,18 @@ const DRAW = {
   choice(it) {
     const { id, schema, isNeeded } = it, preset = JSON.stringify((schema.type === 'string' && schema.const) || schema.default);
     const each = (draw) => (schema.enum ?? [schema.const]).map((option) => draw(JSON.stringify(option), shown(option)));
-    if (schema.enum?.length > PILLS) return labelled(it, html`<select class="in" name=${id} ?required=${isNeeded}><option value=""></option>${each((value, said) =>
-      html`<option value=${value} ?selected=${value === preset}>${said}</option>`)}</select>`);
-    return labelled(it, html`<div class="choices">${each((value, said) => html`<label class="choice"><input type="radio" name=${id} value=${value}
-      ?checked=${value === preset} ?required=${isNeeded}><span>${said}</span></label>`)}</div>`, 'field');
+    if (schema.enum?.length > PILLS) return labelled(it, html`<select class="in" name=${id} ?required=${isNeeded}><option value=""></option>${each(
+      (value, name) => html`<option value=${value} ?selected=${value === preset}>${name}</option>`)}</select>`);
+    return labelled(it, html`<div class="choices">${each((value, name) => html`<label class="choice"><input type="radio" name=${id} value=${value}
+      ?checked=${value === preset} ?required=${isNeeded}><span>${name}</span></label>`)}</div>`, 'field');
   },
 
   variants: (it) => labelled(it, html`<select class="in" aria-label="Kind" @change=${(event) => choose(it, event.target.selectedIndex)}>${it.schema.several.map(
     (each, n) => html`<option ?selected=${n === variant(it)}>${each.title ?? each.const ?? each.type}</option>`)}</select>${bare(parts(it)[0])}`, 'group'),
 
   list(it) {
-    const { minItems = 0, maxItems = 100 } = it.schema, button = (said, n) => html`<button class="b tiny" type="button"
-      ?disabled=${n < minItems || n > maxItems} @click=${() => choose(it, n)}>${said}</button>`;
+    const { minItems = 0, maxItems = 100 } = it.schema, button = (name, n) => html`<button class="b tiny" type="button"
+      ?disabled=${n < minItems || n > maxItems} @click=${() => choose(it, n)}>${name}</button>`;
     return labelled(it, html`${members(it)}<div class="row">${button('Add one', count(it) + 1)}${button('Remove the last', count(it) - 1)}</div>`, 'group');
   },
 };
@@ -116,7 +116,7 @@ const READ = {
   choice: (it, given) => given ? JSON.parse(given) : undefined,
   check: (it, given) => given !== null,
   variants: (it) => read(parts(it)[0]),
-  list: (it) => parts(it).map(read).filter((value) => value !== undefined && value !== ''),
+  list: (it) => parts(it).map(read).filter((value) => (value ?? '') !== ''),
 
   // An object that may be missing is missing if none of its required members is there.
   group(it) {

@@ -82,12 +82,13 @@ export function question(q, page, isBrief) {
 // the screen
 
 export const sheet = (name, list, draw, none, hash, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2>${hash ? html`<a
-  class="more dim small" href="#${hash}">${more}</a>` : nothing}</header><div>${list.length ? repeat(list, (each) => each.id ?? each.session_id ?? each[0], draw) : html`<p class="empty">${none}</p>`}</div></section>`;
+  class="more dim small" href="#${hash}">${more}</a>` : nothing}</header><div>${list.length ?
+    repeat(list, (each) => each.id ?? each.session_id ?? each[0], draw) : html`<p class="empty">${none}</p>`}</div></section>`;
 
 export const item = (hash, name, mark, sub, rest) => html`<a class="item" href="#${hash}" data-row><span class="name clip">${name}</span>${mark}<span
   class="sub clip">${sub}</span>${rest}</a>`;
 
-const closed = (q) => item(`/inbox/${q.id}`, q.next_question, CLOSED[q.status], html`${q.receipt?.by} ${q.session_id} · ${time(q.updated_at)}`);
+const closed = (q) => item(`/inbox/${q.id}`, q.next_question, CLOSED[q.status], html`${q.session_id} · ${q.receipt?.by} ${time(q.updated_at)}`);
 
 export const waiting = (questions, page, isBrief, hash, more) => sheet('Open questions', questions, (q) => question(q, page, isBrief),
   'No open question. When a step calls ctx.ask, its question appears here.', hash, more);

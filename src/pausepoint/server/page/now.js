@@ -74,4 +74,5 @@ function spend({ spending }) {
 }
 
 export const view = (questions, page) => html`${hero(page)}<div class="cols"><div class="stack">${waiting(questions, page, true, '/inbox',
-  `all ${page.now.questions}`)}${list(page.now, 'running')}</div><div class="stack">${['failed', 'paused', 'waking'].map((each) => list(page.now, each))}${spend(page.now)}</div></div>`;
+  `all ${page.now.questions}`)}${list(page.now, 'running')}</div>
+  <div class="stack">${['failed', 'paused', 'waking'].map((each) => list(page.now, each))}${spend(page.now)}</div></div>`;
