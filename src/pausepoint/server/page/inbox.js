@@ -2,7 +2,7 @@
 import { html, nothing } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { get, of, post, Problem } from './api.js';
-import { left, shown, time } from './words.js';
+import { ago, left, shown } from './words.js';
 import { drawn, readValue } from './form.js';
 import { tell } from './toast.js';
 
@@ -57,25 +57,24 @@ const known = (name, value, unfold) => value == null ? nothing : html`<details c
   class="mono" tabindex="0" .textContent=${shown(value)}></pre></details>`;
 
 // Only a single question comes with its state.
-const unfold = async ({ target }, q) => {
-  const found = await get(`/inbox/${q.id}`).catch(tell);
+async function showState({ target }, id) {
+  const found = await get(`/inbox/${id}`).catch(tell);
   if (found) target.lastChild.textContent = shown(JSON.parse(found.context_json));
-};
+}
 
 // `isBrief`: a form with several fields is folded.
 export function question(q, page, isBrief) {
-  const session = q.sub_chain_id ?? q.session_id, closed = CLOSED[q.status], refusal = refusals.get(q.id) ?? { text: closed ? '' : q.complaint };
-  const size = q.kind === 'confirm' ? 1 : Object.keys(q.answer_schema?.properties ?? {}).length;
-  const facts = [page.me.question ? '' : html`<a class="mono" href="#${of(session)}">${session}</a>`, `${q.workflow_id} · ${q.llm_node_id}`,
-    html`asked ${time(q.created_at)}`, q.pending_tool_name && `tool ${q.pending_tool_name}`,
-    q.current_round > 1 && `round ${q.current_round} of ${q.max_rounds}`,
-    closed ? `${closed}${q.receipt?.by ? ` by ${q.receipt.by}` : ''}` : q.expired_at && left(q.expired_at)];
+  const { id, status, next_question, current_round: round, pending_tool_name: tool, collected_params_json: collected, expired_at } = q;
+  const session = q.sub_chain_id ?? q.session_id, closed = CLOSED[status], refusal = refusals.get(id) ?? { text: closed ? '' : q.complaint };
+  const facts = [q.workflow_id, q.llm_node_id, `asked ${ago(q.created_at)}`, tool && `tool ${tool}`, round > 1 && `round ${round} of ${q.max_rounds}`,
+    closed ?? (expired_at && left(expired_at)), q.receipt?.by && `by ${q.receipt.by}`];
   const fields = closed || !page.may('answerer') ? nothing : form(q, page, refusal);
-  return html`<article class="q" data-row tabindex="-1" aria-label=${q.next_question}><h3 class="ask">${q.next_question}</h3><div
-    class="where">${facts.filter(Boolean).map((each) => html`<span>${each}</span>`)}</div>
+  const size = q.kind === 'confirm' ? 1 : Object.keys(q.answer_schema?.properties ?? {}).length;
+  return html`<article class="q" data-row tabindex="-1" aria-label=${next_question}><h3 class="ask">${next_question}</h3><div class="where">${page.me.question ?
+    nothing : html`<a class="mono" href="#${of(session)}">${session}</a>`}<span>${facts.filter(Boolean).join(' · ')}</span></div>
     ${refusal.text && refusal.field == null ? html`<p class="note bad" role="alert">${refusal.text}</p>` : nothing}
-    ${known('Details', q.payload)}${known('Collected so far', q.collected_params_json && JSON.parse(q.collected_params_json))}
-    ${isBrief ? nothing : known('What the step knew', '', (event) => unfold(event, q))}
+    ${known('Details', q.payload)}${known('Collected so far', collected && JSON.parse(collected))}
+    ${isBrief ? nothing : known('What the step knew', '', (event) => showState(event, id))}
     ${isBrief && size > 1 ? html`<details class="fill"><summary class="b">Fill in ${size} fields…</summary>${fields}</details>` : fields}</article>`;
 }
 
@@ -88,7 +87,7 @@ export const sheet = (name, list, draw, none, hash, more) => html`<section class
 export const item = (hash, name, mark, sub, rest) => html`<a class="item" href="#${hash}" data-row><span class="name clip">${name}</span>${mark}<span
   class="sub clip">${sub}</span>${rest}</a>`;
 
-const closed = (q) => item(`/inbox/${q.id}`, q.next_question, CLOSED[q.status], html`${q.session_id} · ${q.receipt?.by} ${time(q.updated_at)}`);
+const closed = (q) => item(`/inbox/${q.id}`, q.next_question, CLOSED[q.status], [q.session_id, q.receipt?.by, ago(q.updated_at)].filter(Boolean).join(' · '));
 
 export const waiting = (questions, page, isBrief, hash, more) => sheet('Open questions', questions, (q) => question(q, page, isBrief),
   'No open question. When a step calls ctx.ask, its question appears here.', hash, more);

@@ -36,7 +36,7 @@ const standing = ({ by, reason, created_at, asked, stopped, finishing = [], long
   ${time(created_at)}${reason ? `: “${reason}”` : '.'} New sessions stay paused.</p><p>${finishing.length ?
     `${stopped} of ${counted(asked, 'running session')} stopped. Still finishing:` :
     asked ? `${counted(asked, 'running session')} stopped after ${span(longest_seconds ?? 0)}.` : nothing}</p><ul class="finishing">${finishing.map((each) =>
-    html`<li><a class="mono" href="#${of(each.session_id)}">${each.session_id}</a> ${each.operation ?? each.step}, since ${time(each.since)}</li>`)}</ul>`;
+    html`<li><a class="mono" href="#${of(each.session_id)}">${each.session_id}</a> ${each.operation || each.step}, since ${time(each.since)}</li>`)}</ul>`;
 
 const pauseAll = (page) => page.ask({
   title: 'Pause everything', say: 'Pause everything',
@@ -49,7 +49,7 @@ const lift = (page) => page.act(() => act('DELETE', '/standing-pause'), 'Session
 
 // lists
 
-// member of `/now` → name, filter of the sessions, the second line of a row, and what is said if there is no row
+// member of `/now` → name, filter, second line of a row, and the text without rows
 const LISTS = {
   running: ['Running', 'status=running,pausing', ({ workflow, progress, spent_usd, budget_usd, ...s }) => `${workflow} · ${at(s)} · ${
     progress ? `${number(progress.done)} of ${number(progress.total)} · ` : ''}${money(spent_usd)}${budget_usd ? ` of ${money(budget_usd)}` : ''}`,
