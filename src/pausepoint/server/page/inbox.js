@@ -1,101 +1,100 @@
 // Inbox: what sessions ask people, each with the form that its answer needs.
 import { html, nothing } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
-import { get, post, Problem } from './api.js';
-import { left, shown, time } from './words.js';
-import { fields, read } from './form.js';
+import { get, of, post, Problem } from './api.js';
+import { ago, left, shown } from './words.js';
+import { drawn, readValue } from './form.js';
 import { tell } from './toast.js';
 
-const OPEN = 'WAITING_USER_INPUT', LATELY = 12;
+const CLOSED = { RESUMED: 'answered', COMPLETED: 'answered', EXPIRED: 'expired', CANCELLED: 'cancelled' };
+const refusals = new Map(), sent = new Map();  // by question: the last refusal, and the last answer
 
 export const title = () => 'Inbox';
-export const topics = () => ['inbox'];
+export const topics = (route, { only, done }) => only || done ? ['inbox'] : [];  // an answer link ends with its question
 
-const refusals = new Map();  // question → { text, field } of the answer that was refused last
-
-export async function load({ path, query }) {
-  if (path[1]) return { only: await get(`/inbox/${encodeURIComponent(path[1])}`) };
-  const [open, done] = await Promise.all([
-    get('/inbox', { sort: 'expires', workflow: query.get('workflow'), after: query.get('after') }),
-    get('/inbox', { status: 'RESUMED,COMPLETED,EXPIRED,CANCELLED', sort: 'updated', limit: LATELY }),
-  ]);
-  return { open, done };
+// Open questions. The one that a person is answering stays, even if another person was faster.
+export async function asked(query, former = []) {
+  const { questions, next } = await get('/inbox', { sort: 'expires', ...query }), typed = document.activeElement.closest('form.f')?.dataset.id;
+  const kept = former.filter((q) => (CLOSED[q.status] || q.id === typed) && questions.every((each) => each.id !== q.id));
+  return { questions: [...await Promise.all(kept.map((q) => get(`/inbox/${q.id}`))), ...questions], next };
 }
 
-// one question
+export async function load({ path, query }, page) {
+  const id = page.me.question ?? path[1];
+  if (id) return { only: await get(`/inbox/${id}`).catch((problem) => { if (problem.status !== 410) throw problem; }) };
+  const done = get('/inbox', { status: Object.keys(CLOSED), sort: 'updated', limit: 12 });
+  return { ...await asked({ after: query.get('after') }, page.data?.questions), done: (await done).questions };
+}
 
-async function send(q, page, form, approved) {
-  if (!form.reportValidity()) return;
-  let value;
+// A question that is asked again begins with the former answer.
+const schemaOf = (q) => ({ ...q.answer_schema, default: sent.get(q.id) ?? q.default ?? undefined });
+
+async function send(event, q, page) {
+  event.preventDefault();
+  const { target, submitter } = event;
+  refusals.delete(q.id);
   try {
-    value = read(form, q, approved);
-  } catch (error) {
-    return refuse(q, page, { text: error.message, field: error.field });
-  }
-  try {
-    await post(`/inbox/${encodeURIComponent(q.id)}/answer`, { value, seen: q.digest });
-    refusals.delete(q.id);
-    tell(`Answered. ${q.session_id} continues.`);
+    const value = q.kind === 'confirm' ? { approved: submitter.value === 'yes', reason: target.elements.reason.value } : readValue(q.id, schemaOf(q), target);
+    await post(`/inbox/${q.id}/answer`, { value, seen: q.digest });
+    sent.set(q.id, value);
+    document.activeElement.blur();
+    tell('The answer is recorded.');
+    if (page.me.question) await new Promise((done) => setTimeout(done, 1500));  // the step may ask again
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
-    refuse(q, page, { text: late(problem), field: problem.field });
+    refusals.set(q.id, { text: problem.by ? `${problem.by} was faster and has answered this question.` : problem.message, field: problem.field });
   }
   await page.load();
 }
 
-const late = (problem) => problem.type?.endsWith('answer-conflict') && problem.by ? `${problem.by} was faster and has answered this question.` : problem.message;
+// "No" comes first, so the Enter key after a reason never says yes.
+const form = (q, page, refusal) => html`<form class="f" data-id=${q.id} @submit=${(event) => send(event, q, page)}>${q.kind === 'confirm' ?
+  html`<label class="field"><span class="label">Reason, if the answer is no</span><input class="in" name="reason"></label>
+    <div class="row"><button class="b bad">No</button><button class="b main" value="yes">Yes, do it</button></div>` :
+  html`${drawn(q.id, schemaOf(q), refusal, () => page.draw())}<div><button class="b main">Answer</button></div>`}</form>`;
 
-function refuse(q, page, refusal) {
-  refusals.set(q.id, refusal);
-  page.draw();
+const known = (name, value, unfold) => value == null ? nothing : html`<details class="known" ?open=${!unfold} @toggle=${unfold}><summary>${name}</summary><pre
+  class="mono" tabindex="0" .textContent=${shown(value)}></pre></details>`;
+
+// Only a single question comes with its state.
+async function showState({ target }, id) {
+  const found = await get(`/inbox/${id}`).catch(tell);
+  if (found) target.lastChild.textContent = shown(JSON.parse(found.context_json));
 }
 
-const parsed = (text) => { try { return JSON.parse(text); } catch { return text; } };
-
-function known(name, text) {
-  return text ? html`<details class="known"><summary>${name}</summary><pre class="mono" tabindex="0">${shown(parsed(text))}</pre></details>` : nothing;
+// `isBrief`: a form with several fields is folded.
+export function question(q, page, isBrief) {
+  const { id, status, next_question, current_round: round, pending_tool_name: tool, collected_params_json: collected, expired_at } = q;
+  const session = q.sub_chain_id ?? q.session_id, closed = CLOSED[status], refusal = refusals.get(id) ?? { text: closed ? '' : q.complaint };
+  const facts = [q.workflow_id, q.llm_node_id, `asked ${ago(q.created_at)}`, tool && `tool ${tool}`, round > 1 && `round ${round} of ${q.max_rounds}`,
+    closed ?? (expired_at && left(expired_at)), q.receipt?.by && `by ${q.receipt.by}`];
+  const fields = closed || !page.may('answerer') ? nothing : form(q, page, refusal);
+  const size = q.kind === 'confirm' ? 1 : Object.keys(q.answer_schema?.properties ?? {}).length;
+  return html`<article class="q" data-row tabindex="-1" aria-label=${next_question}><h3 class="ask">${next_question}</h3><div class="where">${page.me.question ?
+    nothing : html`<a class="mono" href="#${of(session)}">${session}</a>`}<span>${facts.filter(Boolean).join(' · ')}</span></div>
+    ${refusal.text && refusal.field == null ? html`<p class="note bad" role="alert">${refusal.text}</p>` : nothing}
+    ${known('Details', q.payload)}${known('Collected so far', collected && JSON.parse(collected))}
+    ${isBrief ? nothing : known('What the step knew', '', (event) => showState(event, id))}
+    ${isBrief && size > 1 ? html`<details class="fill"><summary class="b">Fill in ${size} fields…</summary>${fields}</details>` : fields}</article>`;
 }
-
-function confirmed(q) {
-  if (q.kind !== 'confirm' || q.payload == null) return nothing;
-  return html`<pre class="payload mono" tabindex="0" aria-label="What would be done">${shown(q.payload)}</pre>`;
-}
-
-const facts = (q) => html`<div class="where"><a class="mono" href="#/sessions/${encodeURIComponent(q.sub_chain_id ?? q.session_id)}">${q.sub_chain_id ?? q.session_id}</a>
-  <span>${q.workflow_id} · ${q.llm_node_id}</span><span>asked ${time(q.created_at)}</span>
-  ${q.expired_at && q.status === OPEN ? html`<span class=${Date.parse(q.expired_at) - Date.now() < 3.6e6 ? 'urgent' : ''}>${left(q.expired_at)}</span>` : nothing}
-  ${q.current_round > 1 ? html`<span>round ${q.current_round} of ${q.max_rounds}</span>` : nothing}${q.pending_tool_name ? html`<span>tool ${q.pending_tool_name}</span>` : nothing}</div>`;
-
-function form(q, page) {
-  const refusal = refusals.get(q.id), isConfirm = q.kind === 'confirm';
-  return html`<form class="f" @submit=${(event) => { event.preventDefault(); send(q, page, event.target, true); }}>
-    ${fields(q, refusal, () => page.draw())}
-    <div class="row"><button class="b main">${isConfirm ? 'Yes, do it' : 'Answer'}</button>${isConfirm ? html`<button class="b bad" type="button" @click=${(event) => send(q, page, event.target.form, false)}>No</button>` : nothing}<span class="dim small">as ${page.me.name}</span></div></form>`;
-}
-
-// `brief`: a form with several fields is folded.
-export function question(q, page, brief = false) {
-  const refusal = refusals.get(q.id), complaint = refusal && !refusal.field ? refusal.text : q.complaint;
-  const several = Object.keys(q.answer_schema?.properties ?? {}).length;
-  return html`<article class="q" data-row tabindex="-1" aria-label=${q.next_question}><h3 class="ask">${q.next_question}</h3>${facts(q)}
-    ${complaint ? html`<div class="note bad" role="alert"><p>${complaint}</p></div>` : nothing}
-    ${confirmed(q)}${known('Collected so far', q.collected_params_json)}${brief ? nothing : known('What the step knew', q.context_json)}
-    ${q.status !== OPEN ? answered(q) : !page.may('answerer') ? nothing : brief && several > 1 && q.kind !== 'confirm' ? html`<details class="fill"><summary class="b">Fill in ${several} fields…</summary>${form(q, page)}</details>` : form(q, page)}</article>`;
-}
-
-const WORDS = { RESUMED: 'answered', COMPLETED: 'completed', EXPIRED: 'expired', CANCELLED: 'cancelled' };
-const answered = (q) => html`<p class="dim">This question is ${WORDS[q.status]}${q.receipt?.by ? html` by <b>${q.receipt.by}</b> ${time(q.receipt.answered_at)}` : nothing}.</p>`;
 
 // the screen
 
-export function view(d, page) {
-  if (d.only) return html`<div class="top"><h1>Question</h1></div><section class="sheet">${question(d.only, page)}</section>`;
-  const { questions, next } = d.open;
-  return html`<div class="top"><div><h1>Inbox</h1><p class="dim">What sessions ask people. An answer counts once, for exactly the question that you see.</p></div></div>
-  <div class="cols"><section class="sheet" aria-label="Open questions">
-    ${questions.length ? repeat(questions, (q) => q.id, (q) => question(q, page)) : html`<p class="empty"><b>No open question</b>When a step calls <code>ctx.ask</code>, its question appears here at once.</p>`}
-    ${next ? html`<footer><a href="#/inbox?after=${encodeURIComponent(next)}">Next page</a></footer>` : nothing}</section>
-  <section class="sheet" aria-label="Recently closed"><header><h2>Recently closed</h2></header>${d.done.questions.length ? html`<ul>${d.done.questions.map(closed)}</ul>` : html`<p class="empty">No question was closed yet.</p>`}</section></div>`;
-}
+export const sheet = (name, list, draw, none, hash, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2>${hash ? html`<a
+  class="more dim small" href="#${hash}">${more}</a>` : nothing}</header><div>${list.length ?
+    repeat(list, (each) => each.id ?? each.session_id ?? each[0], draw) : html`<p class="empty">${none}</p>`}</div></section>`;
 
-const closed = (q) => html`<li><a class="item" href="#/inbox/${encodeURIComponent(q.id)}" data-row><span class="name clip">${q.next_question}</span><span class="small dim">${WORDS[q.status]}</span><span class="sub clip">${q.receipt?.by ? `${q.receipt.by} · ` : ''}${q.session_id} · ${time(q.updated_at)}</span></a></li>`;
+export const item = (hash, name, mark, sub, rest) => html`<a class="item" href="#${hash}" data-row><span class="name clip">${name}</span>${mark}<span
+  class="sub clip">${sub}</span>${rest}</a>`;
+
+const closed = (q) => item(`/inbox/${q.id}`, q.next_question, CLOSED[q.status], [q.session_id, q.receipt?.by, ago(q.updated_at)].filter(Boolean).join(' · '));
+
+export const waiting = (questions, page, isBrief, hash, more) => sheet('Open questions', questions, (q) => question(q, page, isBrief),
+  'No open question. When a step calls ctx.ask, its question appears here.', hash, more);
+
+export function view({ questions, next, done, only }, page) {
+  if (only) return html`<div class="top"><h1>Question</h1></div><section class="sheet">${question(only, page)}</section>`;
+  if (!done) return html`<h1>${sent.has(page.me.question) ? 'Thank you' : 'This question is closed'}</h1><p>You can close this page.</p>`;
+  return html`<div class="top"><h1>Inbox</h1></div><div class="cols">${waiting(questions, page, false, next && `/inbox?after=${encodeURIComponent(next)}`,
+    'next page')}${sheet('Recently answered', done, closed, 'No question was answered yet.')}</div>`;
+}
