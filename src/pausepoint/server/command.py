@@ -334,13 +334,9 @@ def list_tokens(store: str | None, as_json: bool) -> None:
 
 
 def _described(kept: Kept) -> dict[str, Any]:
-    """Return the document of a token, without its secret."""
-    return {
-        "id": kept.id, "name": kept.name, "role": kept.role, "owner": kept.owner,
-        "created_at": _iso(kept.created_at),
-        "expires_at": _iso(kept.expires_at),
-        "expired": not kept.is_valid(time.time()),
-    }  # fmt: skip
+    from pausepoint.server.documents import token as described  # the help of a command does not need it
+
+    return described(kept)
 
 
 @token.command()

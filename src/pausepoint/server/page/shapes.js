@@ -16,6 +16,7 @@ const SHAPES = {
   cancelled: svg`${ring(5.6)}${line('m4.2 11.8 7.6-7.6')}`,
   ready: line('M5 3.5v9l7-4.5z'),
   created: ring(5.4, '2.4 2.4'),
+  blocked: svg`${ring(5.6)}${line('M5 8h6')}`,  // a task that waits for others
 };
 
 export const STATUSES = Object.keys(SHAPES);
@@ -41,3 +42,8 @@ export function bar(progress) {
 
 // Where a session is: its step and visit.
 export const at = (s) => s.step ? `${s.held_by_guard ? 'after ' : ''}${s.step}${s.visit > 1 ? '#' + s.visit : ''}` : '';
+
+// A part of a screen: its title, and rows or what it says without any. And one row: name, mark, further lines.
+export const sheet = (name, rows, none, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2><span class="more">${more}</span></header>
+  ${rows.length ? html`<ul>${rows}</ul>` : html`<p class="empty">${none}</p>`}</section>`;
+export const item = (name, mark, ...subs) => html`<li class="item"><span class="name clip">${name}</span>${mark}${subs.map((sub) => html`<span class="sub">${sub}</span>`)}</li>`;
