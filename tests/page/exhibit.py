@@ -211,7 +211,6 @@ async def crawl_site(ctx: Context, site: str) -> int:
 crawl = Workflow("crawl", state=Crawl, steps=[crawl_site])
 
 
-
 # a run: agents work on a graph of tasks
 
 RELEASE = [
@@ -238,7 +237,9 @@ WORKFLOWS = [brief, refund, trip, digest, importer, memo, crawl]
 
 async def fill(engine: Engine, folder: Path) -> None:
     """Start the sessions of the exhibit, and bring each to its place."""
-    done = await engine.start(brief, topic="octopus", session_id="brief-octopus", owner="ann", tags=["marine"], budget=2)
+    done = await engine.start(
+        brief, topic="octopus", session_id="brief-octopus", owner="ann", tags=["marine"], budget=2
+    )
     await until(engine, done.id, Status.WAITING)
     (question,) = await engine.questions(done.id)
     await engine.answer(question.id, "playful", by="ann")
@@ -258,11 +259,16 @@ async def fill(engine: Engine, folder: Path) -> None:
     await engine.start(memo, title="Moorwerk", session_id="memo-moorwerk", owner="ann", folder=folder / "memo-moorwerk")
     await engine.start(crawl, site="kelp.example", session_id="crawl-kelp", owner="ben", budget=3)
     await engine.start(brief, topic="lamprey", session_id="brief-lamprey", owner="ben", budget=0.05)
-    await Orchestrator(engine, "release-2", develop, agents=3).start(RELEASE, owner="ann", tags=["sprint"], budget=20)
+    run = Orchestrator(engine, "release-2", develop, agents=3)
+    await run.start(RELEASE, owner="ann", tags=["sprint"], budget=20)
     await until(engine, "brief-limpet", Status.WAITING)
     await engine.fork("brief-octopus", "tone", session_id="brief-octopus-b", paused=True, reason="compare two tones first",
                       by="ben")  # fmt: skip
-    for session_id, status in [("import-returns", Status.FAILED), ("memo-moorwerk", Status.PAUSED), ("digest-cleo", Status.SLEEPING)]:
+    for session_id, status in [
+        ("import-returns", Status.FAILED),
+        ("memo-moorwerk", Status.PAUSED),
+        ("digest-cleo", Status.SLEEPING),
+    ]:
         await until(engine, session_id, status)
 
 

@@ -44,7 +44,8 @@ const agent = ({ id, task, since, last }) => html`<li class="fact clip"><b>${tas
 const hero = (run, page) => html`<div class="hero ${run.phase?.startsWith('paus') ? 'still' : ''}"><div>
   <h1 class="mono"><a href="#${of(run.session_id)}">${run.session_id}</a></h1><p>${status(run.phase ?? run.status, true)} ${run.reason} ${run.note}</p>
   <p>Tasks: ${Object.entries(run.counts).map(([name, count]) => `${number(count)} ${name}`).join(', ')}. Spent: ${money(run.spent_usd)}.</p>
-  ${bar({ done: run.counts.done ?? 0, total: run.tasks.length })}<ul class="facts" aria-label="Agents">${run.agents.map(agent)}</ul></div>${button(run, page)}</div>`;
+  ${bar({ done: run.counts.done ?? 0, total: run.tasks.length })}
+  <ul class="facts" aria-label="Agents">${run.agents.map(agent)}</ul></div>${button(run, page)}</div>`;
 
 function standing({ status: word, question: asks, waits_for }) {
   if (word === 'begun') return asks ? 'waiting' : 'running';
@@ -67,5 +68,5 @@ export function view({ list, run }, page) {
   const tasks = run.tasks.map((each) => [standing(each), each]).sort(([one], [two]) => ORDER.indexOf(one) - ORDER.indexOf(two));
   return html`${hero(run, page)}<div class="cols"><div class="stack">
     ${run.questions.length ? sheet('Waits for approval', [repeat(run.questions, (q) => q.id, (q) => html`<li>${question(q, page)}</li>`)]) : nothing}
-    ${sheet('Tasks', tasks.slice(0, SHOWN).map(task), '', tasks.length > SHOWN ? `${number(SHOWN)} of ${number(tasks.length)}` : number(tasks.length))}</div>${runs}</div>`;
+    ${sheet('Tasks', tasks.slice(0, SHOWN).map(task), '', `${number(Math.min(SHOWN, tasks.length))} of ${number(tasks.length)}`)}</div>${runs}</div>`;
 }

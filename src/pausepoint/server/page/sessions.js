@@ -8,8 +8,9 @@ import { why } from './dialog.js';
 
 const KEPT = 'pausepoint.columns';
 const VERBS = { Pause: 'paused', Resume: 'resumed', Cancel: 'cancelled' };
+const FURTHER = ['owner', 'tag', 'failed', 'text'];  // filters that are set elsewhere
 const COLUMNS = {  // what a cell shows, and its class
-  at: [(s) => [at(s), s.progress && ` ${number(s.progress.done)}/${number(s.progress.total)}`]],
+  at: [at],
   owner: [(s) => s.owner && filter('owner', s.owner)],
   tags: [(s) => s.tags.map((tag) => filter('tag', tag))],
   spent: [(s) => money(s.spent_usd), 'r num'],
@@ -48,23 +49,24 @@ const go = (page, name, value) => page.go(address(page, name, value), true);
 const filter = (name, value) => html`<a class="tag" href="#/sessions?${name}=${encodeURIComponent(value)}">${value}</a> `;
 
 // A button that sets a filter; it is pressed while the filter is set, and then takes it away.
-const chip = (page, text, name, value, isOn = true) => html`<button class="tab" aria-pressed=${isOn}
-  @click=${() => go(page, name, isOn ? '' : value)}>${text}</button>`;
+const chip = (page, text, name, value, isOn = true) =>
+  html`<button class="tab" aria-pressed=${isOn} @click=${() => go(page, name, !isOn && value)}>${text}</button>`;
 
-function statuses(page, { status: chosen, workflow }) {
+function statuses(page, { status: chosen, workflow, ...others }) {
   const counts = workflow ? [page.now.counts[workflow] ?? {}] : Object.values(page.now.counts);
   const count = (name) => counts.reduce((sum, each) => sum + (each[name] ?? 0), 0);
-  return STATUSES.filter(count).map((name) => chip(page, `${name} ${number(count(name))}`, 'status', name, !!chosen?.split(',').includes(name)));
+  const text = (name) => FURTHER.some((each) => others[each]) ? name : `${name} ${number(count(name))}`;  // the counts are without them
+  const isOn = (name) => !!chosen?.split(',').includes(name);
+  return STATUSES.filter((name) => count(name) || isOn(name)).map((name) => chip(page, text(name), 'status', name, isOn(name)));
 }
 
-const select = (page, name, options) => html`<select class="in short" aria-label=${name} @change=${(event) => go(page, name, event.target.value)}>
-  ${options.map((key) => html`<option value=${key} .selected=${key === (page.data.asked[name] ?? options[0])}>${name}: ${key || 'any'}</option>`)}</select>`;
+const select = (asked, name, options) => html`<select class="in short" name=${name} aria-label=${name}>
+  ${options.map((key) => html`<option value=${key} .selected=${key === (asked[name] ?? options[0])}>${name}: ${key || 'any'}</option>`)}</select>`;
 
-const filters = (page, asked) => html`<div class="filters" role="search">
-  <input class="in" type="search" placeholder="Search id, owner, tag, error, reason" aria-label="Search sessions" aria-keyshortcuts="/"
-    .value=${asked.text ?? ''} @change=${(event) => go(page, 'text', event.target.value.trim())}>
-  ${select(page, 'workflow', ['', ...Object.keys(page.now.counts).sort()])}${select(page, 'sort', ['created', 'updated', 'spent', 'workflow', 'id'])}
-  ${['owner', 'tag', 'failed'].filter((name) => asked[name]).map((name) => chip(page, `${name} ${asked[name]} ×`, name))}${statuses(page, asked)}</div>`;
+const filters = (page, asked) => html`<div class="filters" role="search" @change=${({ target }) => go(page, target.name, target.value.trim())}>
+  <input class="in" type="search" name="text" placeholder="Search id, owner, tag, error, reason" aria-label="Search sessions" .value=${asked.text ?? ''}>
+  ${select(asked, 'workflow', ['', ...Object.keys(page.now.counts).sort()])}${select(asked, 'sort', ['created', 'updated', 'spent', 'workflow', 'id'])}
+  ${FURTHER.filter((name) => asked[name]).map((name) => chip(page, `${name} ${asked[name]} ×`, name))}${statuses(page, asked)}</div>`;
 
 // verbs for what is selected, or for all that match
 
@@ -75,8 +77,8 @@ function whom(asked) {
 }
 
 function acts(page, asked) {
-  const which = whom(asked);
-  return page.may('operator') && which ? html`<div class="row acts"><span class="dim">${which.ids ? `${number(selected.size)} selected` : 'All that match'}</span>
+  const which = page.may('operator') && whom(asked);
+  return which ? html`<div class="row acts"><span class="dim">${which.ids ? `${number(selected.size)} selected` : 'All that match'}</span>
     ${Object.keys(VERBS).map((say) => html`<button class="b" @click=${() => ask(page, say, which)}>${say}…</button>`)}
     <button class="b quiet" ?hidden=${!which.ids} @click=${() => { selected.clear(); page.draw(); }}>Clear</button></div>` : nothing;
 }
@@ -109,8 +111,8 @@ function nested(sessions) {
 function row([s, depth], page) {
   const { session_id: id, failure, parent_id: parent } = s, reason = failure ? `${failure.type}: ${failure.message.split('\n')[0]}` : s.pause?.reason;
   return html`<tr><td ?hidden=${!page.may('operator')}>${box(page, selected, id, `select ${id}`)}</td>
-    <td class="depth${Math.min(depth, 4)}"><a class="name mono" data-row href="#${of(id)}">${id}</a>
-      <div class="dim small clip">${s.workflow}${parent && !depth ? html` · child of <a href="#${of(parent)}">${parent}</a>` : ''}${reason && ` · ${reason}`}</div></td>
+    <td class="depth${Math.min(depth, 4)}"><a class="name mono" data-row href="#${of(id)}">${id}</a><div class="dim small clip">
+      ${s.workflow}${depth ? '' : parent && html` · child of <a href="#${of(parent)}">${parent}</a>`}${reason && ` · ${reason}`}</div></td>
     <td>${status(s.status)}</td>${shown().map(([, [cell, look]]) => html`<td class="opt dim small ${look}">${cell(s)}</td>`)}</tr>`;
 }
 
@@ -126,5 +128,5 @@ export const view = ({ asked, damaged, sessions, next }, page) => html`<div clas
   <section class="sheet" aria-label="List of sessions">${sessions.length ? table(page, sessions) : EMPTY}
     <footer class="row"><a class="b tiny" href=${address(page)} ?hidden=${!asked.after}>First page</a>
       <a class="b tiny" href=${address(page, 'after', next)} ?hidden=${!next}>Next page</a><span class="grow"></span>
-      <details class="menu"><summary class="b tiny quiet">Columns</summary>
-        <div class="sheet">${Object.keys(COLUMNS).map((name) => html`<label class="check">${box(page, columns, name, name)}${name}</label>`)}</div></details></footer></section>`;
+      <details class="menu"><summary class="b tiny quiet">Columns</summary><div class="sheet">
+        ${Object.keys(COLUMNS).map((name) => html`<label class="check">${box(page, columns, name, name)}${name}</label>`)}</div></details></footer></section>`;

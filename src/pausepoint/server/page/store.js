@@ -8,13 +8,16 @@ const LEVELS = { bad: 'failed', warn: 'paused', ok: 'completed' };
 const WAYS = { gc: 'Clean up', verify: 'Verify', 'standing-pause': 'Resume on the page Now' };
 const FIELDS = { name: 'Name, for the history', owner: 'Owner, if it may see only the sessions of one', days: 'Days until it ends' };
 
+let made;  // the token that was just created, with its secret, until the person leaves the screen
+
 export const title = () => 'Store';
 export const live = (name) => name === 'head' || name === 'progress';  // what is shown does not change with every step
 
 export async function load({ query }, page) {
+  made = page.data && made;
   const tokens = page.may('admin') && get('/store/tokens').catch(() => null);  // a mounted server may have none
   const [store, misfits, found] = await Promise.all([get('/store'), get('/store/misfits', { after: query.get('after') }), tokens]);
-  return { store, misfits, tokens: found?.tokens, made: page.data?.made };
+  return { store, misfits, tokens: found?.tokens };
 }
 
 const small = (text) => html`<span class="dim small">${text}</span>`;
@@ -23,7 +26,8 @@ const links = (ids) => ids.slice(0, 20).map((id) => html`<a class="mono" data-ro
 // The server names requests as remedies. Here they are the button, or a link to the session.
 const remedy = (text) => (text ?? '').split(/((?:GET|POST|DELETE) \/\S+)/).map((part, n) => {
   const [, first, id = first, verb = 'open'] = part.split('/');
-  return n % 2 === 0 ? part : first === 'sessions' ? html`<a href="#/sessions/${id}">${verb} ${decodeURIComponent(id)}</a>` : html`<b>${WAYS[id]}</b>`;
+  if (n % 2 === 0) return part;
+  return WAYS[id] ? html`<b>${WAYS[id]}</b>` : html`<a class="tag" href="#/sessions/${id}">${verb} ${decodeURIComponent(id)}</a>`;
 });
 
 const check = ({ level, about, text, way_out }) => item(about, html`<span class="st pill ${LEVELS[level]}">${level}</span>`, text, remedy(way_out));
@@ -31,7 +35,8 @@ const check = ({ level, about, text, way_out }) => item(about, html`<span class=
 const engine = (since) => (each) => item(`process ${each.pid} on ${each.host}`, small([since, time(each.since)]),
   `drives ${each.workflows.join(', ') || 'nothing'}`, html`holds ${counted(each.sessions.length, 'session')} ${links(each.sessions)}`);
 
-const misfit = ({ session, reasons, ways }) => item(links([session.session_id]), small(session.workflow), ...reasons, ...ways.map(remedy));
+const misfit = ({ session, reasons, ways }) => item(links([session.session_id]), small(session.workflow),
+  ...reasons, ...ways.map((way) => ['→ ', remedy(way)]));
 
 // jobs
 
@@ -70,9 +75,10 @@ const collect = (page) => page.ask({
 const create = (page) => page.ask({
   title: 'Create a token', say: 'Create',
   body: () => html`<label class="field">Role<select class="in" name="role"><option>viewer<option>answerer<option>operator<option>admin</select></label>
-    ${Object.entries(FIELDS).map(([name, text]) => html`<label class="field">${text}<input class="in" name=${name} inputmode=${name === 'days' ? 'numeric' : 'text'}></label>`)}`,
+    ${Object.entries(FIELDS).map(([name, text]) => html`<label class="field">${text}
+      <input class="in" name=${name} type=${name === 'days' ? 'number' : 'text'}></label>`)}`,
   send: async ({ days, ...given }) => {
-    page.data.made = await post('/store/tokens', { ...given, ...(days && { seconds: Math.round(days * 86400) }) });
+    made = await post('/store/tokens', { ...given, seconds: days && days * 86400 });
     await page.load();
   },
 });
@@ -83,20 +89,22 @@ const revoke = (page, { id, name }) => page.ask({
 });
 
 const token = (page) => (each) => item(each.name, html`<button class="b tiny" data-row @click=${() => revoke(page, each)}>Revoke…</button>`,
-  html`${each.role}${each.owner && ` of ${each.owner}`}, ${each.id}, created ${time(each.created_at)}, ${each.expires_at ? ['ends ', later(each.expires_at)] : 'never ends'}`);
+  html`${each.role}${each.owner && ` of ${each.owner}`}, ${each.id}, created ${time(each.created_at)}, ends ${later(each.expires_at) || 'never'}`);
 
 const secret = ({ name, token: text }) => html`<label class="field note wait">Copy the token of ${name}. It is shown only once.
   <input class="in mono" readonly .value=${text} @focus=${(event) => event.target.select()}></label>`;
 
 const button = (page, say, ask, look) => html`<button class="b ${look}" @click=${() => ask(page)}>${say}…</button>`;
 
-export function view({ store, misfits, tokens, made }, page) {
-  const checks = store.checks.filter(({ about, level }) => about !== 'engines' || level !== 'ok').sort((one, two) => (one.level === 'ok') - (two.level === 'ok'));
-  const engines = [...store.engines.map(engine('since ')), ...store.gone.map(engine('died; began '))];
-  return html`<div class="top"><h1>Store</h1><div class="row acts">${page.may('admin') ? [button(page, 'Verify', verify), button(page, 'Clean up', collect)] : ''}</div></div>
+export function view({ store, misfits, tokens }, page) {
+  const [fine, wrong] = [true, false].map((isOk) => store.checks.filter(({ level }) => (level === 'ok') === isOk));
+  const checks = [...wrong, ...fine.filter(({ about }) => about !== 'engines')];  // they have a list of their own
+  const engines = [...store.engines.map(engine('since ')), ...store.gone.map(engine('died, began '))];
+  const jobs = page.may('admin') ? [button(page, 'Verify', verify), button(page, 'Clean up', collect)] : '';
+  return html`<div class="top"><h1>Store</h1><div class="row acts">${jobs}</div></div>
     <div class="cols"><div class="stack">${sheet('Findings', checks.map(check))}
       ${sheet('Sessions that do not fit the code', misfits.misfits.map(misfit), 'Every session that was checked fits the code of this server.',
         misfits.next && html`<a href="#/store?after=${encodeURIComponent(misfits.next)}">check more</a>`)}</div>
     <div class="stack">${sheet('Engines', engines)}${made ? secret(made) : ''}
-      ${tokens ? sheet('Tokens', tokens.map(token(page)), 'Programs and other people sign in with tokens.', button(page, 'Create', create, 'tiny')) : ''}</div></div>`;
+      ${tokens && sheet('Tokens', tokens.map(token(page)), 'Programs and people sign in with tokens.', button(page, 'Create', create, 'tiny'))}</div></div>`;
 }
