@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pausepoint.model.views import Listing, Misfit, SessionInfo, StandingPause
     from pausepoint.orchestrator import AgentStatus, RunReport, TaskStatus
     from pausepoint.server.people import Person
-    from pausepoint.server.tokens import Kept
 
 LARGE = 64 * 2**10
 """A field of a state that takes more bytes is left out, and has an address of its own."""
@@ -139,17 +137,6 @@ def tombstone(found: Tombstone) -> dict[str, Any]:
 def me(person: Person) -> dict[str, Any]:
     """Return the signed-in person."""
     return {"name": person.name, "role": person.role, "owner": person.owner, "question": person.question}
-
-
-def token(kept: Kept) -> dict[str, Any]:
-    """Return a created token, without its secret."""
-    until = kept.expires_at
-    return {
-        "id": kept.id, "name": kept.name, "role": kept.role, "owner": kept.owner,
-        "created_at": moment(datetime.fromtimestamp(kept.created_at, UTC)),
-        "expires_at": None if until is None else moment(datetime.fromtimestamp(until, UTC)),
-        "expired": not kept.is_valid(time.time()),
-    }  # fmt: skip
 
 
 def run_head(info: SessionInfo) -> dict[str, Any]:

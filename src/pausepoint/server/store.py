@@ -142,7 +142,7 @@ async def job(call: Call) -> Reply:
 
 async def tokens(call: Call) -> Reply:
     """List the created tokens, oldest first. Their secrets are not stored."""
-    return Reply({"tokens": [http_documents.token(each) for each in _tokens(call).kept]})
+    return Reply({"tokens": [each.to_json() for each in _tokens(call).kept]})
 
 
 async def create_token(call: Call) -> Reply:
@@ -152,7 +152,7 @@ async def create_token(call: Call) -> Reply:
         _tokens(call).create, asked.name or asked.owner or asked.role, asked.role, asked.owner, time.time(),
         asked.seconds,
     )  # fmt: skip
-    return Reply(http_documents.token(kept) | {"token": secret}, 201)
+    return Reply(kept.to_json() | {"token": secret}, 201)
 
 
 async def revoke_token(call: Call) -> Reply:
