@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from pausepoint import Artifact, Context, Engine, Status, Workflow, guard, route, step
+from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
 
 PACE = 0.02
 """Seconds that a simulated call takes."""
@@ -209,12 +210,36 @@ async def crawl_site(ctx: Context, site: str) -> int:
 
 crawl = Workflow("crawl", state=Crawl, steps=[crawl_site])
 
+
+# a run: agents work on a graph of tasks
+
+RELEASE = [
+    Task(id="schema"), Task(id="api", needs=["schema"]), Task(id="page", needs=["schema"]), Task(id="importer"),
+    Task(id="clean", needs=["schema"]), Task(id="guide", needs=["schema"]), Task(id="tests", needs=["api", "page"]),
+    Task(id="ship", needs=["tests", "clean"]),
+]  # fmt: skip
+
+
+async def develop(agent: TaskAgent) -> str:
+    """Work on a task: schema is done at once, importer fails, clean needs an approval, others take long."""
+    task = agent.task.id
+    if task == "importer":
+        raise ConnectionError("warehouse.example:5439 refused the connection")
+    if task == "clean":
+        await agent.confirm("Run a restricted command?", payload={"tool": "shell", "command": "rm -rf build/ dist/"})
+    for _ in range(0 if task == "schema" else 5_000):
+        await agent.call(asyncio.sleep, 0.2)
+    return task
+
+
 WORKFLOWS = [brief, refund, trip, digest, importer, memo, crawl]
 
 
 async def fill(engine: Engine, folder: Path) -> None:
     """Start the sessions of the exhibit, and bring each to its place."""
-    done = await engine.start(brief, topic="octopus", session_id="brief-octopus", owner="ann", tags=["marine"], budget=2)
+    done = await engine.start(
+        brief, topic="octopus", session_id="brief-octopus", owner="ann", tags=["marine"], budget=2
+    )
     await until(engine, done.id, Status.WAITING)
     (question,) = await engine.questions(done.id)
     await engine.answer(question.id, "playful", by="ann")
@@ -234,10 +259,16 @@ async def fill(engine: Engine, folder: Path) -> None:
     await engine.start(memo, title="Moorwerk", session_id="memo-moorwerk", owner="ann", folder=folder / "memo-moorwerk")
     await engine.start(crawl, site="kelp.example", session_id="crawl-kelp", owner="ben", budget=3)
     await engine.start(brief, topic="lamprey", session_id="brief-lamprey", owner="ben", budget=0.05)
+    run = Orchestrator(engine, "release-2", develop, agents=3)
+    await run.start(RELEASE, owner="ann", tags=["sprint"], budget=20)
     await until(engine, "brief-limpet", Status.WAITING)
     await engine.fork("brief-octopus", "tone", session_id="brief-octopus-b", paused=True, reason="compare two tones first",
                       by="ben")  # fmt: skip
-    for session_id, status in [("import-returns", Status.FAILED), ("memo-moorwerk", Status.PAUSED), ("digest-cleo", Status.SLEEPING)]:
+    for session_id, status in [
+        ("import-returns", Status.FAILED),
+        ("memo-moorwerk", Status.PAUSED),
+        ("digest-cleo", Status.SLEEPING),
+    ]:
         await until(engine, session_id, status)
 
 

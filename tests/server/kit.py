@@ -229,7 +229,8 @@ def named(route: Route) -> str:
 def filled(route: Route, session_id: str, question: str) -> str:
     """The path of a route, with real names in it."""
     real = {"session_id": session_id, "question_id": question, "field": "topic", "step": "write", "name": "brief",
-            "file_id": "file_0123456789ab", "path:path": "letter.html", "job": "999"}  # fmt: skip
+            "file_id": "file_0123456789ab", "path:path": "letter.html", "job": "999",
+            "token_id": "00000000"}  # fmt: skip
     path = route.path
     for name, value in real.items():
         path = path.replace(f"{{{name}}}", value)

@@ -10,6 +10,7 @@ from msgspec import Meta
 from pausepoint.server.roles import Role
 
 Text = Annotated[str, Meta(max_length=10_000)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Limit = Annotated[int, Meta(ge=1, le=200)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]  # larger ones do not survive a client in JavaScript
 Visit = Annotated[str, Meta(min_length=1, max_length=10_000)]
@@ -179,6 +180,15 @@ class Collect(Body, frozen=True):
     apply: bool = False
 
 
+class Token(Body, frozen=True):
+    """A token to create. With ``owner``, it sees only the sessions of this owner. Without ``seconds`` it never ends."""
+
+    role: Role
+    name: Name | None = None
+    owner: Name | None = None
+    seconds: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+
+
 # queries
 
 
@@ -297,11 +307,3 @@ class Upload(Body, frozen=True):
 
     filename: Text
     content_type: Text | None = None
-
-
-class Token(Body, frozen=True):
-    """A token to create, for the command line."""
-
-    name: Text
-    role: Role
-    owner: Text | None = None

@@ -106,6 +106,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
       success.
     - ``errors``: the statuses of refusals, besides those of every route.
     - ``example``: a body that is accepted.
+    - ``keyless``: an Idempotency-Key does not count, because the answer must not be stored or there is no effect in the
+      store.
     """
 
     method: str
@@ -124,6 +126,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     example: Any = None
     uploads: bool = False
     streams: bool = False
+    keyless: bool = False
 
     @property
     def summary(self) -> str:
@@ -138,7 +141,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def takes_key(self) -> bool:
         """Whether an Idempotency-Key counts. Signing in and out changes nothing in the store, and has secrets."""
-        return self.is_action and self.role is not None
+        return self.is_action and self.role is not None and not self.keyless
 
 
 class Call:

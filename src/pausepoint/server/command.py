@@ -32,7 +32,7 @@ from pausepoint.server.roles import ROLES, Role
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
-    from pausepoint.server.tokens import Kept, Tokens
+    from pausepoint.server.tokens import Tokens
 
 PORT = 7333
 
@@ -310,7 +310,7 @@ def create(
     cli = _cli(store, as_json)
     kept, secret = tokens_of(cli).create(name or owner or role, role, owner, time.time(), expires)
     if cli.out.as_json:
-        cli.out.document({"token": secret, **_described(kept)})
+        cli.out.document({"token": secret, **kept.to_json()})
     cli.out.line(secret)
     until = "" if kept.expires_at is None else f" until {_moment(kept.expires_at)}"
     cli.out.note(f"Token {kept.id} signs in as {kept.name} ({role}){until}. Revoke it with"
@@ -325,7 +325,7 @@ def list_tokens(store: str | None, as_json: bool) -> None:
     cli = _cli(store, as_json)
     found, now = tokens_of(cli).kept, time.time()
     if cli.out.as_json:
-        cli.out.document({"tokens": [_described(each) for each in found]})
+        cli.out.document({"tokens": [each.to_json() for each in found]})
     if not found:
         words = command_line("serve", "token", "create", "--role", "viewer")
         cli.out.line(f"There is no token. Create one with `{words}`.")
@@ -333,16 +333,6 @@ def list_tokens(store: str | None, as_json: bool) -> None:
         end = "never ends" if each.expires_at is None else f"until {_moment(each.expires_at)}"
         cli.out.line(f"{each.id}  {each.role:8}  {each.name}{f' (owner {each.owner})' if each.owner else ''}"
                      f"  {end if each.is_valid(now) else 'expired'}")  # fmt: skip
-
-
-def _described(kept: Kept) -> dict[str, Any]:
-    """Return the document of a token, without its secret."""
-    return {
-        "id": kept.id, "name": kept.name, "role": kept.role, "owner": kept.owner,
-        "created_at": _iso(kept.created_at),
-        "expires_at": _iso(kept.expires_at),
-        "expired": not kept.is_valid(time.time()),
-    }  # fmt: skip
 
 
 @token.command()

@@ -137,6 +137,13 @@ ROUTES: tuple[Route, ...] = (
           answer="job", status=202, example={"apply": False}),
     Route(method="GET", path="/store/jobs/{job}", role="admin", handler=store.job, query=NoQuery, answer="job",
           errors=(404,)),
+    Route(method="GET", path="/store/tokens", role="admin", handler=store.tokens, query=NoQuery, answer="access_tokens",
+          errors=(404,)),
+    Route(method="POST", path="/store/tokens", role="admin", handler=store.create_token, body=bodies.Token,
+          answer="created_token", status=201, errors=(404,), keyless=True,
+          example={"role": "answerer", "name": "mail-bot", "owner": "ann", "seconds": 604_800}),
+    Route(method="DELETE", path="/store/tokens/{token_id}", role="admin", handler=store.revoke_token, body=Nothing,
+          status=204, errors=(404,), keyless=True, example={}),
     # the server
     Route(method="GET", path="/health/live", role=None, handler=health.live, status=204),
     Route(method="GET", path="/health/ready", role=None, handler=health.ready, status=204, errors=(503,)),

@@ -1,8 +1,9 @@
-"""The handlers of the store as a whole: its health, and long jobs that check it and clean it up."""
+"""The handlers of the store as a whole: its health, its tokens, and long jobs that check it and clean it up."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from pausepoint.server.problems import Problem, problem_of
 if TYPE_CHECKING:
     from pausepoint.model.sessions import Holder
     from pausepoint.model.views import Health
+    from pausepoint.server.tokens import Tokens
 
 ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 
@@ -136,3 +138,34 @@ async def job(call: Call) -> Reply:
     if found is None:
         raise Problem(404, f"There is no job {text!r}. Jobs are forgotten when the server ends. Begin another one.")
     return Reply(found)
+
+
+async def tokens(call: Call) -> Reply:
+    """List the created tokens, oldest first. Their secrets are not stored."""
+    return Reply({"tokens": [each.to_json() for each in _tokens(call).kept]})
+
+
+async def create_token(call: Call) -> Reply:
+    """Create a token. Only this answer has its secret."""
+    asked: bodies.Token = call.body
+    kept, secret = await asyncio.to_thread(
+        _tokens(call).create, asked.name or asked.owner or asked.role, asked.role, asked.owner, time.time(),
+        asked.seconds,
+    )  # fmt: skip
+    return Reply(kept.to_json() | {"token": secret}, 201)
+
+
+async def revoke_token(call: Call) -> Reply:
+    """Delete a token. Everyone who signed in with it is signed out."""
+    id = call.params["token_id"]
+    if not await asyncio.to_thread(_tokens(call).revoke, id):
+        raise Problem(404, f"There is no token {id!r}. List them with GET /store/tokens.", "unknown-token")
+    return Reply(None, 204)
+
+
+def _tokens(call: Call) -> Tokens:
+    call.access.check_sees_all()
+    found = call.desk.signin.tokens
+    if found is None:
+        raise Problem(404, "This server has no tokens, because the program that it is part of signs people in.")
+    return found

@@ -9,12 +9,14 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -47,6 +49,15 @@ class Kept(msgspec.Struct, frozen=True):
     def is_valid(self, now: float) -> bool:
         """Return whether the token has not expired."""
         return self.expires_at is None or now < self.expires_at
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the token as plain data, without its secret, of which only the hash is known."""
+        return {
+            "id": self.id, "name": self.name, "role": self.role, "owner": self.owner,
+            "created_at": _moment(self.created_at),
+            "expires_at": None if self.expires_at is None else _moment(self.expires_at),
+            "expired": not self.is_valid(time.time()),
+        }  # fmt: skip
 
 
 class Tokens:
@@ -166,6 +177,10 @@ def _write(path: Path, data: bytes) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def _moment(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def _hash(token: str) -> str:

@@ -1,4 +1,72 @@
-import { html } from './vendor/lit-html.js';
-export const title = () => 'agents';
-export const load = async () => ({});
-export const view = () => html`<div class="top"><h1>agents</h1></div>`;
+// Agents: a run of an orchestrator with its button, agents, approvals and tasks, and the other runs beside it.
+import { html, nothing } from './vendor/lit-html.js';
+import { repeat } from './vendor/directives/repeat.js';
+import { get, of, post } from './api.js';
+import { bar, item, PAUSE, PLAY, sheet, status } from './shapes.js';
+import { money, number, time } from './words.js';
+import { how, why } from './dialog.js';
+import { question } from './inbox.js';
+
+const EVERY = 1500;  // milliseconds between two readings of a run: its agents change it many times in a second
+const SHOWN = 200;
+const ORDER = ['running', 'waiting', 'failed', 'ready', 'blocked', 'completed', 'cancelled'];  // of tasks
+const path = (id) => `/${encodeURIComponent(id)}`;
+
+export const title = () => 'Agents';
+export const topics = (route, { run }) => run ? [`session:${run.session_id}`] : [];
+
+export async function load(route) {
+  const list = await get('/runs', { after: route.query.get('after') });
+  const id = route.path[1] ?? (list.runs.find((each) => each.phase) ?? list.runs[0])?.session_id;
+  return { list, run: id && await get('/runs' + path(id)) };
+}
+
+let due;
+export function live(name, data, page) {
+  due ??= setTimeout(() => { due = null; page.load(); }, EVERY);
+  return true;
+}
+
+function button({ session_id, phase }, page) {
+  const send = (verb, given) => page.act(() => post(`/runs${path(session_id)}/${verb}`, given), (run) => `The run is ${run.phase ?? run.status}. ${run.note}`);
+  const pause = () => page.ask({
+    title: `Pause ${session_id}`, say: 'Pause all agents', send: (given) => send('pause', given),
+    body: () => html`<p class="dim">All agents stop after their current step. People can still answer questions.</p>${why}${how}`,
+  });
+  if (!phase || !page.may('operator')) return nothing;
+  return phase === 'running' ? html`<button class="button-of-all" @click=${pause}>${PAUSE}Pause all agents</button>`
+    : html`<button class="button-of-all go" @click=${() => send('resume')}>${PLAY}Resume all agents</button>`;
+}
+
+const agent = ({ id, task, since, last }) => html`<li class="fact clip"><b>${task ?? 'free'}</b>
+  <span>${id} · ${time(since)}<br>${last.summary || last.event_type} · ${time(last.created_at)}</span></li>`;
+
+const hero = (run, page) => html`<div class="hero ${run.phase?.startsWith('paus') ? 'still' : ''}"><div>
+  <h1 class="mono"><a href="#${of(run.session_id)}">${run.session_id}</a></h1><p>${status(run.phase ?? run.status, true)} ${run.reason} ${run.note}</p>
+  <p>Tasks: ${Object.entries(run.counts).map(([name, count]) => `${number(count)} ${name}`).join(', ')}. Spent: ${money(run.spent_usd)}.</p>
+  ${bar({ done: run.counts.done ?? 0, total: run.tasks.length })}
+  <ul class="facts" aria-label="Agents">${run.agents.map(agent)}</ul></div>${button(run, page)}</div>`;
+
+function standing({ status: word, question: asks, waits_for }) {
+  if (word === 'begun') return asks ? 'waiting' : 'running';
+  if (word === 'pending') return waits_for.length ? 'blocked' : 'ready';
+  return { done: 'completed', skipped: 'cancelled' }[word] ?? word;
+}
+
+function task([word, { id, needs, waits_for, agent, note, began_at, ended_at }]) {
+  const about = waits_for.length ? `blocked by ${waits_for.join(', ')}` : needs.length && `after ${needs.join(', ')}`;
+  return item(id, status(word), html`${[about, agent, note].filter(Boolean).join(' · ')} ${time(ended_at ?? began_at)}`);
+}
+
+const other = (run) => item(html`<a class="mono" data-row href="#/agents${path(run.session_id)}">${run.session_id}</a>`, status(run.phase ?? run.status),
+  html`${run.owner} ${time(run.updated_at)} ${bar(run.progress)}`);
+
+export function view({ list, run }, page) {
+  const none = html`A run of an <code>Orchestrator</code> appears here, with its agents, tasks and approvals.`;
+  const runs = sheet('Runs', list.runs.map(other), none, list.next && html`<a href="#/agents?after=${encodeURIComponent(list.next)}">older</a>`);
+  if (!run) return html`<div class="top"><h1>Agents</h1></div>${runs}`;
+  const tasks = run.tasks.map((each) => [standing(each), each]).sort(([one], [two]) => ORDER.indexOf(one) - ORDER.indexOf(two));
+  return html`${hero(run, page)}<div class="cols"><div class="stack">
+    ${run.questions.length ? sheet('Waits for approval', [repeat(run.questions, (q) => q.id, (q) => html`<li>${question(q, page)}</li>`)]) : nothing}
+    ${sheet('Tasks', tasks.slice(0, SHOWN).map(task), '', `${number(Math.min(SHOWN, tasks.length))} of ${number(tasks.length)}`)}</div>${runs}</div>`;
+}

@@ -1,167 +1,132 @@
 // Sessions: the whole list, filtered by the address so that it can be shared, with verbs for what is selected.
 import { html, nothing } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
-import { get, post } from './api.js';
+import { get, of, post } from './api.js';
 import { at, status, STATUSES } from './shapes.js';
 import { counted, money, number, time } from './words.js';
 import { why } from './dialog.js';
-import { tell } from './toast.js';
 
-const PAGE = 100;
-const SORTS = { created: 'newest', updated: 'last changed', workflow: 'workflow', spent: 'most spent', id: 'id' };
-const COLUMNS = { at: 'At', owner: 'Owner', tags: 'Tags', spent: 'Spent', created: 'Created', updated: 'Changed' };
-const FILTERS = ['status', 'failed', 'workflow', 'owner', 'tag', 'text', 'level', 'sort', 'reverse'];
-
-const selected = new Set();  // ids; they stay selected on other pages of the list
-let columns = new Set(JSON.parse(localStorage.getItem('pausepoint.columns') ?? '["at","owner","spent","updated"]'));
-
-export const title = () => 'Sessions';
-export const keys = {
-  x: (page) => { const row = document.querySelectorAll('[data-row]')[page.row]; if (row) toggle(page, row.dataset.row); },
-  p: (page) => { if (selected.size) ask(page, 'pause'); },
+const KEPT = 'pausepoint.columns';
+const VERBS = { Pause: 'paused', Resume: 'resumed', Cancel: 'cancelled' };
+const FURTHER = ['owner', 'tag', 'failed', 'text'];  // filters that are set elsewhere
+const COLUMNS = {  // what a cell shows, and its class
+  at: [at],
+  owner: [(s) => s.owner && filter('owner', s.owner)],
+  tags: [(s) => s.tags.map((tag) => filter('tag', tag))],
+  spent: [(s) => money(s.spent_usd), 'r num'],
+  created: [(s) => time(s.created_at), 'r num'],
+  changed: [(s) => time(s.updated_at), 'r num'],
 };
 
+const selected = new Set();  // ids; they stay selected on other pages of the list
+const columns = new Set((localStorage.getItem(KEPT) ?? 'at owner spent changed').split(' '));
+const shown = () => Object.entries(COLUMNS).filter(([name]) => columns.has(name));
+
+function flip(page, set, name) {
+  set.delete(name) || set.add(name);
+  localStorage.setItem(KEPT, [...columns].join(' '));
+  page.draw();
+}
+
+const box = (page, set, name, label) => html`<input type="checkbox" aria-label=${label} .checked=${set.has(name)} @change=${() => flip(page, set, name)}>`;
+
+export const title = () => 'Sessions';
+export const keys = { x: (page) => document.querySelectorAll('tbody input')[page.row]?.click() };
+
 export async function load({ query }) {
-  const asked = Object.fromEntries(FILTERS.filter((name) => query.get(name)).map((name) => [name, query.get(name)]));
-  const [list, now] = await Promise.all([get('/sessions', { ...asked, after: query.get('after'), limit: PAGE }), get('/now')]);
-  return { list, now, asked };
+  const asked = Object.fromEntries(query);
+  return { asked, ...await get('/sessions', { ...asked, limit: 100 }) };
 }
 
 // filters
 
-function changed(page, name, value) {
-  const query = new URLSearchParams(page.route.query);
-  query.delete('after');
-  value ? query.set(name, value) : query.delete(name);
-  const text = query.toString();
-  page.go('#/sessions' + (text ? '?' + text : ''), true);
+function address({ data }, name, value) {
+  const { after, [name]: former, ...query } = data.asked;
+  return `#/sessions?${new URLSearchParams(value ? { ...query, [name]: value } : query)}`;
 }
 
-const total = (now, name, workflow) => Object.entries(now.counts).reduce((sum, [each, counts]) => sum + (!workflow || workflow === each ? counts[name] ?? 0 : 0), 0);
+const go = (page, name, value) => page.go(address(page, name, value), true);
+const filter = (name, value) => html`<a class="tag" href="#/sessions?${name}=${encodeURIComponent(value)}">${value}</a> `;
 
-function statuses({ now, asked }, page) {
-  const chosen = (asked.status ?? '').split(',').filter(Boolean);
-  const press = (name) => changed(page, 'status', (chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name]).join(','));
-  return STATUSES.filter((name) => total(now, name, asked.workflow) || chosen.includes(name)).map((name) => html`<button class="tab" aria-pressed=${chosen.includes(name)} @click=${() => press(name)}>${name} <span class="num">${number(total(now, name, asked.workflow))}</span></button>`);
+// A button that sets a filter; it is pressed while the filter is set, and then takes it away.
+const chip = (page, text, name, value, isOn = true) =>
+  html`<button class="tab" aria-pressed=${isOn} @click=${() => go(page, name, !isOn && value)}>${text}</button>`;
+
+function statuses(page, { status: chosen, workflow, ...others }) {
+  const counts = workflow ? [page.now.counts[workflow] ?? {}] : Object.values(page.now.counts);
+  const count = (name) => counts.reduce((sum, each) => sum + (each[name] ?? 0), 0);
+  const text = (name) => FURTHER.some((each) => others[each]) ? name : `${name} ${number(count(name))}`;  // the counts are without them
+  const isOn = (name) => !!chosen?.split(',').includes(name);
+  return STATUSES.filter((name) => count(name) || isOn(name)).map((name) => chip(page, text(name), 'status', name, isOn(name)));
 }
 
-function select(page, name, label, options, value) {
-  return html`<label class="pick"><span class="unseen">${label}</span><select class="in" aria-label=${label} @change=${(event) => changed(page, name, event.target.value)}>${options.map(([key, text]) => html`<option value=${key} ?selected=${key === (value ?? '')}>${text}</option>`)}</select></label>`;
-}
+const select = (asked, name, options) => html`<select class="in short" name=${name} aria-label=${name}>
+  ${options.map((key) => html`<option value=${key} .selected=${key === (asked[name] ?? options[0])}>${name}: ${key || 'any'}</option>`)}</select>`;
 
-function filters(d, page) {
-  const { asked, now } = d;
-  return html`<div class="filters" role="search">
-    <input class="in" type="search" placeholder="Search id, owner, tag, error, reason" aria-label="Search sessions" aria-keyshortcuts="/" .value=${asked.text ?? ''} @change=${(event) => changed(page, 'text', event.target.value.trim())}>
-    ${select(page, 'workflow', 'Workflow', [['', 'all workflows'], ...Object.keys(now.counts).sort().map((name) => [name, name])], asked.workflow)}
-    ${select(page, 'sort', 'Sort', Object.entries(SORTS).map(([key, text]) => [key === 'created' ? '' : key, `by ${text}`]), asked.sort)}
-    ${select(page, 'level', 'Children', [['', 'with children'], ['root', 'without children']], asked.level)}
-    ${['owner', 'tag'].filter((name) => asked[name]).map((name) => html`<button class="tab" aria-pressed="true" @click=${() => changed(page, name, '')}>${name} ${asked[name]} ×</button>`)}
-    ${asked.failed ? html`<button class="tab" aria-pressed="true" @click=${() => changed(page, 'failed', '')}>failed, also paused ones ×</button>` : nothing}</div>
-  <div class="filters" aria-label="Status">${statuses(d, page)}</div>`;
-}
+const filters = (page, asked) => html`<div class="filters" role="search" @change=${({ target }) => go(page, target.name, target.value.trim())}>
+  <input class="in" type="search" name="text" placeholder="Search id, owner, tag, error, reason" aria-label="Search sessions" .value=${asked.text ?? ''}>
+  ${select(asked, 'workflow', ['', ...Object.keys(page.now.counts).sort()])}${select(asked, 'sort', ['created', 'updated', 'spent', 'workflow', 'id'])}
+  ${FURTHER.filter((name) => asked[name]).map((name) => chip(page, `${name} ${asked[name]} ×`, name))}${statuses(page, asked)}</div>`;
 
-// selection and verbs for many
+// verbs for what is selected, or for all that match
 
-function toggle(page, id) {
-  selected.has(id) ? selected.delete(id) : selected.add(id);
-  page.draw();
-}
-
-function bar(d, page) {
-  if (!page.may('operator')) return nothing;
-  const matches = Object.keys(d.asked).some((name) => ['status', 'failed', 'workflow', 'owner', 'tag'].includes(name)) && !d.asked.text;
-  if (!selected.size && !matches) return nothing;
-  const what = selected.size ? `${counted(selected.size, 'session')} selected` : 'All that match';
-  return html`<div class="row acts"><span class="dim">${what}</span>${['pause', 'resume', 'cancel'].map((verb) => html`<button class="b ${verb === 'cancel' ? 'bad' : ''}" @click=${() => ask(page, verb)}>${VERBS[verb]}…</button>`)}${selected.size ? html`<button class="b quiet" @click=${() => { selected.clear(); page.draw(); }}>Clear</button>` : nothing}</div>`;
-}
-
-const VERBS = { pause: 'Pause', resume: 'Resume', cancel: 'Cancel' };
-const PAST = { pause: 'paused', resume: 'resumed', cancel: 'cancelled' };
-
-function whom(page) {
+function whom(asked) {
+  const { workflow, owner, tag } = asked, given = { workflow, owner, tag, status: asked.status?.split(','), failed: asked.failed && true };
   if (selected.size) return { ids: [...selected] };
-  const { status, failed, workflow, owner, tag } = page.data.asked;
-  return { filter: { ...(status ? { status: status.split(',') } : {}), ...(failed ? { failed: true } : {}), ...(workflow ? { workflow } : {}), ...(owner ? { owner } : {}), ...(tag ? { tag } : {}) } };
+  return asked.text || !Object.values(given).some(Boolean) ? null : { filter: given };
 }
 
-function ask(page, verb) {
-  const which = whom(page);
+function acts(page, asked) {
+  const which = page.may('operator') && whom(asked);
+  return which ? html`<div class="row acts"><span class="dim">${which.ids ? `${number(selected.size)} selected` : 'All that match'}</span>
+    ${Object.keys(VERBS).map((say) => html`<button class="b" @click=${() => ask(page, say, which)}>${say}…</button>`)}
+    <button class="b quiet" ?hidden=${!which.ids} @click=${() => { selected.clear(); page.draw(); }}>Clear</button></div>` : nothing;
+}
+
+function ask(page, say, which) {
+  const send = (more) => post('/sessions/bulk', { verb: say.toLowerCase(), ...which, ...more });
+  const said = ({ done, refused }) => `${counted(done.length, 'session')} ${VERBS[say]}. ${refused[0]?.problem.detail ?? ''}`;
   page.ask({
-    title: `${VERBS[verb]} ${selected.size ? counted(selected.size, 'session') : 'all sessions that match'}`, say: VERBS[verb], isBad: verb === 'cancel',
-    body: () => html`${verb === 'resume' ? nothing : why}${verb === 'cancel' ? html`<p class="dim">A cancelled session ends permanently. Its history stays readable.</p>` : nothing}`,
-    plan: async () => report(await post('/sessions/bulk', { verb, ...which, dry_run: true }), verb),
-    send: async ({ reason = '' }) => {
-      const found = await post('/sessions/bulk', { verb, ...which, reason });
-      selected.clear();
-      tell(`${counted(found.done.length, 'session')} ${PAST[verb]}.${found.refused.length ? ` ${counted(found.refused.length, 'session')} refused: ${found.refused[0].problem.detail}` : ''}`);
-      await page.load();
-    },
+    title: `${say} ${which.ids ? counted(which.ids.length, 'session') : 'all sessions that match'}`, say, isBad: say === 'Cancel',
+    body: () => html`${say === 'Cancel' ? 'A cancelled session ends permanently. Its history stays readable.' : ''}${say === 'Resume' ? '' : why}`,
+    plan: async () => report(await send({ dry_run: true }), VERBS[say]),
+    send: ({ reason }) => { selected.clear(); return page.act(() => send({ reason }), said); },
   });
 }
 
-// What a dry run says: 12 of 14 will pause; 2 have ended.
-function report({ done, skipped, refused }, verb) {
-  const all = done.length + skipped.length + refused.length;
-  return html`<p><b>${number(done.length)}</b> of ${counted(all, 'session')} would be ${PAST[verb]}.</p>
-    ${skipped.length || refused.length ? html`<ul class="planlist" aria-label="Left out">${[...skipped, ...refused].slice(0, 50).map((each) => html`<li><span class="verdict may">stays</span><b class="mono clip">${each.session_id}</b><span class="dim">${each.problem?.detail ?? each.reason ?? ''}</span></li>`)}</ul>` : nothing}`;
+// 12 of 14 sessions will be paused; then how many will not, and why.
+function report({ done, skipped, refused }, past) {
+  const left = Map.groupBy([...skipped, ...refused], (each) => each.reason ?? each.problem.detail);
+  return html`<p><b>${number(done.length)} of ${counted(done.length + skipped.length + refused.length, 'session')}</b> will be ${past}.</p>
+    ${[...left].map(([reason, some]) => html`<p class="dim">${number(some.length)} will not: ${reason} (${some[0].session_id}${some[1] ? ', …' : ''})</p>`)}`;
 }
 
-// the table
-
-const shows = (name) => columns.has(name);
-
-function columnsMenu(page) {
-  const flip = (name) => { shows(name) ? columns.delete(name) : columns.add(name); localStorage.setItem('pausepoint.columns', JSON.stringify([...columns])); page.draw(); };
-  return html`<details class="menu"><summary class="b tiny quiet">Columns</summary><div class="sheet">${Object.entries(COLUMNS).map(([name, text]) => html`<label class="check"><input type="checkbox" .checked=${shows(name)} @change=${() => flip(name)}><span>${text}</span></label>`)}</div></details>`;
-}
-
-const CELLS = {
-  at: (s) => html`<td class="opt dim">${at(s)}${s.progress ? ` ${number(s.progress.done)}/${number(s.progress.total)}` : ''}</td>`,
-  owner: (s) => html`<td class="opt dim">${s.owner ? html`<a href="#/sessions?owner=${encodeURIComponent(s.owner)}">${s.owner}</a>` : ''}</td>`,
-  tags: (s) => html`<td class="opt">${s.tags.map((tag) => html`<a class="tag" href="#/sessions?tag=${encodeURIComponent(tag)}">${tag}</a> `)}</td>`,
-  spent: (s) => html`<td class="opt r num">${money(s.spent_usd)}</td>`,
-  created: (s) => html`<td class="opt r dim small num">${time(s.created_at)}</td>`,
-  updated: (s) => html`<td class="opt r dim small num">${time(s.updated_at)}</td>`,
-};
-
-// Children stand below their parent if both are on the page.
+// Children are below their parent if both are on the page.
 function nested(sessions) {
-  const here = new Map(sessions.map((s) => [s.session_id, s])), below = new Map();
-  for (const s of sessions) if (here.has(s.parent_id)) below.set(s.parent_id, [...(below.get(s.parent_id) ?? []), s]);
-  const flat = (s, depth) => [[s, depth], ...(below.get(s.session_id) ?? []).flatMap((each) => flat(each, depth + 1))];
-  return sessions.filter((s) => !here.has(s.parent_id)).flatMap((s) => flat(s, 0));
+  const here = new Set(sessions.map((s) => s.session_id)), below = Map.groupBy(sessions, (s) => here.has(s.parent_id) ? s.parent_id : '');
+  const flat = (id, depth) => (below.get(id) ?? []).flatMap((s) => [[s, depth], ...flat(s.session_id, depth + 1)]);
+  return flat('', 0);
 }
 
 function row([s, depth], page) {
-  const href = `#/sessions/${encodeURIComponent(s.session_id)}`;
-  const sub = s.failure ? `${s.failure.type}: ${s.failure.message.split('\n')[0]}` : s.pause?.reason ?? '';
-  return html`<tr data-row=${s.session_id}>
-    ${page.may('operator') ? html`<td><input type="checkbox" aria-label="select ${s.session_id}" .checked=${selected.has(s.session_id)} @change=${() => toggle(page, s.session_id)}></td>` : nothing}
-    <td class="depth${Math.min(depth, 4)}"><a class="name mono" href=${href}>${s.session_id}</a><div class="dim small clip">${s.workflow}${s.parent_id && !depth ? html` · child of <a href="#/sessions/${encodeURIComponent(s.parent_id)}">${s.parent_id}</a>` : nothing}${sub ? html` · ${sub}` : nothing}<span class="narrow"> · ${at(s) || 'ended'} · ${time(s.updated_at)}</span></div></td>
-    <td>${status(s.status)}</td>${Object.keys(COLUMNS).filter(shows).map((name) => CELLS[name](s))}</tr>`;
+  const { session_id: id, failure, parent_id: parent } = s, reason = failure ? `${failure.type}: ${failure.message.split('\n')[0]}` : s.pause?.reason;
+  return html`<tr><td ?hidden=${!page.may('operator')}>${box(page, selected, id, `select ${id}`)}</td>
+    <td class="depth${Math.min(depth, 4)}"><a class="name mono" data-row href="#${of(id)}">${id}</a><div class="dim small clip">
+      ${s.workflow}${depth ? '' : parent && html` · child of <a href="#${of(parent)}">${parent}</a>`}${reason && ` · ${reason}`}</div></td>
+    <td>${status(s.status)}</td>${shown().map(([, [cell, look]]) => html`<td class="opt dim small ${look}">${cell(s)}</td>`)}</tr>`;
 }
 
-function table(d, page) {
-  const rows = nested(d.list.sessions);
-  return html`<table><thead><tr>${page.may('operator') ? html`<th><span class="unseen">Select</span></th>` : nothing}<th>Session</th><th>Status</th>${Object.keys(COLUMNS).filter(shows).map((name) => html`<th class="opt ${['spent', 'created', 'updated'].includes(name) ? 'r' : ''}">${COLUMNS[name]}</th>`)}</tr></thead>
-    <tbody>${repeat(rows, ([s]) => s.session_id, (each) => row(each, page))}</tbody></table>`;
-}
+const table = (page, sessions) => html`<table>
+  <thead><tr><th ?hidden=${!page.may('operator')}><span class="unseen">select</span></th><th>session</th><th>status</th>
+    ${shown().map(([name, [, look]]) => html`<th class="opt ${look}">${name}</th>`)}</tr></thead>
+  <tbody>${repeat(nested(sessions), ([s]) => s.session_id, (each) => row(each, page))}</tbody></table>`;
 
-function pages(d, page) {
-  const next = new URLSearchParams(page.route.query);
-  next.set('after', d.list.next ?? '');
-  const first = new URLSearchParams(page.route.query);
-  first.delete('after');
-  return html`<footer class="row">${page.route.query.get('after') ? html`<a class="b tiny" href="#/sessions?${first}">First page</a>` : nothing}${d.list.next ? html`<a class="b tiny" href="#/sessions?${next}">Next page</a>` : nothing}<span class="grow"></span>${columnsMenu(page)}</footer>`;
-}
+const EMPTY = html`<p class="empty"><b>No session matches</b>Start one with <code>pausepoint run</code>, or <a href="#/sessions">show all</a>.</p>`;
 
-const empty = (d) => Object.keys(d.asked).length
-  ? html`<p class="empty"><b>No session matches</b><a href="#/sessions">Show all sessions</a></p>`
-  : html`<p class="empty"><b>There is no session yet</b>Start one with <code>pausepoint run</code>, or from your own program.</p>`;
-
-export function view(d, page) {
-  return html`<div class="top"><div><h1>Sessions</h1></div>${bar(d, page)}</div>${filters(d, page)}
-    ${d.list.damaged.length ? html`<div class="note bad" role="alert"><p>${counted(d.list.damaged.length, 'session')} cannot be read: ${d.list.damaged[0].error}</p></div>` : nothing}
-    <section class="sheet" aria-label="List of sessions">${d.list.sessions.length ? table(d, page) : empty(d)}${pages(d, page)}</section>`;
-}
+export const view = ({ asked, damaged, sessions, next }, page) => html`<div class="top"><h1>Sessions</h1>${acts(page, asked)}</div>${filters(page, asked)}
+  ${damaged.map(({ error }) => html`<div class="note bad" role="alert"><p>${error}</p></div>`)}
+  <section class="sheet" aria-label="List of sessions">${sessions.length ? table(page, sessions) : EMPTY}
+    <footer class="row"><a class="b tiny" href=${address(page)} ?hidden=${!asked.after}>First page</a>
+      <a class="b tiny" href=${address(page, 'after', next)} ?hidden=${!next}>Next page</a><span class="grow"></span>
+      <details class="menu"><summary class="b tiny quiet">Columns</summary><div class="sheet">
+        ${Object.keys(COLUMNS).map((name) => html`<label class="check">${box(page, columns, name, name)}${name}</label>`)}</div></details></footer></section>`;

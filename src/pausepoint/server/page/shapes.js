@@ -18,6 +18,7 @@ const SHAPES = {
   cancelled: svg`${ring(5.6)}${line('m4.2 11.8 7.6-7.6')}`,
   ready: line('M5 3.5v9l7-4.5z'),
   created: ring(5.4, '2.4 2.4'),
+  blocked: svg`${ring(5.6)}${line('M5 8h6')}`,  // a task that waits for others
 };
 
 export const STATUSES = Object.keys(SHAPES);
@@ -49,3 +50,7 @@ export const ROWS = 200;
 export const more = ({ length }) => length > ROWS ? html`<p class="small dim pad">${number(length - ROWS)} more.</p>` : nothing;
 export const table = (heads, list, key, row, foot = nothing) => html`<table><thead><tr>${heads.map(([text, kind = '']) => html`<th class=${kind}>${text}</th>`)}</tr></thead>
   <tbody>${repeat(list.slice(0, ROWS), (each) => each[key], row)}</tbody>${foot}</table>${more(list)}`;
+// A part of a screen: its title, and rows or what it says without any. And one row: name, mark, further lines.
+export const sheet = (name, rows, none, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2><span class="more">${more}</span></header>
+  ${rows.length ? html`<ul>${rows}</ul>` : html`<p class="empty">${none}</p>`}</section>`;
+export const item = (name, mark, ...subs) => html`<li class="item"><span class="name clip">${name}</span>${mark}${subs.map((sub) => html`<span class="sub">${sub}</span>`)}</li>`;
