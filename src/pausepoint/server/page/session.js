@@ -16,21 +16,19 @@ import { ask, buttons, can } from './verbs.js';
 
 const PAGE = 200, SOON = 3000;  // milliseconds until the session is read again after a change
 
-const href = (id) => `#/sessions/${encodeURIComponent(id)}`;
+const href = (id) => '#' + of(id);
 const link = (id) => html`<a class="mono" href=${href(id)}>${id}</a>`;
 
 const child = (s) => html`<li><a class="item" href=${href(s.session_id)} data-row><span class="name mono clip">${s.session_id}</span>${status(s.status)}<span
   class="sub clip">${s.workflow} · ${at(s) || 'ended'} · ${money(s.spent_usd)}</span></a></li>`;
 const children = {
   load: async ({ s }) => ({ children: (await get(of(s.session_id) + '/children')).sessions }),
-  view: ({ children: found }) => found.length ? html`<ul>${repeat(found.slice(0, PAGE), (s) => s.session_id, child)}</ul><p
-    class="small dim pad">${counted(found.length, 'child', 'children')}${found.length > PAGE ? `, the first ${PAGE} are shown` : ''}</p>` :
+  view: ({ children: found }) => found.length ? html`<ul>${repeat(found.slice(0, PAGE), (s) => s.session_id, child)}</ul>${found.length > PAGE ?
+    html`<p class="dim pad">The first ${PAGE} of ${found.length}</p>` : nothing}` :
       html`<p class="empty"><b>It has no children</b>A step starts another session with <code>ctx.call</code>.</p>`,
 };
 
 const TABS = { state, history, output, artifacts, files, children, cost: { view: cost } };
-
-// loading
 
 export const title = ({ path }) => path[1];
 export const topics = ({ path }) => [`session:${path[1]}`];
@@ -40,16 +38,15 @@ let kept = {}, due = null;  // what changes only with the session's mark; the ne
 async function visits({ session_id, etag }, before) {
   const base = of(session_id), mark = `${session_id} ${etag} ${before}`, query = { before, limit: PAGE };
   if (kept.mark === mark) return kept;
-  const refused = (problem) => { if ([409, 422].includes(problem.status)) return { planRefused: problem.message }; throw problem; };
   const [{ spans }, { checkpoints }, plan] = await Promise.all([get(base + '/spans', query), get(base + '/checkpoints', query),
-    get(base + '/plan').then((found) => ({ plan: found }), refused)]);
+    get(base + '/plan').then((found) => ({ plan: found }), (problem) => ({ planRefused: problem.message }))]);
   return kept = { mark, spans, points: checkpoints.filter((each) => !each.redacted), ...plan };
 }
 
 export async function load({ path, query }, page) {
   const s = await get(of(path[1]));
   if (!page.may('viewer')) return { s };
-  const before = query.get('before') ?? '', tab = TABS[query.get('tab')] ? query.get('tab') : 'state';
+  const before = query.get('before') ?? '', tab = query.get('tab') in TABS ? query.get('tab') : 'state';
   const d = { s, tab, before, query, ...await visits(s, before) };
   d.earlier = d.spans.filter((each) => each.seq).length >= PAGE;
   d.to = (changes) => `${href(path[1])}?${new URLSearchParams({ ...Object.fromEntries(page.route.query), ...changes })}`;
@@ -57,7 +54,7 @@ export async function load({ path, query }, page) {
   return Object.assign(d, await TABS[tab].load?.(d, page));
 }
 
-// The head, the history and the output are drawn as they come, and the rest is read again soon. A new status is read at once (false).
+// Head, history and output are drawn as they come, and the rest is read again soon; at once (false) if the status is new.
 export function live(name, data, page) {
   const s = page.data?.s, isOurs = data.session_id === s?.session_id;
   if (name === 'reset') history.forget();
@@ -69,14 +66,12 @@ export function live(name, data, page) {
   return true;
 }
 
-// the head
-
 const meta = (s) => [
   html`<b>${s.workflow}</b> v${s.version}${s.guest ? ' (guest)' : ''}`,
   s.step && html`at <b class="mono">${at(s)}</b>${s.progress ? ` ${number(s.progress.done)} of ${number(s.progress.total)}` : ''}`,
   s.owner && html`owner <a href="#/sessions?owner=${encodeURIComponent(s.owner)}"><b>${s.owner}</b></a>`,
   html`created <b>${time(s.created_at)}</b>`, html`changed <b>${time(s.updated_at)}</b>`,
-  (s.spent_usd || s.budget_usd != null) && html`spent <b>${s.spent_usd ? money(s.spent_usd) : '$0'}</b>${s.budget_usd == null ? '' : ` of $${s.budget_usd.toFixed(2)}`}`,
+  (s.spent_usd || s.budget_usd) && html`spent <b>${s.spent_usd ? money(s.spent_usd) : '$0'}</b>${s.budget_usd == null ? '' : ` of ${money(s.budget_usd)}`}`,
   s.spent_tokens && `${number(s.spent_tokens)} tokens`,
   s.parent_id && html`child of ${link(s.parent_id)}`, s.origin && html`fork of ${link(s.origin.session_id)} at record ${s.origin.seq}`,
   ...s.tags.map((tag) => html`<a class="tag" href="#/sessions?tag=${encodeURIComponent(tag)}">${tag}</a>`),
@@ -99,11 +94,11 @@ const isEngine = (frame) => /^  File ".*[/\\]pausepoint[/\\](runtime|engine|thre
 
 function failure({ type, message, step, attempts, traceback }) {
   const { false: own = [], true: others = [] } = Object.groupBy(traceback.split(/\n(?=  File )/), isEngine);
+  const text = [...own, others.length ? '\nThe engine called it:' : '', ...others].join('\n');
   return html`${line(html`<span class="st failed">${type}</span> ${message}`, `${step}, ${counted(attempts, 'attempt')}`)}${traceback ? html`<pre
-    class="trace" tabindex="0" role="region" aria-label="Traceback">${[...own, '\nCalled by the engine:', ...others].join('\n')}</pre>` : nothing}`;
+    class="trace" tabindex="0" role="region" aria-label="Traceback">${text}</pre>` : nothing}`;
 }
 
-// Each with whether it is so.
 function waits(d, page) {
   const { s } = d, isIn = (...names) => names.includes(s.status), waitsFor = (what) => s.waiting.includes(what);
   const button = (verb, text, may) => may ? html`<button class="b tiny" @click=${() => ask(verb, d, page)}>${text}</button>` : nothing;
@@ -132,4 +127,4 @@ const tabs = (d, page) => html`<section class="sheet" aria-label="Details"><div 
   <div role="tabpanel" aria-labelledby="tab-${d.tab}">${TABS[d.tab].view(d, page)}</div></section>`;
 
 export const view = (d, page) => html`${head(d, page)}<div class="stack">${why(d, page)}${d.spans ? html`${course(d, page)}${tabs(d, page)}` :
-  html`<p class="dim">Your role sees no more of this session. Its questions are in the <a href="#/inbox">inbox</a>.</p>`}</div>`;
+  html`<p class="dim">Its questions are in the <a href="#/inbox">inbox</a>.</p>`}</div>`;

@@ -12,15 +12,15 @@ const ROWS = 200, ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad' };
 
 export function can({ status }) {
   const isIn = (...names) => names.includes(status), isOver = isIn('completed', 'cancelled'), isHeld = isIn('running', 'pausing');
-  return { pause: !isOver && !isIn('paused', 'pausing'), resume: isIn('paused', 'failed', 'ready', 'created'), rewind: !isHeld && !isIn('created'), fork: true,
-    edit: !isHeld, cancel: !isOver };
+  return { pause: !isOver && !isIn('paused', 'pausing'), resume: isIn('paused', 'failed', 'ready', 'created'), rewind: !isHeld, fork: true, edit: !isHeld,
+    cancel: !isOver };
 }
 
 export const buttons = (d, page) => html`<div class="row acts">${Object.entries(can(d.s)).map(([verb, may]) => may ?
   html`<button class="b ${KINDS[verb] ?? ''}" @click=${() => ask(verb, d, page)}>${capital(verb)}…</button>` : nothing)}</div>`;
 
 const row = ([verdict, name, text, kind = verdict.split(' ')[0]]) =>
-  html`<li><span class="verdict ${kind}">${verdict}</span><b class="mono clip" title=${name}>${name}</b><span class="dim">${text}</span></li>`;
+  html`<li><span class="verdict ${kind}">${verdict}</span><b class="mono clip">${name}</b><span class="dim">${text}</span></li>`;
 
 function planned({ obstacles, steps, operations, replaces }) {
   const rows = [
@@ -32,62 +32,60 @@ function planned({ obstacles, steps, operations, replaces }) {
   return html`<p class="dim">What would run then, and why:</p><ul class="planlist" aria-label="Plan">${rows.slice(0, ROWS).map(row)}</ul>`;
 }
 
-// Each verb says the schema of its form (`fields`; `more` is folded), the request that a filled form makes (`asks`), and
-// what the session does then (`said`).
+// A verb: the schema of its form (`fields`; `more` is folded), the request that it makes of it (`asks`), and what the session does then (`said`).
 
 const form = (properties, required = []) => ({ type: 'object', properties, required });
+const box = (title, description) => ({ type: 'boolean', title, description });
 
 async function resume({ s }) {
-  // Files may have been edited since the session was read. A refusal is shown where the plan would be.
+  // read again, because files may have been edited; a refusal is shown where the plan would be
   const { undecided = [], replaces = [], steps = [] } = await post(of(s.session_id) + '/plan', { verb: 'resume' }).catch(() => ({}));
   const files = [...undecided, ...replaces.filter((each) => each.accepted && !each.decided).map((each) => each.path)];
-  const done = steps.filter((each) => each.visits && each.verdict === 'done').slice(0, ROWS).map(({ step, visits }) =>
-    [step, { type: 'boolean', title: `${step} (${counted(visits, 'visit')})` }]);
+  const done = steps.filter((each) => each.visits && each.verdict === 'done').map(({ step, visits }) =>
+    [step, box(`${step} (${counted(visits, 'visit')})`)]);
   return {
     said: 'is resumed', extra: nothing,
     fields: form({ ...(files.length && { edits: { title: `Edits of ${files.join(', ')}`, enum: ['accept', 'discard'] } }) }, ['edits']),
     more: {
       budget_usd: { type: 'number', title: 'Budget in USD', minimum: 0, description: `Present limit: ${s.budget_usd ?? 'none'}` },
       ...(done.length && { rerun: { title: 'Run finished steps again', ...form(Object.fromEntries(done)) } }),
-      code: { type: 'boolean', title: 'Accept changed code' },
+      code: box('Accept changed code'),
     },
     asks: ({ rerun = {}, code, ...rest }) => ({ ...rest, rerun: Object.keys(rerun).filter((step) => rerun[step]), code: code ? 'accept' : undefined }),
   };
 }
 
 // The places of a session have names that a person reads.
-function travel({ s, points, before, query }, field, title, now = []) {
-  const place = `${s.step}#${s.visit}`, open = s.step && !s.held_by_guard && !before ? [[place, place]] : [];
+function travel({ s, points, query }, field, title, now = []) {
+  const place = `${s.step}#${s.visit}`, open = s.step && !s.held_by_guard ? [[place, place]] : [];
   const past = points.filter((each) => now.length || !each.left_behind).map(({ name, seq, left_behind }) =>
     [`${name} (record ${seq}${left_behind ? ', undone by a rewind' : ''})`, seq]).reverse();
-  const found = new Map([...now, ...open, ...past].slice(0, ROWS)), names = [...found.keys()];
+  const found = new Map([...now, ...open, ...past]), names = [...found.keys()];
   return {
     asks: (given) => ({ ...given, [field]: found.get(given[field]) }),
     fields: form({ [field]: { title, enum: names, default: names.find((name) => found.get(name) == query.get('at')) ?? names[0] } }, [field]),
     more: {
       changes: { type: 'object', title: 'Change fields', description: 'Field and new value, such as {"topic": "squid"}' },
-      reuse: { type: 'boolean', title: 'Reuse results', description: 'Operations and steps with the same input do not run again' },
+      reuse: box('Reuse results', 'Operations and steps with the same input do not run again'),
     },
   };
 }
 
-const rewind = (d) => ({ ...travel(d, 'to', 'To before'), said: 'is rewound', text:
-  'Nothing is deleted: visits that are undone stay readable. The session is ready then; resume it to run.' });
+const rewind = (d) => ({ ...travel(d, 'to', 'To before'), said: 'is rewound', text: 'Visits that are undone stay readable. Resume the session to run it.' });
 
 function fork(d) {
   const found = travel(d, 'at', 'From now, or from before a visit', [['now']]);
   Object.assign(found.fields.properties, {
     session_id: { type: 'string', title: 'Id of the new session', maxLength: 120 },
-    paused: { type: 'boolean', title: 'Leave it paused', default: true, description: 'Otherwise it runs at once' },
+    paused: { ...box('Leave it paused', 'Otherwise it runs at once'), default: true },
   });
   return { ...found, said: 'is forked', text: "A new session with this one's past. This one does not change." };
 }
 
 // A value that the form cannot draw as it is, and a long list, are edited as JSON.
 function field({ title, description, ...rest } = {}, value) {
-  const [kind, ...others] = (rest.anyOf ?? []).filter((each) => each.type !== 'null');
-  const isDrawn = rest.type || rest.$ref || rest.enum ? !(value?.length > ITEMS && typeof value === 'object') :
-    !others.length && ['string', 'integer', 'number', 'boolean'].includes(kind?.type);
+  const kinds = (rest.anyOf ?? []).map((each) => each.type).filter((each) => each !== 'null').join(' ');
+  const isDrawn = rest.type || rest.$ref || rest.enum ? !(Array.isArray(value) && value.length > ITEMS) : /^(string|integer|number|boolean)$/.test(kinds);
   return { title, description, ...(isDrawn ? rest : { type: 'object' }) };
 }
 
@@ -107,72 +105,65 @@ const lenient = (text) => { try { return JSON.parse(text); } catch { return text
 
 const VERBS = {
   pause: () => ({ said: 'pauses', plan: null, extra: [why, how], text: 'It stops at the next safe point, with its children. What is finished is kept.' }),
-  cancel: () => ({ say: 'Cancel the session', said: 'is cancelled', isBad: true, plan: null, text:
-    'It ends permanently at the next safe point, with its children. Its history stays readable.' }),
+  cancel: () => ({ say: 'Cancel the session', said: 'is cancelled', plan: null, isBad: true, text: 'It ends permanently, with its children.' }),
   send: () => ({ title: 'Send a message to', said: 'has the message', plan: null, extra: nothing, asks: ({ message }) => ({ value: lenient(message) }),
     fields: form({ message: { description: 'JSON, or else text' } }, ['message']) }),
   wake: () => ({ path: 'resume', say: 'Wake now', said: 'is woken', extra: nothing, text: 'Its timer ends now.', asks: () => ({ wake: true }) }),
   resume, rewind, fork, edit: change,
 };
 
-class Dialog {
-  constructor(verb, { session_id: id, etag }, page, given) {
-    const name = capital(verb);
-    Object.assign(this, { page, id, etag, key: `${verb}-${id}`, title: name, say: name, path: verb, fields: form({}), more: {}, extra: why, asks: () => ({}) },
-      given);
-    this.title += ` ${id}`;
-    this.all = { ...this.fields, properties: { ...this.fields.properties, ...this.more } };
-    forget(this.key);
-  }
+export async function ask(verb, d, page) {
+  const { session_id: id } = d.s, key = `${verb}-${id}`;
+  const it = { title: capital(verb), path: verb, fields: form({}), extra: why, ...await VERBS[verb](d) };
+  const all = { ...it.fields, properties: { ...it.fields.properties, ...it.more } };
+  let { etag } = d.s, { values } = it, refusal = null, first;
 
-  drawn(schema) { return drawn(this.key, schema, this.refusal, () => this.page.draw()); }
-
-  body = () => html`${this.text ? html`<p class="dim">${this.text}</p>` : nothing}<div class="f">${this.drawn(this.fields)}</div>
-    ${Object.keys(this.more).length ? html`<details class="known"><summary>Options</summary><div class="f">${this.drawn(form(this.more))}</div></details>` :
-      nothing}${this.extra}`;
+  const fields = (schema) => html`<div class="f">${drawn(key, schema, refusal, () => page.draw())}</div>`;
+  const body = () => html`${it.text ? html`<p class="dim">${it.text}</p>` : nothing}${fields(it.fields)}${it.more ?
+    html`<details class="known"><summary>Options</summary>${fields(form(it.more))}</details>` : nothing}${it.extra}`;
 
   // The first reading has the values as they were drawn. An edit sends only what differs from them.
-  request({ reason, mode, freeze }) {
-    const found = readValue(this.key, this.all, document.querySelector('dialog form'));
-    return { reason, mode, freeze, ...this.asks(found, this.first ??= found) };
+  function request({ reason, mode, freeze }) {
+    const found = readValue(key, all, document.querySelector('dialog form'));
+    return { reason, mode, freeze, ...it.asks?.(found, first ??= found) };
   }
 
-  plan = (given) => this.tried(async () => {
-    const { fields, rerun, to, at: from, changes, reuse } = this.request(given), verb = fields && !Object.keys(fields).length ? 'resume' : this.path;
-    return planned(await post(of(this.id) + '/plan', { verb, fields, rerun, to, at: from, changes, reuse }));
+  const plan = (given) => tried(async () => {
+    const { fields: edits, rerun, to, at: from, changes, reuse } = request(given), isSame = edits && !Object.keys(edits).length;
+    return planned(await post(of(id) + '/plan', { verb: isSame ? 'resume' : it.path, fields: edits, rerun, to, at: from, changes, reuse }));
   });
 
-  send = (given) => this.tried(async () => {
-    const found = await post(`${of(this.id)}/${this.path}`, this.request(given), { 'if-match': this.etag });
-    tell([`${found.session_id} ${this.said}.`, ...(found.drivers ?? []).map((each) => each.advice)].join(' '));
-    if (found.session_id === this.id) await this.page.load();
-    else this.page.go(`#/sessions/${encodeURIComponent(found.session_id)}`);
+  const send = (given) => tried(async () => {
+    const found = await post(`${of(id)}/${it.path}`, request(given), { 'if-match': etag });
+    tell([`${found.session_id} ${it.said}.`, ...(found.drivers ?? []).map((each) => each.advice)].join(' '));
+    await (found.session_id === id ? page.load() : page.go('#' + of(found.session_id)));
   });
 
   // A complaint about a field is drawn beside it.
-  async tried(work) {
-    this.refusal = null;
+  async function tried(work) {
+    refusal = null;
     try {
       return await work();
     } catch (problem) {
-      if (problem.present) throw await this.late(problem.present);
-      if (!(problem.field?.split(/[.[]/)[0] in this.all.properties)) throw problem;
-      this.refusal = { text: problem.message, field: problem.field };
+      if (problem.present) throw await late(problem.present);
+      if (!(problem.field?.split(/[.[]/)[0] in all.properties)) throw problem;
+      refusal = { text: problem.message, field: problem.field };
       throw new Problem(400, { detail: 'Correct the marked field.' });
     } finally {
-      this.page.draw();
+      page.draw();
     }
   }
 
   // The session is not as the person saw it. Say what is new; a second click then counts.
-  async late({ etag, status, ...rest }) {
-    const values = this.values && await read(this.id), news = Object.entries(differs(this.values ?? {}, values ?? {}));
-    Object.assign(this, { etag, values });
-    opened(this.page);
-    return new Problem(412, { detail: `${this.id} has changed meanwhile, so nothing was done. It is ${status} ${at(rest)} now. ${news.map(([name, value]) =>
-      `${name} is ${shown(value).slice(0, ROWS)}. `).join('')}Check the plan, then send it again.` });
+  async function late(present) {
+    const found = values && await read(id), news = Object.entries(differs(values ?? {}, found ?? {}));
+    [etag, values] = [present.etag, found];
+    opened(page);
+    return new Problem(412, { detail: `Nothing was done, because ${id} has changed meanwhile. It is ${present.status} ${at(present)} now. ${news.map((each) =>
+      `${each[0]} is ${shown(each[1]).slice(0, ROWS)}. `).join('')}Check the plan, then send it again.` });
   }
-}
 
-export const ask = async (verb, d, page) => page.ask(new Dialog(verb, d.s, page, await VERBS[verb](d)));
+  forget(key);
+  page.ask({ body, plan, send, say: it.title, ...it, title: `${it.title} ${id}` });
+}
 export const edit = (d, page) => ask('edit', d, page);
