@@ -86,15 +86,15 @@ export const keys = { p: (page) => page.may('operator') && can(page.data.s).paus
 
 const line = (name, side) => html`<div class="item"><span class="name">${name}</span><span class="dim small">${side}</span></div>`;
 
-const pause = (p) => line(html`<span class="st paused">${p.standing ? html`<a href="#/">everything is paused</a>` : p.kind}</span> ${p.reason ||
-  'no reason given'}`, html`${p.by ? `by ${p.by}, ` : ''}${time(p.created_at)}${p.freeze ? ', timers are frozen' : ''}`);
+const pause = (p) => line(html`<span class="st paused">${p.standing ? html`<a href="#/">everything is paused</a>` : p.kind}</span> ${p.reason}`,
+  html`${p.by ? `by ${p.by}, ` : ''}${time(p.created_at)}${p.freeze ? ', timers are frozen' : ''}`);
 
 // The engine's frames are the same in every traceback; a reader looks for those of the step.
 const isEngine = (frame) => /^  File ".*[/\\]pausepoint[/\\](runtime|engine|threads|drivers)/.test(frame);
 
 function failure({ type, message, step, attempts, traceback }) {
   const { false: own = [], true: others = [] } = Object.groupBy(traceback.split(/\n(?=  File )/), isEngine);
-  const text = [...own, others.length ? '\nThe engine called it:' : '', ...others].join('\n');
+  const text = [...own, others.length ? 'The engine called it:' : '', ...others].join('\n');
   return html`${line(html`<span class="st failed">${type}</span> ${message}`, `${step}, ${counted(attempts, 'attempt')}`)}${traceback ? html`<pre
     class="trace" tabindex="0" role="region" aria-label="Traceback">${text}</pre>` : nothing}`;
 }
@@ -126,5 +126,4 @@ const tabs = (d, page) => html`<section class="sheet" aria-label="Details"><div 
   html`<a role="tab" id="tab-${name}" href=${d.to({ tab: name })} aria-selected=${d.tab === name}>${capital(name)}</a>`)}</div>
   <div role="tabpanel" aria-labelledby="tab-${d.tab}">${TABS[d.tab].view(d, page)}</div></section>`;
 
-export const view = (d, page) => html`${head(d, page)}<div class="stack">${why(d, page)}${d.spans ? html`${course(d, page)}${tabs(d, page)}` :
-  html`<p class="dim">Its questions are in the <a href="#/inbox">inbox</a>.</p>`}</div>`;
+export const view = (d, page) => html`${head(d, page)}<div class="stack">${why(d, page)}${d.spans ? [course(d, page), tabs(d, page)] : nothing}</div>`;

@@ -55,7 +55,6 @@ async function resume({ s }) {
   };
 }
 
-// The places of a session have names that a person reads.
 function travel({ s, points, query }, field, title, now = []) {
   const place = `${s.step}#${s.visit}`, open = s.step && !s.held_by_guard ? [[place, place]] : [];
   const past = points.filter((each) => now.length || !each.left_behind).map(({ name, seq, left_behind }) =>
