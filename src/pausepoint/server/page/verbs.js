@@ -105,8 +105,8 @@ const lenient = (text) => { try { return JSON.parse(text); } catch { return text
 const VERBS = {
   pause: () => ({ said: 'pauses', plan: null, extra: [why, how], text: 'It stops at the next safe point, with its children. What is finished is kept.' }),
   cancel: () => ({ say: 'Cancel the session', said: 'is cancelled', plan: null, isBad: true, text: 'It ends permanently, with its children.' }),
-  send: () => ({ title: 'Send a message to', say: 'Send', said: 'has the message', plan: null, extra: nothing, asks: ({ message }) => ({ value: lenient(message) }),
-    fields: form({ message: { description: 'JSON, or else text' } }, ['message']) }),
+  send: () => ({ title: 'Send a message to', say: 'Send', said: 'has the message', plan: null, extra: nothing,
+    fields: form({ message: { description: 'JSON, or else text' } }, ['message']), asks: ({ message }) => ({ value: lenient(message) }) }),
   wake: () => ({ path: 'resume', say: 'Wake now', said: 'is woken', extra: nothing, text: 'Its timer ends now.', asks: () => ({ wake: true }) }),
   resume, rewind, fork, edit: change,
 };
