@@ -103,12 +103,12 @@ function waits(d, page) {
   const { s } = d, isIn = (...names) => names.includes(s.status), waitsFor = (what) => s.waiting.includes(what);
   const button = (verb, text, may) => may ? html`<button class="b tiny" @click=${() => ask(verb, d, page)}>${text}</button>` : nothing;
   return [
-    [s.wakes_at && !waitsFor('answer') && !isIn('running', 'pausing'), html`Wakes ${later(s.wakes_at)}`,
+    [s.wakes_at && !waitsFor('answer') && !isIn('running', 'pausing'), html`Wakes ${s.wakes_at && later(s.wakes_at)}`,
       button('wake', 'Wake now…', page.may('operator') && isIn('sleeping'))],
     [waitsFor('message'), 'Waits for a message', button('send', 'Send a message…', page.may('answerer'))],
     [waitsFor('child'), 'Waits for its children', d.to && html`<a class="b tiny" href=${d.to({ tab: 'children' })}>Children</a>`],
     [s.cancel_requested && !isIn('cancelled'), 'Will be cancelled at the next safe point'],
-    [isIn('ready', 'created'), s.guest ? 'Its own program runs it' : 'An engine that drives its workflow picks it up'],
+    [isIn('ready', 'created') && !s.guest, 'An engine that drives its workflow picks it up'],
   ].map(([isSo, name, side], n) => isSo && [n, line(name, side)]);
 }
 
@@ -122,7 +122,13 @@ function why(d, page) {
     nothing;
 }
 
-const tabs = (d, page) => html`<section class="sheet" aria-label="Details"><div class="tabs" role="tablist">${Object.keys(TABS).map((name) =>
+function moved({ key, target, currentTarget }) {
+  const all = [...currentTarget.children], by = { ArrowRight: 1, ArrowLeft: -1 }[key], next = by && all.at((all.indexOf(target) + by) % all.length);
+  next?.focus();
+  next?.click();
+}
+
+const tabs = (d, page) => html`<section class="sheet" aria-label="Details"><div class="tabs" role="tablist" @keydown=${moved}>${Object.keys(TABS).map((name) =>
   html`<a role="tab" id="tab-${name}" href=${d.to({ tab: name })} aria-selected=${d.tab === name}>${capital(name)}</a>`)}</div>
   <div role="tabpanel" aria-labelledby="tab-${d.tab}">${TABS[d.tab].view(d, page)}</div></section>`;
 

@@ -34,7 +34,7 @@ function planned({ obstacles, steps, operations, replaces }) {
 
 // A verb: the schema of its form (`fields`; `more` is folded), the request that it makes of it (`asks`), and what the session does then (`said`).
 
-const form = (properties, required = []) => ({ type: 'object', properties, required });
+const form = (properties, required) => ({ type: 'object', properties, required });
 const box = (title, description) => ({ type: 'boolean', title, description });
 
 async function resume({ s }) {
