@@ -108,7 +108,7 @@ function waits(d, page) {
     [waitsFor('message'), 'Waits for a message', button('send', 'Send a message…', page.may('answerer'))],
     [waitsFor('child'), 'Waits for its children', d.to && html`<a class="b tiny" href=${d.to({ tab: 'children' })}>Children</a>`],
     [s.cancel_requested && !isIn('cancelled'), 'Will be cancelled at the next safe point'],
-    [isIn('ready', 'created') && !s.guest, 'An engine that drives its workflow picks it up'],
+    [isIn('ready', 'created') && !s.guest, 'Resume it, or an engine that drives its workflow picks it up'],
   ].map(([isSo, name, side], n) => isSo && [n, line(name, side)]);
 }
 
