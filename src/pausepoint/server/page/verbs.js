@@ -2,295 +2,167 @@
 import { html, nothing } from './vendor/lit-html.js';
 import { of, post, Problem } from './api.js';
 import { at } from './shapes.js';
-import { counted, money, shown, span } from './words.js';
+import { capital, counted, shown } from './words.js';
 import { how, opened, why } from './dialog.js';
-import { drawn, forget, readValue, Unreadable } from './form.js';
+import { drawn, forget, readValue } from './form.js';
 import { Large, read } from './state.js';
 import { tell } from './toast.js';
 
-const ROWS = 200, ITEMS = 20;
+const ROWS = 200, ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad' };
 
 export function can({ status }) {
-  const isOver = ['completed', 'cancelled'].includes(status), isHeld = ['running', 'pausing'].includes(status);
-  return { pause: !isOver && !['paused', 'pausing'].includes(status), resume: ['paused', 'failed', 'ready', 'created'].includes(status), edit: !isHeld,
+  const isIn = (...names) => names.includes(status), isOver = isIn('completed', 'cancelled'), isHeld = isIn('running', 'pausing');
+  return { pause: !isOver && !isIn('paused', 'pausing'), resume: isIn('paused', 'failed', 'ready', 'created'), rewind: !isHeld, fork: true, edit: !isHeld,
     cancel: !isOver };
 }
 
-export function buttons(d, page) {
-  const may = can(d.s), first = may.edit ? nothing : 'Pause it first';
-  const button = (name, verb, kind = '', isOff = false) => html`<button class="b ${kind}" ?disabled=${isOff} title=${isOff ? first : nothing}
-    @click=${() => verb(d, page)}>${name}…</button>`;
-  return html`<div class="row acts">${may.pause ? button('Pause', pause) : nothing}${may.resume ? button('Resume', resume, 'main') :
-    nothing}${button('Rewind', rewind, '', !may.edit)}${button('Fork', fork)}${button('Edit', edit, '', !may.edit)}${may.cancel ?
-      button('Cancel', cancel, 'quiet bad') : nothing}</div>`;
-}
+export const buttons = (d, page) => html`<div class="row acts">${Object.entries(can(d.s)).map(([verb, may]) => may ?
+  html`<button class="b ${KINDS[verb] ?? ''}" @click=${() => ask(verb, d, page)}>${capital(verb)}…</button>` : nothing)}</div>`;
 
-// plans
+const row = ([verdict, name, text, kind = verdict.split(' ')[0]]) =>
+  html`<li><span class="verdict ${kind}">${verdict}</span><b class="mono clip">${name}</b><span class="dim">${text}</span></li>`;
 
-const rows = (list) => list.slice(0, ROWS).map(([kind, verdict, name, text]) =>
-  html`<li><span class="verdict ${kind}">${verdict}</span><b class="mono clip" title=${name}>${name}</b><span class="dim">${text}</span></li>`);
-const stepRow = (each) => [each.verdict.split(' ')[0], each.verdict, each.step, each.why];
-const operationRow = (each) => [each.verdict.split(' ')[0], each.verdict, `· ${each.operation}`, each.why];
-
-export function planned(plan) {
-  const list = [
-    ...plan.obstacles.map((text) => ['stop', 'stops', '', text]), ...(plan.left_behind ?? []).map((name) => ['may', 'undone', name, 'it stays readable']),
-    ...plan.steps.flatMap((each) => [stepRow(each), ...(each.verdict === 'next' ? plan.operations.map(operationRow) : [])]),
-    ...plan.replaces.map((each) => ['stop', 'replaces', each.step, `writes ${each.path} again${each.by ? `, which ${each.by} edited` :
-      ''}; the edit is kept in ${each.kept}`]),
+function planned({ obstacles, steps, operations, replaces }) {
+  const rows = [
+    ...obstacles.map((text) => ['stops', '', text, 'stop']),
+    ...steps.flatMap((each) => [[each.verdict, each.step, each.why], ...(each.verdict === 'next' ? operations : []).map((some) =>
+      [some.verdict, `· ${some.operation}`, some.why])]),
+    ...replaces.map(({ step, path, kept }) => ['replaces', step, `writes ${path} again; the edit is kept in ${kept}`, 'stop']),
   ];
-  const again = plan.stale.reduce((sum, each) => sum + each.seconds, 0), usd = plan.stale.reduce((sum, each) => sum + each.usd, 0);
-  return html`<p class="dim">What would run then, and why:</p><ul class="planlist" aria-label="Plan">${rows(list)}</ul>
-    ${plan.stale.length ? html`<p class="small dim">${counted(plan.stale.length, 'finished step')} would run again: ${plan.stale.map((each) =>
-      each.step).join(', ')} (${span(again)}${usd ? `, ${money(usd)}` : ''} last time).</p>` : nothing}`;
+  return html`<p class="dim">What would run then, and why:</p><ul class="planlist" aria-label="Plan">${rows.slice(0, ROWS).map(row)}</ul>`;
 }
 
-const preview = (d, body) => post(of(d.s.session_id) + '/plan', body).then(planned);
+// A verb: the schema of its form (`fields`; `more` is folded), the request that it makes of it (`asks`), and what the session does then (`said`).
 
-// A session that another engine must drive: the answer says whether there is one.
-const told = (text, found) => [text, ...(found?.drivers ?? []).map((each) => each.advice).filter(Boolean)].join(' ');
+const form = (properties, required) => ({ type: 'object', properties, required });
+const box = (title, description) => ({ type: 'boolean', title, description });
 
-async function sent(d, page, verb, body, text, headers) {
-  const found = await post(`${of(d.s.session_id)}/${verb}`, body, headers);
-  tell(told(text, found));
-  await page.load();
-  return found;
-}
-
-// The change is made only if the session is as the person saw it. Otherwise say what changed; a second click then counts.
-function guarded(d, page, send) {
-  let seen = d.s.etag;
-  return async (values) => {
-    try {
-      await send(values, { 'if-match': seen });
-    } catch (problem) {
-      if (problem.status !== 412 || !problem.present) throw problem;
-      seen = problem.present.etag;
-      opened(page);
-      throw new Problem(412, { detail: `${d.s.session_id} has changed meanwhile: it is ${problem.present.status}${problem.present.step ?
-        ` at ${at(problem.present)}` : ''} now. Nothing was done. Check the plan, then send it again.` });
-    }
+async function resume({ s }) {
+  // read again, because files may have been edited; a refusal is shown where the plan would be
+  const { undecided = [], replaces = [], steps = [] } = await post(of(s.session_id) + '/plan', { verb: 'resume' }).catch(() => ({}));
+  const files = [...undecided, ...replaces.filter((each) => each.accepted && !each.decided).map((each) => each.path)];
+  const done = steps.filter((each) => each.visits && each.verdict === 'done').map(({ step, visits }) =>
+    [step, box(`${step} (${counted(visits, 'visit')})`)]);
+  return {
+    said: 'is resumed', extra: nothing,
+    fields: form({ ...(files.length && { edits: { title: `Edits of ${files.join(', ')}`, enum: ['accept', 'discard'] } }) }, ['edits']),
+    more: {
+      budget_usd: { type: 'number', title: 'Budget in USD', minimum: 0, description: `Present limit: ${s.budget_usd ?? 'none'}` },
+      ...(done.length && { rerun: { title: 'Run finished steps again', ...form(Object.fromEntries(done)) } }),
+      code: box('Accept changed code'),
+    },
+    asks: ({ rerun = {}, code, ...rest }) => ({ ...rest, rerun: Object.keys(rerun).filter((step) => rerun[step]), code: code ? 'accept' : undefined }),
   };
 }
 
-// pause, cancel, send
+function travel({ s, points, query }, field, title, now = []) {
+  const place = `${s.step}#${s.visit}`, open = s.step && !s.held_by_guard ? [[place, place]] : [];
+  const past = points.filter((each) => now.length || !each.left_behind).map(({ name, seq, left_behind }) =>
+    [`${name} (record ${seq}${left_behind ? ', undone by a rewind' : ''})`, seq]).reverse();
+  const found = new Map([...now, ...open, ...past]), names = [...found.keys()];
+  return {
+    asks: (given) => ({ ...given, [field]: found.get(given[field]) }),
+    fields: form({ [field]: { title, enum: names, default: names.find((name) => found.get(name) == query.get('at')) ?? names[0] } }, [field]),
+    more: {
+      changes: { type: 'object', title: 'Change fields', description: 'Field and new value, such as {"topic": "squid"}' },
+      reuse: box('Reuse results', 'Operations and steps with the same input do not run again'),
+    },
+  };
+}
 
-export const pause = (d, page) => page.ask({
-  title: `Pause ${d.s.session_id}`, say: 'Pause',
-  body: () => html`<p class="dim">It stops at the next safe point, with its children. Everything that is finished is kept.</p>${why}${how}`,
-  send: (values) => sent(d, page, 'pause', values, `${d.s.session_id} pauses.`),
-});
+const rewind = (d) => ({ ...travel(d, 'to', 'To before'), said: 'is rewound', text: 'Visits that are undone stay readable. Resume the session to run it.' });
 
-const cancel = (d, page) => page.ask({
-  title: `Cancel ${d.s.session_id}`, say: 'Cancel the session', isBad: true,
-  body: () => html`<p class="dim">It ends permanently at the next safe point, with its children. Its history stays readable, and you can fork it.</p>${why}`,
-  send: ({ reason = '' }) => sent(d, page, 'cancel', { reason }, `${d.s.session_id} is cancelled.`),
-});
+function fork(d) {
+  const found = travel(d, 'at', 'From now, or from before a visit', [['now']]);
+  Object.assign(found.fields.properties, {
+    session_id: { type: 'string', title: 'Id of the new session', maxLength: 120 },
+    paused: { ...box('Leave it paused', 'Otherwise it runs at once'), default: true },
+  });
+  return { ...found, said: 'is forked', text: "A new session with this one's past. This one does not change." };
+}
 
-export const send = (d, page) => page.ask({
-  title: `Send a message to ${d.s.session_id}`, say: 'Send',
-  body: () => html`<div class="field"><label for="value">Message</label><textarea class="in" id="value" name="value" rows="4" required></textarea><span
-    class="hint">JSON, or else text</span></div>`,
-  send: ({ value }) => sent(d, page, 'send', { value: lenient(value) }, 'The message is sent.'),
-});
+// A value that the form cannot draw as it is, and a long list, are edited as JSON.
+function field({ title, description, ...rest } = {}, value) {
+  const kinds = (rest.anyOf ?? []).map((each) => each.type).filter((each) => each !== 'null').join(' ');
+  const isDrawn = rest.type || rest.$ref || rest.enum ? !(Array.isArray(value) && value.length > ITEMS) : /^(string|integer|number|boolean)$/.test(kinds);
+  return { title, description, ...(isDrawn ? rest : { type: 'object' }) };
+}
+
+const differs = (before, after) => Object.fromEntries(Object.keys({ ...before, ...after }).filter((name) =>
+  JSON.stringify(before[name]) !== JSON.stringify(after[name])).map((name) => [name, after[name] ?? null]));
+
+async function change({ s: { session_id, description: { state } } }) {
+  const values = await read(session_id), { true: large = [], false: small = [] } = Object.groupBy(Object.keys(values), (name) => values[name] instanceof Large);
+  const properties = Object.fromEntries(small.map((name) => [name, field(state?.properties?.[name], values[name])]));
+  return {
+    say: 'Save', said: 'is changed', isForm: true, values, fields: { ...state, ...form(properties, small), default: values },
+    text: large.length && `Too large to edit here: ${large.join(', ')}.`, asks: (found, first) => ({ fields: differs(first, found) }),
+  };
+}
 
 const lenient = (text) => { try { return JSON.parse(text); } catch { return text; } };
 
-// resume
+const VERBS = {
+  pause: () => ({ said: 'pauses', plan: null, extra: [why, how], text: 'It stops at the next safe point, with its children. What is finished is kept.' }),
+  cancel: () => ({ say: 'Cancel the session', said: 'is cancelled', plan: null, isBad: true, text: 'It ends permanently, with its children.' }),
+  send: () => ({ title: 'Send a message to', say: 'Send', said: 'has the message', plan: null, extra: nothing,
+    fields: form({ message: { description: 'JSON, or else text' } }, ['message']), asks: ({ message }) => ({ value: lenient(message) }) }),
+  wake: () => ({ path: 'resume', say: 'Wake now', said: 'is woken', extra: nothing, text: 'Its timer ends now.', asks: () => ({ wake: true }) }),
+  resume, rewind, fork, edit: change,
+};
 
-function decisions({ undecided = [], replaces = [] } = {}) {
-  const open = replaces.filter((each) => each.accepted && !each.decided).map((each) => each.path), files = [...undecided, ...open];
-  return files.length ? html`<fieldset class="field"><legend class="label">Edited: ${files.join(', ')}</legend><div class="choices"><label
-    class="choice"><input type="radio" name="edits" value="accept" required><span>Accept the edits</span></label><label class="choice"><input type="radio"
-      name="edits" value="discard"><span>Discard them</span></label></div></fieldset>` : nothing;
-}
+export async function ask(verb, d, page) {
+  const { session_id: id } = d.s, key = `${verb}-${id}`;
+  const it = { title: capital(verb), path: verb, fields: form({}), extra: why, ...await VERBS[verb](d) };
+  const all = { ...it.fields, properties: { ...it.fields.properties, ...it.more } };
+  let { etag } = d.s, { values } = it, refusal = null, first;
 
-function options(d, done) {
-  return html`<details class="known"><summary>Options</summary><div class="stack">
-    <div class="field"><label for="budget">Budget in USD</label><input class="in" id="budget" name="budget_usd" type="number" min="0" step="any"
-      placeholder=${d.s.budget_usd ?? 'no limit'}></div>
-    ${done.length ? html`<fieldset class="field"><legend class="label">Run finished steps again</legend>${done.slice(0, ROWS).map((each) =>
-      html`<label class="check"><input type="checkbox" name="rerun:${each.step}"><span class="mono">${each.step}</span></label>`)}</fieldset>` : nothing}
-    <label class="check"><input type="checkbox" name="code"><span>Accept changed code<br><span
-      class="hint">If the workflow's code has changed since the session ran</span></span></label></div></details>`;
-}
+  const fields = (schema) => html`<div class="f">${drawn(key, schema, refusal, () => page.draw())}</div>`;
+  const body = () => html`${it.text ? html`<p class="dim">${it.text}</p>` : nothing}${fields(it.fields)}${it.more ?
+    html`<details class="known"><summary>Options</summary>${fields(form(it.more))}</details>` : nothing}${it.extra}`;
 
-const rerun = (values) => Object.keys(values).filter((name) => name.startsWith('rerun:') && values[name]).map((name) => name.slice(6));
-
-const BLIND = html`<p class="dim">This server does not have the code of the workflow, so it cannot show a plan.
-  A resume closes the pauses; an engine that drives the workflow then continues the session.</p>`;
-
-export async function resume(d, page, wake = false) {
-  const asked = { verb: 'resume', rerun: [] };
-  const plan = d.planRefused ? null : await post(of(d.s.session_id) + '/plan', asked).catch(() => null);  // files may have been edited since
-  const done = plan?.steps.filter((each) => each.visits && each.verdict === 'done') ?? [];
-  page.ask({
-    title: `${wake ? 'Wake' : 'Resume'} ${d.s.session_id}`, say: wake ? 'Wake now' : 'Resume',
-    body: () => html`${wake ? html`<p class="dim">Its timer ends now.</p>` : decisions(plan ?? undefined)}${wake || d.planRefused ? nothing :
-      options(d, done)}`,
-    plan: async (values) => d.planRefused ? BLIND : preview(d, { ...asked, rerun: rerun(values) }),
-    send: async (values) => {
-      const { edits, budget_usd, code } = values;
-      await sent(d, page, 'resume', { wake, rerun: rerun(values), ...(edits && { edits }), ...(budget_usd && { budget_usd: Number(budget_usd) }),
-        ...(code && { code: 'accept' }) }, wake ? 'Woken.' : `${d.s.session_id} is resumed.`);
-    },
-  });
-}
-
-// rewind and fork
-
-const option = (value, text, isChosen) => html`<option value=${value} ?selected=${isChosen}>${text}</option>`;
-
-function places(d, withPast) {
-  const points = [...d.points].reverse(), open = d.s.step && !d.s.held_by_guard && !d.before ? [[`${d.s.step}#${d.s.visit}`, `${at(d.s)} (the open visit)`]]
-    : [];
-  return [...open, ...points.filter((each) => withPast || !each.left_behind).map((each) =>
-    [each.left_behind ? each.seq : each.name, `${each.name} (record ${each.seq}${each.left_behind ? ', undone by a rewind' : ''})`])].slice(0, ROWS);
-}
-
-const place = (value) => /^\d+$/.test(value) ? Number(value) : value;
-
-const changes = html`<details class="known"><summary>Change fields</summary><div class="field"><label for="changes">Changes</label><textarea class="in mono"
-  id="changes" name="changes" rows="3" placeholder='{"topic": "squid"}'></textarea><span class="hint">As JSON: field and new value</span></div></details>
-  <label class="check"><input type="checkbox" name="reuse"><span>Reuse results<br><span
-    class="hint">Operations and steps with the same input do not run again</span></span></label>`;
-
-function changed({ changes: text, reuse }) {
-  try {
-    return { reuse, ...(text ? { changes: JSON.parse(text) } : {}) };
-  } catch (error) {
-    throw new Problem(400, { detail: `The changes are not JSON: ${error.message}. Correct them.` });
-  }
-}
-
-function rewind(d, page) {
-  const found = places(d, false), chosen = d.points.find((each) => String(each.seq) === d.query.get('at') && !each.left_behind)?.name ?? found[0]?.[0];
-  page.ask({
-    title: `Rewind ${d.s.session_id}`, say: found.length ? 'Rewind' : '',
-    body: () => found.length ? html`<div class="field"><label for="to">To before</label><select class="in" id="to"
-      name="to">${found.map(([value, text]) => option(value, text, value === chosen))}</select><span
-        class="hint">Nothing is deleted: visits that are undone stay readable. The session is ready then; resume it to run.</span></div>${changes}${why}` :
-          html`<p class="dim">No visit has begun, so there is nothing to rewind.</p>`,
-    plan: async (values) => values.to ? preview(d, { verb: 'rewind', to: place(values.to), ...changed(values) }) : nothing,
-    send: guarded(d, page, ({ to, reason = '', ...values }, headers) =>
-      sent(d, page, 'rewind', { to: place(to), reason, ...changed(values) }, `${d.s.session_id} is rewound.`, headers)),
-  });
-}
-
-function fork(d, page) {
-  const from = (values) => values.at ? { at: place(values.at) } : {};
-  page.ask({
-    title: `Fork ${d.s.session_id}`, say: 'Fork',
-    body: () => html`<p class="dim">A new session with this one's past. This one does not change.</p>
-      <div class="field"><label for="at">From</label><select class="in" id="at" name="at"><option
-        value="">now</option>${places(d, true).map(([value, text]) => option(value, `before ${text}`))}</select></div>
-      <div class="field"><label for="new-id">Id of the new session <span class="dim">optional</span></label><input class="in mono" id="new-id"
-        name="session_id" maxlength="128" autocomplete="off"></div>${changes}
-      <label class="check"><input type="checkbox" name="paused" checked><span>Leave it paused<br><span
-        class="hint">Otherwise it runs at once</span></span></label>${why}`,
-    plan: (values) => preview(d, { verb: 'fork', ...from(values), ...changed(values) }),
-    send: async ({ session_id, paused, reason = '', ...values }) => {
-      const found = await post(of(d.s.session_id) + '/fork', { ...from(values), paused, reason, ...changed(values), ...(session_id && { session_id }) });
-      tell(told(`${found.session_id} is forked.`, found));
-      page.go(`#/sessions/${encodeURIComponent(found.session_id)}`);
-    },
-  });
-}
-
-// edit
-
-// A value that may be an object or null, or one of several kinds, and a long list are edited as JSON.
-const isMixed = ({ anyOf, oneOf }) => (anyOf ?? oneOf ?? []).filter((each) => each.type !== 'null').some((each, n) => n ||
-  !['string', 'integer', 'number', 'boolean'].includes(each.type));
-const isFree = ({ type, $ref, enum: known, anyOf, oneOf }) => !type && !$ref && !known && !anyOf && !oneOf;
-const edited = (schema, value) => isMixed(schema) || isFree(schema) || value?.length > ITEMS && Array.isArray(value) ?
-  { title: schema.title, description: schema.description, type: 'object' } : schema;
-
-// The schema of the state with the present values. Large fields are left out.
-function filled(schema, values) {
-  const small = Object.fromEntries(Object.entries(values).filter(([, value]) => !(value instanceof Large)));
-  if (!schema?.properties) return { type: 'object', default: small };
-  return { ...schema, default: small, required: Object.keys(small), properties:
-    Object.fromEntries(Object.entries(schema.properties).filter(([name]) => name in small).map(([name, each]) => [name, edited(each, small[name])])) };
-}
-
-const differs = (before, after) => Object.fromEntries(Object.entries(after).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name])));
-
-// What another person or the session itself has changed since the form was drawn.
-const news = (former, present) => html`<div class="note bad" role="alert"><div><p>The state has changed meanwhile, so nothing was written.
-  What you typed is still here. Compare it with what is new, then save again:</p>
-  <dl class="kv">${Object.entries(differs(former, present)).map(([name, value]) =>
-    html`<dt>${name}</dt><dd><span class="was">${shown(former[name]) ?? ''}</span> <span
-      class="is">${value instanceof Large ? '(large)' : shown(value)}</span></dd>`)}</dl></div></div>`;
-
-class Edit {
-  constructor(d, page, values) {
-    Object.assign(this, { d, page, values, id: `edit-${d.s.session_id}-${d.s.seq}`, schema: filled(d.s.description.state, values), seen: d.s.etag, refusal:
-      null, news: nothing });
+  // The first reading has the values as they were drawn. An edit sends only what differs from them.
+  function request({ reason, mode, freeze }) {
+    const found = readValue(key, all, document.querySelector('dialog form'));
+    return { reason, mode, freeze, ...it.asks?.(found, first ??= found) };
   }
 
-  get form() { return document.querySelector('dialog form'); }
-  read() { return readValue(this.id, this.schema, this.form); }
+  const plan = (given) => tried(async () => {
+    const { fields: edits, rerun, to, at: from, changes, reuse } = request(given), isSame = edits && !Object.keys(edits).length;
+    return planned(await post(of(id) + '/plan', { verb: isSame ? 'resume' : it.path, fields: edits, rerun, to, at: from, changes, reuse }));
+  });
 
-  // Only fields that the person has changed are sent, so a value that the form cannot show stays as it is.
-  fields() {
+  const send = (given) => tried(async () => {
+    const found = await post(`${of(id)}/${it.path}`, request(given), { 'if-match': etag });
+    tell([`${found.session_id} ${it.said}.`, ...(found.drivers ?? []).map((each) => each.advice)].join(' '));
+    await (found.session_id === id ? page.load() : page.go('#' + of(found.session_id)));
+  });
+
+  // A complaint about a field is drawn beside it.
+  async function tried(work) {
+    refusal = null;
     try {
-      const found = this.read(), cleared = Object.keys(this.drawn).filter((name) => !(name in found));
-      return { ...differs(this.drawn, found), ...Object.fromEntries(cleared.map((name) => [name, typeof this.drawn[name] === 'string' ? '' : null])) };
-    } catch (error) {
-      if (!(error instanceof Unreadable)) throw error;
-      throw new Problem(400, { detail: error.message, field: error.field });
-    }
-  }
-
-  // The complaint stands beside its field; what is thrown is shown above the buttons.
-  mark(problem) {
-    this.refusal = problem?.field ? { text: problem.message, field: problem.field } : null;
-    this.page.draw();
-    return this.refusal ? new Problem(problem.status, { detail: 'Correct the marked field, then save again.' }) : problem;
-  }
-
-  async plan() {
-    this.drawn ??= this.read();
-    try {
-      const fields = this.fields();
-      if (!Object.keys(fields).length) return html`<p class="dim">Change a field to see what a resume would do then.</p>`;
-      const found = await preview(this.d, { verb: 'edit', fields });
-      this.mark(null);
-      return found;
+      return await work();
     } catch (problem) {
-      throw this.mark(problem);
+      if (problem.present) throw await late(problem.present);
+      if (!(problem.field?.split(/[.[]/)[0] in all.properties)) throw problem;
+      refusal = { text: problem.message, field: problem.field };
+      throw new Problem(400, { detail: 'Correct the marked field.' });
+    } finally {
+      page.draw();
     }
   }
 
-  async send({ reason = '' }) {
-    const { d, page } = this;
-    try {
-      const fields = this.fields();
-      if (!Object.keys(fields).length) throw new Problem(400, { detail: 'No field is changed. Change one, then save it.' });
-      await sent(d, page, 'edit', { fields, reason }, `Changed ${Object.keys(fields).join(', ')}.`, { 'if-match': this.seen });
-    } catch (problem) {
-      throw problem.status === 412 && problem.present ? await this.late(problem) : this.mark(problem);
-    }
-    forget(this.id);
+  // The session is not as the person saw it. Say what is new; a second click then counts.
+  async function late(present) {
+    const found = values && await read(id), news = Object.entries(differs(values ?? {}, found ?? {}));
+    [etag, values] = [present.etag, found];
+    opened(page);
+    return new Problem(412, { detail: `Nothing was done, because ${id} has changed meanwhile. It is ${present.status} ${at(present)} now. ${news.map((each) =>
+      `${each[0]} is ${shown(each[1]).slice(0, ROWS)}. `).join('')}Check the plan, then send it again.` });
   }
 
-  async late(problem) {
-    const values = await read(this.d.s.session_id);
-    this.news = news(this.values, values);
-    Object.assign(this, { seen: problem.present.etag, values });
-    return this.mark(new Problem(412, { detail: 'The state has changed meanwhile. See above.' }));
-  }
-
-  body() {
-    const large = Object.keys(this.values).filter((name) => this.values[name] instanceof Large);
-    return html`${this.news}<div class="f">${drawn(this.id, this.schema, this.refusal, () => this.page.draw())}</div>${large.length ?
-      html`<p class="small dim">Too large to edit here: ${large.join(', ')}.</p>` : nothing}${why}`;
-  }
+  forget(key);
+  page.ask({ body, plan, send, say: it.title, ...it, title: `${it.title} ${id}` });
 }
-
-export async function edit(d, page) {
-  const dialog = new Edit(d, page, await read(d.s.session_id));
-  page.ask({ title: `Edit ${d.s.session_id}`, say: 'Save', isForm: true, body: () => dialog.body(), plan: () => dialog.plan(), send: (given) =>
-    dialog.send(given) });
-}
+export const edit = (d, page) => ask('edit', d, page);

@@ -37,3 +37,4 @@ export function size(bytes) {
 
 // A value of a state as text.
 export const shown = (value) => typeof value === 'string' ? value : JSON.stringify(value, null, 2);
+export const capital = (word) => word[0].toUpperCase() + word.slice(1);
