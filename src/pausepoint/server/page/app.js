@@ -17,7 +17,9 @@ import * as store from './store.js';
 
 const SCREENS = { now, inbox, sessions, agents, store };
 const ROLES = ['viewer', 'answerer', 'operator', 'admin'];
-const QUIET = 250, AGAIN = 5000;  // milliseconds in which changes are collected, and until a server that did not answer is asked again
+const QUIET = 250, AGAIN = 5000;  // milliseconds in which changes are collected, and until a lost server is asked again
+
+const find = (selector) => document.querySelector(selector);
 
 // The address after "#": /sessions/octopus?tab=state.
 function route() {
@@ -29,7 +31,6 @@ class Page {
   isLinked = true;
   row = -1;  // chosen with j and k
 
-  // Whether the signed-in person may do what needs a role.
   may(role) {
     const mine = this.me?.role;
     return mine === 'answerer' ? role === mine : ROLES.indexOf(mine) >= ROLES.indexOf(role);
@@ -52,11 +53,11 @@ class Page {
       history.replaceState(null, '', `#/inbox/${encodeURIComponent(this.me.question ?? '')}`);
     }
     this.live = new Live(this);
-    document.getElementById('app').replaceChildren();  // the text that is shown while this file loads
+    find('#app').replaceChildren();  // the text that is shown while this file loads
     await this.moved();
   }
 
-  // Load what the screen shows, then draw it. An older load that ends later is dropped.
+  // An older load that ends later is dropped.
   async load() {
     const { route, screen } = this, sees = this.may('viewer');
     try {
@@ -79,12 +80,11 @@ class Page {
   }
 
   draw() {
-    render(frame(this), document.getElementById('app'));
-    if (this.dialog) document.querySelector('dialog:not([open])')?.showModal();
+    render(frame(this), find('#app'));
+    if (this.dialog) find('dialog:not([open])')?.showModal();
     document.title = `${this.now?.questions ? `(${this.now.questions}) ` : ''}${this.screen?.title(this.route) ?? 'Nothing'} · Pausepoint`;
   }
 
-  // Many events come at once; they are drawn together.
   drawSoon() { this.soon ??= requestAnimationFrame(() => { this.soon = null; this.draw(); }); }
 
   go(hash, replace = false) {
@@ -98,7 +98,7 @@ class Page {
     if (former === this.route.path.join('/')) return this.load();
     Object.assign(this, { data: null, row: -1, dialog: null });
     await this.load();
-    if (former !== undefined) document.getElementById('main').focus();
+    if (former !== undefined) find('main').focus();
   }
 
   // An event of the stream. It only says what to read again, unless the screen draws it itself.
@@ -130,7 +130,7 @@ class Page {
   ask(dialog) { this.dialog = dialog; this.draw(); opened(this); }
 
   closeDialog() {
-    document.querySelector('dialog')?.close();
+    find('dialog')?.close();
     this.dialog = null;
     this.draw();
   }
@@ -155,7 +155,7 @@ const frame = (page) => page.me ? html`<div class="frame">
   <main id="main" tabindex="-1">${page.isLinked ? nothing : OFFLINE}${page.error ? failure(page.error) : page.data ? page.screen.view(page.data, page) :
     html`<p class="empty" aria-busy="true">Loading…</p>`}</main></div>${page.dialog ? dialog(page) : nothing}` : signIn(page);
 
-const OFFLINE = html`<p class="note" role="status">The server does not answer. The page shows what it knew last, and continues when the server is back.</p>`;
+const OFFLINE = html`<p class="note" role="status">The server does not answer. The page shows what it knew, and continues when the server is back.</p>`;
 
 const failure = ({ status, message }) => html`<div class="top"><h1>${status === 404 ? 'There is nothing here' : 'This did not work'}</h1></div>
   <p class="note bad" role="alert">${message}</p><a class="b" href="#/">Back to Now</a>`;
@@ -177,7 +177,7 @@ const page = new Page();
 const GO = { n: '#/', i: '#/inbox', s: '#/sessions', a: '#/agents', d: '#/store' };
 const KEYS = {
   g: () => { went = Date.now(); }, j: () => step(1), k: () => step(-1), '?': () => page.ask(keysDialog()),
-  '/': () => { const field = document.querySelector('[role=search] input'); field ? field.focus() : page.go(GO.s); },
+  '/': () => { const field = find('[role=search] input'); field ? field.focus() : page.go(GO.s); },
 };
 let went = 0;  // when g was pressed
 
