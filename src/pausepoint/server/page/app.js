@@ -67,7 +67,7 @@ class Page {
       if (route !== this.route) return;
       Object.assign(this, { data, now, error: null });
       const topics = ['now', ...screen.topics?.(route, data) ?? []];
-      this.live.follow(sees ? topics.filter((topic) => topic !== 'inbox' || this.may('answerer')) : ['inbox']);
+      this.live.follow(sees ? topics.filter((topic) => topic !== 'inbox' || this.may('answerer')) : topics.slice(1));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (route !== this.route) return;

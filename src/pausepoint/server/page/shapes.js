@@ -1,5 +1,7 @@
 // A status is a shape, a word and a colour. Also the other small drawings that several screens use.
 import { html, svg, nothing } from './vendor/lit-html.js';
+import { repeat } from './vendor/directives/repeat.js';
+import { number } from './words.js';
 
 const line = (d, width = 1.6, kind = '') =>
   svg`<path class=${kind} d=${d} fill="none" stroke="currentColor" stroke-width=${width} stroke-linecap="round" stroke-linejoin="round"/>`;
@@ -18,6 +20,7 @@ const SHAPES = {
   cancelled: [line(ROUND), line('m4.2 11.8 7.6-7.6')],
   ready: line('M5 3.5v9l7-4.5z'),
   created: line(ROUND, 1.2),
+  blocked: [line(ROUND), line('M5 8h6')],  // a task that waits for others
 };
 
 export const STATUSES = Object.keys(SHAPES);
@@ -39,3 +42,15 @@ export const bar = (progress) => progress?.total ? html`<svg class="bar" role="p
 
 // Where a session is: its step and visit.
 export const at = (s) => s.step ? `${s.held_by_guard ? 'after ' : ''}${s.step}${s.visit > 1 ? '#' + s.visit : ''}` : '';
+
+// A part of a screen: its title, and rows or what it says without any. And one row: name, mark, further lines.
+export const sheet = (name, rows, none, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2><span
+  class="more">${more}</span></header>${rows.length ? html`<ul>${rows}</ul>` : html`<p class="empty">${none}</p>`}</section>`;
+export const item = (name, mark, ...subs) => html`<li class="item"><span class="name clip">${name}</span>${mark}${subs.map((sub) =>
+  html`<span class="sub">${sub}</span>`)}</li>`;
+
+// No list draws more than this. A head of a table is its text and its class.
+export const ROWS = 200;
+export const more = ({ length }) => length > ROWS ? html`<p class="small dim pad">${number(length - ROWS)} more.</p>` : nothing;
+export const table = (heads, list, key, row, foot = nothing) => html`<table><thead><tr>${heads.map(([text, kind = '']) =>
+  html`<th class=${kind}>${text}</th>`)}</tr></thead><tbody>${repeat(list.slice(0, ROWS), (each) => each[key], row)}</tbody>${foot}</table>${more(list)}`;
