@@ -1,7 +1,15 @@
 // Requests to the server. The address of this module tells where the server is, so the page can be mounted anywhere.
 const API = new URL('../../api/v1/', import.meta.url);
+const GONE = 'The server does not answer. Start it again with pausepoint serve; this page then continues.';
 
-export const address = (path) => new URL(path.replace(/^\//, ''), API);
+export const of = (session_id) => `/sessions/${encodeURIComponent(session_id)}`;
+
+// Empty members of the query are left out.
+export function address(path, query = {}) {
+  const url = new URL('.' + path, API);
+  for (const [name, value] of Object.entries(query)) if ((value ?? '') !== '') url.searchParams.set(name, value);
+  return url;
+}
 
 // A refusal by the server, or no answer at all (status 0).
 export class Problem extends Error {
@@ -11,58 +19,30 @@ export class Problem extends Error {
   }
 }
 
-const GONE = 'The server does not answer. Start it again with pausepoint serve; this page then continues.';
-
-async function request(path, options, read = (answer) => answer.json()) {
-  let answer;
-  try {
-    answer = await fetch(address(path), { credentials: 'same-origin', ...options });
-  } catch {
-    throw new Problem(0, { detail: GONE });
-  }
-  if (answer.ok) return answer.status === 204 ? null : read(answer);
+async function request(url, options, read = 'json') {
+  const answer = await fetch(url, options).catch(() => { throw new Problem(0, { detail: GONE }); });
+  if (answer.ok) return answer.status === 204 ? null : answer[read]();
   throw new Problem(answer.status, await answer.json().catch(() => ({})));
 }
 
-// Read. Empty members of the query are left out.
-export const get = (path, query) => request(path + asked(query), { headers: { accept: 'application/json' } });
+export const get = (path, query) => request(address(path, query));
+export const content = (path, query) => request(address(path, query), {}, 'text');
 
-// Read a file as text.
-export const content = (path, query) => request(path + asked(query), {}, (answer) => answer.text());
+// The server's answer to the same key is the same, so a request that is sent twice has one effect.
+const acting = () => ({ 'x-pausepoint': '1', 'idempotency-key': crypto.getRandomValues(new Uint32Array(4)).join('-') });
 
-function asked(query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
-  return given.length ? '?' + new URLSearchParams(given) : '';
-}
-
-// The server's answer to the same key is the same, so a click that is sent twice has one effect.
-function key() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
-// Act. A request that got no answer is sent once more with the same key.
+// A request that got no answer is sent once more with the same key.
 export async function act(method, path, body = {}, headers = {}) {
-  const options = {
-    method, body: JSON.stringify(body),
-    headers: { 'content-type': 'application/json', 'x-pausepoint': '1', 'idempotency-key': key(), ...headers },
-  };
-  try {
-    return await request(path, options);
-  } catch (problem) {
+  const options = { method, body: JSON.stringify(body), headers: { 'content-type': 'application/json', ...acting(), ...headers } };
+  const send = () => request(address(path), options);
+  return send().catch(async (problem) => {
     if (problem.status !== 0) throw problem;
     await new Promise((done) => setTimeout(done, 1000));
-    return request(path, options);
-  }
+    return send();
+  });
 }
 
 export const post = (path, body, headers) => act('POST', path, body, headers);
 
-// Upload a file as it is.
-export function upload(path, file) {
-  const query = new URLSearchParams({ filename: file.name, ...(file.type ? { content_type: file.type } : {}) });
-  return request(`${path}?${query}`, {
-    method: 'POST', body: file, headers: { 'x-pausepoint': '1', 'idempotency-key': key() },
-  });
-}
-
-export const of = (session_id) => `/sessions/${encodeURIComponent(session_id)}`;
+export const upload = (path, file) =>
+  request(address(path, { filename: file.name, content_type: file.type }), { method: 'POST', body: file, headers: acting() });

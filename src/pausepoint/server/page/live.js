@@ -1,30 +1,26 @@
 // Live updates: one stream per browser, because a browser opens only six connections to a server.
 //
-// One tab holds a lock and has the stream; it passes the events on to the others. Each tab says which topics it shows. A
-// hidden tab leaves after a while. Without locks (a page over plain HTTP from another machine), each visible tab has a
-// stream of its own.
+// One tab holds a lock and has the stream, and passes the events on. Each tab says which topics it shows; a hidden one leaves
+// after a while. Without locks (plain HTTP from another machine), each tab has a stream.
 import { address } from './api.js';
 
 const EVENTS = ['head', 'inbox', 'standing', 'store', 'line', 'token', 'progress', 'reset'];
-const SAY_EVERY = 10_000, FORGET_AFTER = 25_000, LEAVE_AFTER = 30_000;
+const SAY_EVERY = 10_000, LEAVE_AFTER = 30_000;
 
 export class Live {
-  constructor(heard, linked) {
-    this.heard = heard;  // called with the name of an event and its data
-    this.linked = linked;  // called with whether the stream is open
-    this.me = `${Date.now()}.${Math.random()}`;
-    this.topics = [];
-    this.others = new Map();  // tab → { topics, at }
-    this.source = null;
-    this.leads = false;
-    this.away = null;
-    this.channel = 'BroadcastChannel' in globalThis ? new BroadcastChannel('pausepoint ' + address('').href) : null;
-    if (this.channel) this.channel.onmessage = ({ data }) => this.#received(data);
+  topics = [];
+  others = new Map();  // tab → its topics
+
+  // `page.heard` is called with the name of an event and its data, `page.link` with whether the stream is open.
+  constructor(page) {
+    Object.assign(this, { page, me: Math.random(), leads: !navigator.locks });
     document.addEventListener('visibilitychange', () => this.#looked());
-    addEventListener('pagehide', () => this.#say({ from: this.me, topics: null }));
     setInterval(() => this.#keepUp(), SAY_EVERY);
-    if (navigator.locks && this.channel) navigator.locks.request(this.channel.name, () => this.#lead());
-    else this.leads = true;
+    if (this.leads) return;
+    this.channel = new BroadcastChannel(`pausepoint ${address('/')}`);
+    this.channel.onmessage = ({ data }) => this.#received(...data);
+    addEventListener('pagehide', () => this.#say('topics', [], this.me));
+    navigator.locks.request(this.channel.name, () => this.#lead());
   }
 
   // Say what this tab shows. The stream follows.
@@ -33,11 +29,11 @@ export class Live {
     this.#keepUp();
   }
 
-  #say(message) { this.channel?.postMessage(message); }
+  #say(...message) { this.channel?.postMessage(message); }
 
   #lead() {
     this.leads = true;
-    this.#say({ ask: true });
+    this.#say('ask');
     this.#keepUp();
     return new Promise(() => {});  // the browser releases the lock when the tab is closed
   }
@@ -45,55 +41,45 @@ export class Live {
   #looked() {
     clearTimeout(this.away);
     if (document.hidden) this.away = setTimeout(() => { this.left = true; this.#keepUp(); }, LEAVE_AFTER);
-    else if (this.left) { this.left = false; this.#keepUp(); this.heard('reset', {}); }
+    else if (this.left) { this.left = false; this.#keepUp(); this.page.heard('reset', {}); }
   }
 
   #keepUp() {
     const own = this.left ? [] : this.topics;
-    if (this.channel) this.#say({ from: this.me, topics: own });
-    if (!this.leads) return;
-    for (const [tab, { at }] of this.others) if (Date.now() - at > FORGET_AFTER) this.others.delete(tab);
-    const wanted = new Set([...own, ...[...this.others.values()].flatMap((each) => each.topics)]);
-    this.#open([...wanted].sort().join(','));
+    this.#say('topics', own, this.me);
+    if (this.leads) this.#open([...new Set([own, ...this.others.values()].flat())].sort().join(','));
+    else this.open = '';
   }
 
   #open(topics) {
-    if (topics === this.open && this.source?.readyState !== 2) return;
-    const again = this.source !== null;
-    this.source?.close();
-    this.source = null;
+    if (topics === this.open && this.source?.readyState !== EventSource.CLOSED) return;
+    const isFirst = this.open === undefined;
     this.open = topics;
+    this.source?.close();
+    this.source = topics ? new EventSource(address('/stream', { topics })) : null;
     if (!topics) return;
-    const url = address('stream');
-    url.searchParams.set('topics', topics);
-    this.source = new EventSource(url);
-    this.source.onopen = () => this.#tell('linked', true);
-    this.source.onerror = () => this.#tell('linked', false);
+    this.source.onopen = () => this.#tell('link', true);
+    this.source.onerror = () => this.#tell('link', false);
     for (const name of EVENTS) this.source.addEventListener(name, ({ data }) => this.#tell(name, JSON.parse(data)));
-    if (again) this.#tell('reset', {});  // a new stream does not know what the former one has sent
+    if (!isFirst) this.#tell('reset', {});  // a new stream does not know what the former one has sent
   }
 
   #tell(name, data) {
     this.#hear(name, data);
-    this.#say({ name, data });
+    this.#say(name, data);
   }
 
   #hear(name, data) {
-    if (name === 'linked') this.linked(data);
-    else if (!this.left) this.heard(name, data);
+    if (name === 'link') this.page.link(data);
+    else if (!this.left) this.page.heard(name, data);
   }
 
-  #received(message) {
-    if (message.name) return this.leads || this.#hear(message.name, message.data);
-    if (message.ask) return this.#keepUp();
-    if (message.topics?.length) this.others.set(message.from, { topics: message.topics, at: Date.now() });
-    else this.others.delete(message.from);
-    if (this.leads) this.#keepUpLater();
-  }
-
-  // Several tabs say their topics at once; one new stream is enough.
-  #keepUpLater() {
-    clearTimeout(this.soon);
-    this.soon = setTimeout(() => this.#keepUp(), 50);
+  #received(name, data, from) {
+    if (name === 'ask') this.#keepUp();
+    else if (name !== 'topics') this.leads || this.#hear(name, data);
+    else if (this.others.set(from, data) && this.leads) {
+      clearTimeout(this.soon);  // several tabs say their topics at once; one new stream is enough
+      this.soon = setTimeout(() => this.#keepUp(), 50);
+    }
   }
 }

@@ -2,37 +2,36 @@
 import { html } from './vendor/lit-html.js';
 
 const UNITS = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
+const SIZES = ['bytes', 'KiB', 'MiB', 'GiB'];
 
 export function span(seconds) {
   if (seconds < 0.95) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  const at = UNITS.findIndex(([size]) => seconds >= size);
-  const [size, unit] = UNITS[at], smaller = UNITS[at + 1], whole = Math.floor(seconds / size);
-  const rest = smaller ? Math.floor((seconds % size) / smaller[0]) : 0;
-  return `${whole} ${unit}` + (rest && whole < 10 ? ` ${rest} ${smaller[1]}` : '');
+  const at = UNITS.findIndex(([size]) => seconds >= size), [size, unit] = UNITS[at], [smaller, part] = UNITS[at + 1] ?? [size];
+  const whole = Math.floor(seconds / size), rest = Math.floor((seconds % size) / smaller);
+  return `${whole} ${unit}` + (rest && whole < 10 ? ` ${rest} ${part}` : '');
 }
 
 const since = (when) => (Date.now() - Date.parse(when)) / 1000;
-export const between = (from, to) => span(Math.max(0, (Date.parse(to) - Date.parse(from)) / 1000));
 export const ago = (when) => since(when) < 3 ? 'just now' : `${span(since(when))} ago`;
-export const ahead = (when) => since(when) > 0 ? 'now' : `in ${span(-since(when))}`;
 export const left = (when) => since(when) > 0 ? 'no time left' : `${span(-since(when))} left`;
 
 // The moment itself is in the title, in the reader's own time zone.
-const moment = (when, text) => html`<time datetime=${when} title="${new Date(when).toLocaleString()} (${when})">${text}</time>`;
-export const time = (when) => when ? moment(when, ago(when)) : '';
-export const later = (when) => when ? moment(when, ahead(when)) : '';
-export const clock = (when) => moment(when, new Date(when).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' }));
+const moment = (when, text) => when ? html`<time datetime=${when} title="${new Date(when).toLocaleString()} (${when})">${text}</time>` : '';
+export const time = (when) => moment(when, ago(when));
+export const later = (when) => moment(when, since(when) > 0 ? 'now' : `in ${span(-since(when))}`);
+export const clock = (when) => moment(when, new Date(when).toLocaleTimeString([], { timeStyle: 'medium' }));
 
-export const money = (usd) => usd ? `$${usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2)}` : '–';
+export const money = (usd) => usd ? `$${usd.toFixed(usd < 0.01 ? 4 : 2)}` : '–';
 export const number = (n) => n.toLocaleString('en');
 export const sum = (list, name) => list.reduce((total, each) => total + (each[name] ?? 0), 0);
 export const counted = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
+export const capital = (word) => word[0].toUpperCase() + word.slice(1);
+export const sum = (list, name) => list.reduce((total, each) => total + (each[name] ?? 0), 0);
 
-const SIZES = ['bytes', 'KiB', 'MiB', 'GiB'];
 export function size(bytes) {
-  const at = Math.min(SIZES.length - 1, bytes ? Math.floor(Math.log2(bytes) / 10) : 0);
-  return at ? `${(bytes / 2 ** (10 * at)).toFixed(1)} ${SIZES[at]}` : counted(bytes, 'byte');
+  const at = Math.min(SIZES.length - 1, bytes && Math.floor(Math.log2(bytes) / 10));
+  return at ? `${(bytes / 1024 ** at).toFixed(1)} ${SIZES[at]}` : counted(bytes, 'byte');
 }
 
 // A value of a state as text.
