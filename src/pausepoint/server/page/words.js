@@ -17,17 +17,16 @@ export const ago = (when) => since(when) < 3 ? 'just now' : `${span(since(when))
 export const left = (when) => since(when) > 0 ? 'no time left' : `${span(-since(when))} left`;
 
 // The moment itself is in the title, in the reader's own time zone.
-const moment = (when, text) => when ? html`<time datetime=${when} title="${new Date(when).toLocaleString()} (${when})">${text}</time>` : '';
-export const time = (when) => moment(when, ago(when));
-export const later = (when) => moment(when, since(when) > 0 ? 'now' : `in ${span(-since(when))}`);
-export const clock = (when) => moment(when, new Date(when).toLocaleTimeString([], { timeStyle: 'medium' }));
+const moment = (text) => (when) => when ? html`<time datetime=${when} title="${new Date(when).toLocaleString()} (${when})">${text(when)}</time>` : '';
+export const time = moment(ago);
+export const later = moment((when) => since(when) > 0 ? 'now' : `in ${span(-since(when))}`);
+export const clock = moment((when) => new Date(when).toLocaleTimeString([], { timeStyle: 'medium' }));
 
 export const money = (usd) => usd ? `$${usd.toFixed(usd < 0.01 ? 4 : 2)}` : '–';
 export const number = (n) => n.toLocaleString('en');
 export const sum = (list, name) => list.reduce((total, each) => total + (each[name] ?? 0), 0);
 export const counted = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
 export const capital = (word) => word[0].toUpperCase() + word.slice(1);
-export const sum = (list, name) => list.reduce((total, each) => total + (each[name] ?? 0), 0);
 
 export function size(bytes) {
   const at = Math.min(SIZES.length - 1, bytes && Math.floor(Math.log2(bytes) / 10));
@@ -36,4 +35,3 @@ export function size(bytes) {
 
 // A value of a state as text.
 export const shown = (value) => typeof value === 'string' ? value : JSON.stringify(value, null, 2);
-export const capital = (word) => word[0].toUpperCase() + word.slice(1);
