@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib.resources import files
@@ -21,6 +22,9 @@ TYPES = {
 
 BASE = "{base}"
 """What the page says where the folder of its files belongs. Its name changes with their content."""
+
+
+_COMMENT = re.compile(rb"^//.*|^/\*.*\*/$|  // .*")
 
 
 class Page:
@@ -67,4 +71,16 @@ def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
         if each.is_dir():
             yield from _read(each, f"{prefix}{each.name}/")
         else:
-            yield f"{prefix}{each.name}", each.read_bytes()
+            yield f"{prefix}{each.name}", _lean(each.name, each.read_bytes())
+
+
+def _lean(name: str, data: bytes) -> bytes:
+    """Return a file without comments and indentation: they are for the people who write the page.
+
+    >>> _lean("a.js", b"// Why.\\nif (a)\\n  b();  // at last\\n")
+    b'if (a)\\nb();\\n'
+    """
+    if not name.endswith((".js", ".css")):
+        return data
+    lines = (_COMMENT.sub(b"", line.strip()) for line in data.splitlines())
+    return b"".join(line + b"\n" for line in lines if line)

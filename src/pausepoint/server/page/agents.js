@@ -1,14 +1,12 @@
 // Agents: a run of an orchestrator with its button, agents, approvals and tasks, and the other runs beside it.
-import { html, nothing } from './vendor/lit-html.js';
-import { repeat } from './vendor/directives/repeat.js';
+import { html } from './vendor/lit-html.js';
 import { get, of, post } from './api.js';
-import { bar, item, PAUSE, PLAY, sheet, status } from './shapes.js';
+import { bar, item, PAUSE, PLAY, ROWS, sheet, status } from './shapes.js';
 import { money, number, time } from './words.js';
 import { how, why } from './dialog.js';
 import { question } from './inbox.js';
 
 const EVERY = 1500;  // milliseconds between two readings of a run: its agents change it many times in a second
-const SHOWN = 200;
 const ORDER = ['running', 'waiting', 'failed', 'ready', 'blocked', 'completed', 'cancelled'];  // of tasks
 const path = (id) => `/${encodeURIComponent(id)}`;
 
@@ -33,7 +31,7 @@ function button({ session_id, phase }, page) {
     title: `Pause ${session_id}`, say: 'Pause all agents', send: (given) => send('pause', given),
     body: () => html`<p class="dim">All agents stop after their current step. People can still answer questions.</p>${why}${how}`,
   });
-  if (!phase || !page.may('operator')) return nothing;
+  if (!phase || !page.may('operator')) return '';
   return phase === 'running' ? html`<button class="button-of-all" @click=${pause}>${PAUSE}Pause all agents</button>`
     : html`<button class="button-of-all go" @click=${() => send('resume')}>${PLAY}Resume all agents</button>`;
 }
@@ -63,10 +61,10 @@ const other = (run) => item(html`<a class="mono" data-row href="#/agents${path(r
 
 export function view({ list, run }, page) {
   const none = html`A run of an <code>Orchestrator</code> appears here, with its agents, tasks and approvals.`;
-  const runs = sheet('Runs', list.runs.map(other), none, list.next && html`<a href="#/agents?after=${encodeURIComponent(list.next)}">older</a>`);
+  const runs = sheet('Runs', list.runs, other, none, list.next && html`<a href="#/agents?after=${encodeURIComponent(list.next)}">older</a>`);
   if (!run) return html`<div class="top"><h1>Agents</h1></div>${runs}`;
   const tasks = run.tasks.map((each) => [standing(each), each]).sort(([one], [two]) => ORDER.indexOf(one) - ORDER.indexOf(two));
   return html`${hero(run, page)}<div class="cols"><div class="stack">
-    ${run.questions.length ? sheet('Waits for approval', [repeat(run.questions, (q) => q.id, (q) => html`<li>${question(q, page)}</li>`)]) : nothing}
-    ${sheet('Tasks', tasks.slice(0, SHOWN).map(task), '', `${number(Math.min(SHOWN, tasks.length))} of ${number(tasks.length)}`)}</div>${runs}</div>`;
+    ${run.questions.length ? sheet('Waits for approval', run.questions, (q) => question(q, page)) : ''}
+    ${sheet('Tasks', tasks, task, '', `${number(Math.min(ROWS, tasks.length))} of ${number(tasks.length)}`)}</div>${runs}</div>`;
 }

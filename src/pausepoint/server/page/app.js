@@ -7,6 +7,7 @@ import { get, post, Problem } from './api.js';
 import { Live } from './live.js';
 import { icon } from './shapes.js';
 import { tell } from './toast.js';
+import { total } from './words.js';
 import { dialog, keysDialog, opened } from './dialog.js';
 import * as now from './now.js';
 import * as inbox from './inbox.js';
@@ -17,7 +18,7 @@ import * as store from './store.js';
 
 const SCREENS = { now, inbox, sessions, agents, store };
 const ROLES = ['viewer', 'answerer', 'operator', 'admin'];
-const QUIET = 250, AGAIN = 5000;  // milliseconds in which changes are collected, and until a lost server is asked again
+const QUIET = 1000, AGAIN = 5000;  // milliseconds in which changes are collected, and until a lost server is asked again
 
 const find = (selector) => document.querySelector(selector);
 
@@ -65,7 +66,7 @@ class Page {
       if (!screen) throw new Problem(404, { detail: 'There is no such page. Choose one on the left.' });
       const [data, now] = await Promise.all([screen.load(route, this), sees && get('/now')]);
       if (route !== this.route) return;
-      Object.assign(this, { data, now, error: null });
+      Object.assign(this, { data, now, error: null, loaded: Date.now() });
       const topics = ['now', ...screen.topics?.(route, data) ?? []];
       this.live.follow(sees ? topics.filter((topic) => topic !== 'inbox' || this.may('answerer')) : topics.slice(1));
     } catch (error) {
@@ -104,7 +105,7 @@ class Page {
   // An event of the stream. It only says what to read again, unless the screen draws it itself.
   heard(name, data) {
     if (this.screen?.live?.(name, data, this)) return this.drawSoon();
-    this.due ??= setTimeout(() => { this.due = null; if (!document.hidden) this.load(); }, QUIET);
+    this.due ??= setTimeout(() => { this.due = null; if (!document.hidden) this.load(); }, this.loaded + QUIET > Date.now() ? QUIET : QUIET / 4);
   }
 
   link(isLinked) {
@@ -139,21 +140,21 @@ class Page {
 // frame
 
 function link(page, name, count, tone) {
-  if (!page.may(name === 'inbox' ? 'answerer' : 'viewer')) return nothing;
+  if (!page.may(name === 'inbox' ? 'answerer' : 'viewer')) return '';
   return html`<a class="to" href="#/${name === 'now' ? '' : name}" aria-current=${(page.route.path[0] ?? 'now') === name ? 'page' : nothing}>${icon(name)}
-    ${SCREENS[name].title(page.route)}${count ? html`<span class="count pill ${tone}">${count}<span class="unseen"> ${tone}</span></span>` : nothing}</a>`;
+    ${SCREENS[name].title(page.route)}${count ? html`<span class="count pill ${tone}">${count}<span class="unseen"> ${tone}</span></span>` : ''}</a>`;
 }
 
 const frame = (page) => page.me ? html`<div class="frame">
   <nav class="side" aria-label="Pages"><a class="brand" href="#/"><img src=${new URL('icon.svg', import.meta.url)} width="24" alt="">Pausepoint</a>
     ${link(page, 'now')}${link(page, 'inbox', page.now?.questions, 'waiting')}
-    ${link(page, 'sessions', Object.values(page.now?.failures ?? {}).reduce((sum, each) => sum + each, 0), 'failed')}
+    ${link(page, 'sessions', total(page.now?.failures), 'failed')}
     ${link(page, 'agents')}${link(page, 'store')}
     <div class="foot small dim"><span class="st ${page.isLinked ? 'completed' : 'paused'}">● ${page.isLinked ? 'live' : 'connecting…'}</span>
       <div class="clip">${page.me.name} · ${page.me.role}</div><button class="b tiny quiet" @click=${KEYS['?']}>Keys <kbd>?</kbd></button>
       <button class="b tiny quiet" @click=${() => post('/logout').finally(() => location.reload())}>Sign out</button></div></nav>
-  <main id="main" tabindex="-1">${page.isLinked ? nothing : OFFLINE}${page.error ? failure(page.error) : page.data ? page.screen.view(page.data, page) :
-    html`<p class="empty" aria-busy="true">Loading…</p>`}</main></div>${page.dialog ? dialog(page) : nothing}` : signIn(page);
+  <main id="main" tabindex="-1">${page.isLinked ? '' : OFFLINE}${page.error ? failure(page.error) : page.data ? page.screen.view(page.data, page) :
+    html`<p class="empty" aria-busy="true">Loading…</p>`}</main></div>${page.dialog ? dialog(page) : ''}` : signIn(page);
 
 const OFFLINE = html`<p class="note" role="status">The server does not answer. The page shows what it knew, and continues when the server is back.</p>`;
 

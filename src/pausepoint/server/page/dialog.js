@@ -2,7 +2,7 @@
 //
 // { title, say, isBad, isForm, body(page), plan(values), send(values) }: `say` is the word on the button. `isForm`: it is wide,
 // and the server checks what was typed. What `plan` draws for the present values of the form is shown above the button.
-import { html, nothing, render } from './vendor/lit-html.js';
+import { html, render } from './vendor/lit-html.js';
 import { Problem } from './api.js';
 
 function values(form) {
@@ -45,7 +45,7 @@ export function dialog(page) {
       <header><h2 id="dialog-title">${title}</h2></header>
       <div class="body">${body(page)}<div class="preview"></div><div class="refusal"></div></div>
       <footer class="row end"><button class="b" type="button" @click=${() => page.closeDialog()}>${say ? 'Not now' : 'Close'}</button>${say ?
-        html`<button class="b go ${isBad ? 'bad' : 'main'}">${say}</button>` : nothing}</footer></form></dialog>`;
+        html`<button class="b go ${isBad ? 'bad' : 'main'}">${say}</button>` : ''}</footer></form></dialog>`;
 }
 
 // parts of dialogs

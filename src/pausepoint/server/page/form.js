@@ -1,6 +1,6 @@
 // A form from a JSON schema; what it does not know is asked for as JSON. The fields are uncontrolled, so nothing that is
 // drawn again changes what a person has typed. One walk over the parts of the schema draws the form and reads it.
-import { html, nothing } from './vendor/lit-html.js';
+import { html } from './vendor/lit-html.js';
 import { Problem } from './api.js';
 import { shown } from './words.js';
 
@@ -64,7 +64,7 @@ function choose({ form, id }, n) {
   form.redraw();
 }
 
-const said = (text, style) => text ? html`<span class=${style}>${text}</span>` : nothing;
+const said = (text, style) => text ? html`<span class=${style}>${text}</span>` : '';
 
 function labelled(it, control, frame) {
   const title = html`${it.title ?? 'Answer'} ${said(!it.isNeeded && 'optional', 'dim')}`, style = `label ${it.title ? '' : 'unseen'}`;

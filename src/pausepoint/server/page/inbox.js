@@ -1,7 +1,7 @@
 // Inbox: what sessions ask people, each with the form that its answer needs.
-import { html, nothing } from './vendor/lit-html.js';
-import { repeat } from './vendor/directives/repeat.js';
+import { html } from './vendor/lit-html.js';
 import { get, of, post, Problem } from './api.js';
+import { item, sheet } from './shapes.js';
 import { ago, left, shown } from './words.js';
 import { drawn, readValue } from './form.js';
 import { tell } from './toast.js';
@@ -53,7 +53,7 @@ const form = (q, page, refusal) => html`<form class="f" data-id=${q.id} @submit=
     <div class="row"><button class="b bad">No</button><button class="b main" value="yes">Yes, do it</button></div>` :
   html`${drawn(q.id, schemaOf(q), refusal, () => page.draw())}<div><button class="b main">Answer</button></div>`}</form>`;
 
-const known = (name, value, unfold) => value == null ? nothing : html`<details class="known" ?open=${!unfold} @toggle=${unfold}><summary>${name}</summary><pre
+const known = (name, value, unfold) => value == null ? '' : html`<details class="known" ?open=${!unfold} @toggle=${unfold}><summary>${name}</summary><pre
   class="mono" tabindex="0" .textContent=${shown(value)}></pre></details>`;
 
 // Only a single question comes with its state.
@@ -68,33 +68,27 @@ export function question(q, page, isBrief) {
   const session = q.sub_chain_id ?? q.session_id, closed = CLOSED[status], refusal = refusals.get(id) ?? { text: closed ? '' : q.complaint };
   const facts = [q.workflow_id, q.llm_node_id, `asked ${ago(q.created_at)}`, tool && `tool ${tool}`, round > 1 && `round ${round} of ${q.max_rounds}`,
     closed ?? (expired_at && left(expired_at)), q.receipt?.by && `by ${q.receipt.by}`];
-  const fields = closed || !page.may('answerer') ? nothing : form(q, page, refusal);
+  const fields = closed || !page.may('answerer') ? '' : form(q, page, refusal);
   const size = q.kind === 'confirm' ? 1 : Object.keys(q.answer_schema?.properties ?? {}).length;
-  return html`<article class="q" data-row tabindex="-1" aria-label=${next_question}><h3 class="ask">${next_question}</h3><div class="where">${page.me.question ?
-    nothing : html`<a class="mono" href="#${of(session)}">${session}</a>`}<span>${facts.filter(Boolean).join(' · ')}</span></div>
-    ${refusal.text && refusal.field == null ? html`<p class="note bad" role="alert">${refusal.text}</p>` : nothing}
+  return html`<article class="q" data-row tabindex="-1" aria-label=${next_question}><h2 class="ask">${next_question}</h2><div class="where">${page.me.question ?
+    '' : html`<a class="mono" href="#${of(session)}">${session}</a>`}<span>${facts.filter(Boolean).join(' · ')}</span></div>
+    ${refusal.text && refusal.field == null ? html`<p class="note bad" role="alert">${refusal.text}</p>` : ''}
     ${known('Details', q.payload)}${known('Collected so far', collected && JSON.parse(collected))}
-    ${isBrief ? nothing : known('What the step knew', '', (event) => showState(event, id))}
+    ${isBrief ? '' : known('What the step knew', '', (event) => showState(event, id))}
     ${isBrief && size > 1 ? html`<details class="fill"><summary class="b">Fill in ${size} fields…</summary>${fields}</details>` : fields}</article>`;
 }
 
 // the screen
 
-export const sheet = (name, list, draw, none, hash, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2>${hash ? html`<a
-  class="more dim small" href="#${hash}">${more}</a>` : nothing}</header><div>${list.length ?
-    repeat(list, (each) => each.id ?? each.session_id ?? each[0], draw) : html`<p class="empty">${none}</p>`}</div></section>`;
+const closed = (q) => item(html`<a data-row href="#/inbox/${q.id}">${q.next_question}</a>`, CLOSED[q.status],
+  [q.session_id, q.receipt?.by, ago(q.updated_at)].filter(Boolean).join(' · '));
 
-export const item = (hash, name, mark, sub, rest) => html`<a class="item" href="#${hash}" data-row><span class="name clip">${name}</span>${mark}<span
-  class="sub clip">${sub}</span>${rest}</a>`;
-
-const closed = (q) => item(`/inbox/${q.id}`, q.next_question, CLOSED[q.status], [q.session_id, q.receipt?.by, ago(q.updated_at)].filter(Boolean).join(' · '));
-
-export const waiting = (questions, page, isBrief, hash, more) => sheet('Open questions', questions, (q) => question(q, page, isBrief),
-  'No open question. When a step calls ctx.ask, its question appears here.', hash, more);
+export const waiting = (questions, page, isBrief, more) => sheet('Open questions', questions, (q) => question(q, page, isBrief),
+  'No open question. When a step calls ctx.ask, its question appears here.', more);
 
 export function view({ questions, next, done, only }, page) {
   if (only) return html`<div class="top"><h1>Question</h1></div><section class="sheet">${question(only, page)}</section>`;
   if (!done) return html`<h1>${sent.has(page.me.question) ? 'Thank you' : 'This question is closed'}</h1><p>You can close this page.</p>`;
-  return html`<div class="top"><h1>Inbox</h1></div><div class="cols">${waiting(questions, page, false, next && `/inbox?after=${encodeURIComponent(next)}`,
-    'next page')}${sheet('Recently answered', done, closed, 'No question was answered yet.')}</div>`;
+  return html`<div class="top"><h1>Inbox</h1></div><div class="cols">${waiting(questions, page, false,
+    next && html`<a href="#/inbox?after=${encodeURIComponent(next)}">next page</a>`)}${sheet('Recently answered', done, closed, 'No question was answered yet.')}</div>`;
 }

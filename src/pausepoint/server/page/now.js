@@ -1,10 +1,10 @@
 // Now: what runs, what waits for people, what failed, what it costs, and the one button.
-import { html, nothing } from './vendor/lit-html.js';
+import { html } from './vendor/lit-html.js';
 import { act, of } from './api.js';
-import { at, bar, status, PAUSE, PLAY } from './shapes.js';
-import { counted, later, money, number, span, time } from './words.js';
+import { at, bar, item, sheet, status, PAUSE, PLAY } from './shapes.js';
+import { counted, later, money, number, span, sum, time, total } from './words.js';
 import { how, why } from './dialog.js';
-import { asked, item, sheet, waiting } from './inbox.js';
+import { asked, waiting } from './inbox.js';
 
 export const title = () => 'Now';
 export const topics = () => ['inbox'];
@@ -12,13 +12,12 @@ export const keys = { p: (page) => mayPause(page) && !page.now.standing_pause &&
 export const load = async (route, page) => page.may('answerer') ? (await asked({ limit: 3 }, page.data ?? [])).questions : [];
 
 const mayPause = (page) => page.may('operator') && !page.me.owner;
-const sum = (figures) => Object.values(figures).reduce((all, each) => all + each, 0);
-const count = ({ counts }, ...names) => sum(Object.values(counts).flatMap((each) => names.map((name) => each[name] ?? 0)));
+const count = ({ counts }, ...names) => total(names.map((name) => sum(Object.values(counts), name)));
 
 // the sentence, the six figures and the button
 
 function hero(page) {
-  const { now } = page, { standing_pause: pause, questions } = now, running = count(now, 'running', 'pausing'), failed = sum(now.failures);
+  const { now } = page, { standing_pause: pause, questions } = now, running = count(now, 'running', 'pausing'), failed = total(now.failures);
   const figures = { running, 'open questions': questions, sleeping: count(now, 'sleeping'), paused: count(now, 'paused'), failed,
     spent: money(now.spent_usd) };
   const [press, shape, name, where] = pause ? [lift, PLAY, 'Resume', 'from exactly there'] : [pauseAll, PAUSE, 'Pause everything', 'at the next safe point'];
@@ -28,14 +27,14 @@ function hero(page) {
     <div class="facts">${Object.entries(figures).map(([what, figure]) =>
       html`<div class="fact"><b class="num">${number(figure)}</b><span>${what}</span></div>`)}</div></div>${mayPause(page) ?
     html`<button class="button-of-all ${pause ? 'go' : ''}" @click=${() => press(page)}>${shape}<span>${name}<small>${where}</small></span></button>` :
-    nothing}</section>`;
+    ''}</section>`;
 }
 
 // Only a person who sees all sessions learns how the pause took effect.
 const standing = ({ by, reason, created_at, asked, stopped, finishing = [], longest_seconds }) => html`<p><b>${by ?? 'Unknown'}</b> paused it
   ${time(created_at)}${reason ? `: “${reason}”` : '.'} New sessions stay paused.</p><p>${finishing.length ?
     `${stopped} of ${counted(asked, 'running session')} stopped. Still finishing:` :
-    asked ? `${counted(asked, 'running session')} stopped after ${span(longest_seconds ?? 0)}.` : nothing}</p><ul class="finishing">${finishing.map((each) =>
+    asked ? `${counted(asked, 'running session')} stopped after ${span(longest_seconds ?? 0)}.` : ''}</p><ul class="finishing">${finishing.map((each) =>
     html`<li><a class="mono" href="#${of(each.session_id)}">${each.session_id}</a> ${each.operation || each.step}, since ${time(each.since)}</li>`)}</ul>`;
 
 const pauseAll = (page) => page.ask({
@@ -48,6 +47,8 @@ const pauseAll = (page) => page.ask({
 const lift = (page) => page.act(() => act('DELETE', '/standing-pause'), 'Sessions continue where they stopped.');
 
 // lists
+
+const link = (hash, text) => html`<a data-row href="#${hash}">${text}</a>`;
 
 // member of `/now` → name, filter, second line of a row, and the text without rows
 const LISTS = {
@@ -63,16 +64,16 @@ const LISTS = {
 
 function list(now, member) {
   const [name, filter, sub, none] = LISTS[member];
-  return sheet(name, now[member].slice(0, 6), (s) => item(of(s.session_id), s.session_id, status(s.status), sub(s), bar(s.progress)), none,
-    `/sessions?${filter}`, 'all');
+  return sheet(name, now[member].slice(0, 6), (s) => item(link(of(s.session_id), s.session_id), status(s.status), sub(s), bar(s.progress)), none,
+    link(`/sessions?${filter}`, 'all'));
 }
 
 function spend({ spending }) {
   const found = Object.entries(spending).filter(([, usd]) => usd).sort((a, b) => b[1] - a[1]).slice(0, 12);
-  return sheet('Spent by workflow', found, ([name, usd]) => item(`/sessions?workflow=${encodeURIComponent(name)}`, name, money(usd), '',
+  return sheet('Spent by workflow', found, ([name, usd]) => item(link(`/sessions?workflow=${encodeURIComponent(name)}`, name), money(usd),
     bar({ done: usd, total: found[0][1] })), 'A step says what it costs with ctx.spend.');
 }
 
-export const view = (questions, page) => html`${hero(page)}<div class="cols"><div class="stack">${waiting(questions, page, true, '/inbox',
-  `all ${page.now.questions}`)}${list(page.now, 'running')}</div>
+export const view = (questions, page) => html`${hero(page)}<div class="cols"><div class="stack">${waiting(questions, page, true,
+  html`<a href="#/inbox">all ${page.now.questions}</a>`)}${list(page.now, 'running')}</div>
   <div class="stack">${['failed', 'paused', 'waking'].map((each) => list(page.now, each))}${spend(page.now)}</div></div>`;

@@ -1,8 +1,8 @@
 // One session: where it is and why, its course, its state at any checkpoint, and what a verb would do before it is done.
-import { html, nothing } from './vendor/lit-html.js';
+import { html } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { get, of } from './api.js';
-import { at, bar, status } from './shapes.js';
+import { at, bar, item, more, ROWS, status } from './shapes.js';
 import { capital, counted, later, money, number, time } from './words.js';
 import { course } from './course.js';
 import { cost } from './cost.js';
@@ -14,18 +14,17 @@ import * as artifacts from './artifacts.js';
 import * as files from './files.js';
 import { ask, buttons, can } from './verbs.js';
 
-const PAGE = 200, SOON = 3000;  // milliseconds until the session is read again after a change
+const SOON = 3000;  // milliseconds until the session is read again after a change
 
 const href = (id) => '#' + of(id);
 const link = (id) => html`<a class="mono" href=${href(id)}>${id}</a>`;
 
-const child = (s) => html`<li><a class="item" href=${href(s.session_id)} data-row><span class="name mono clip">${s.session_id}</span>${status(s.status)}<span
-  class="sub clip">${s.workflow} · ${at(s) || 'ended'} · ${money(s.spent_usd)}</span></a></li>`;
+const child = (s) => html`<li>${item(html`<a class="mono" href=${href(s.session_id)} data-row>${s.session_id}</a>`, status(s.status),
+  `${s.workflow} · ${at(s) || 'ended'} · ${money(s.spent_usd)}`)}</li>`;
 const children = {
   load: async ({ s }) => ({ children: (await get(of(s.session_id) + '/children')).sessions }),
-  view: ({ children: found }) => found.length ? html`<ul>${repeat(found.slice(0, PAGE), (s) => s.session_id, child)}</ul>${found.length > PAGE ?
-    html`<p class="dim pad">The first ${PAGE} of ${found.length}</p>` : nothing}` :
-      html`<p class="empty"><b>It has no children</b>A step starts another session with <code>ctx.call</code>.</p>`,
+  view: ({ children: found }) => found.length ? html`<ul>${repeat(found.slice(0, ROWS), (s) => s.session_id, child)}</ul>${more(found)}` :
+    html`<p class="empty"><b>It has no children</b>A step starts another session with <code>ctx.call</code>.</p>`,
 };
 
 const TABS = { state, history, output, artifacts, files, children, cost: { view: cost } };
@@ -36,7 +35,7 @@ export const topics = ({ path }) => [`session:${path[1]}`];
 let kept = {}, due = null;  // what changes only with the session's mark; the next reading
 
 async function visits({ session_id, etag }, before) {
-  const base = of(session_id), mark = `${session_id} ${etag} ${before}`, query = { before, limit: PAGE };
+  const base = of(session_id), mark = `${session_id} ${etag} ${before}`, query = { before, limit: ROWS };
   if (kept.mark === mark) return kept;
   const [{ spans }, { checkpoints }, plan] = await Promise.all([get(base + '/spans', query), get(base + '/checkpoints', query),
     get(base + '/plan').then((found) => ({ plan: found }), (problem) => ({ planRefused: problem.message }))]);
@@ -48,7 +47,7 @@ export async function load({ path, query }, page) {
   if (!page.may('viewer')) return { s };
   const before = query.get('before') ?? '', tab = query.get('tab') in TABS ? query.get('tab') : 'state';
   const d = { s, tab, before, query, ...await visits(s, before) };
-  d.earlier = d.spans.filter((each) => each.seq).length >= PAGE;
+  d.earlier = d.spans.filter((each) => each.seq).length >= ROWS;
   d.to = (changes) => `${href(path[1])}?${new URLSearchParams({ ...Object.fromEntries(page.route.query), ...changes })}`;
   d.end = () => ['running', 'pausing', 'waiting', 'sleeping'].includes(d.s.status) && !before ? Date.now() : Date.parse(d.s.updated_at);
   return Object.assign(d, await TABS[tab].load?.(d, page));
@@ -78,7 +77,7 @@ const meta = (s) => [
 ].filter(Boolean).map((each) => html`<span>${each}</span>`);
 
 const head = (d, page) => html`<div class="top"><div><div class="row"><h1 class="mono">${d.s.session_id}</h1>${status(d.s.status, true)}</div><div
-  class="meta">${meta(d.s)}</div>${bar(d.s.progress)}</div>${page.may('operator') ? buttons(d, page) : nothing}</div>`;
+  class="meta">${meta(d.s)}</div>${bar(d.s.progress)}</div>${page.may('operator') ? buttons(d, page) : ''}</div>`;
 
 export const keys = { p: (page) => page.may('operator') && can(page.data.s).pause && ask('pause', page.data, page) };
 
@@ -96,12 +95,12 @@ function failure({ type, message, step, attempts, traceback }) {
   const { false: own = [], true: others = [] } = Object.groupBy(traceback.split(/\n(?=  File )/), isEngine);
   const text = [...own, others.length ? 'The engine called it:' : '', ...others].join('\n');
   return html`${line(html`<span class="st failed">${type}</span> ${message}`, `${step}, ${counted(attempts, 'attempt')}`)}${traceback ? html`<pre
-    class="trace" tabindex="0" role="region" aria-label="Traceback">${text}</pre>` : nothing}`;
+    class="trace" tabindex="0" role="region" aria-label="Traceback">${text}</pre>` : ''}`;
 }
 
 function waits(d, page) {
   const { s } = d, isIn = (...names) => names.includes(s.status), waitsFor = (what) => s.waiting.includes(what);
-  const button = (verb, text, may) => may ? html`<button class="b tiny" @click=${() => ask(verb, d, page)}>${text}</button>` : nothing;
+  const button = (verb, text, may) => may ? html`<button class="b tiny" @click=${() => ask(verb, d, page)}>${text}</button>` : '';
   return [
     [s.wakes_at && !waitsFor('answer') && !isIn('running', 'pausing'), html`Wakes ${s.wakes_at && later(s.wakes_at)}`,
       button('wake', 'Wake now…', page.may('operator') && isIn('sleeping'))],
@@ -119,7 +118,7 @@ function why(d, page) {
     ...questions.map((each) => [each.id, question(each, page)]), ...waits(d, page),
   ].filter(Boolean);
   return found.length ? html`<section class="sheet" aria-label="Why it is not running">${repeat(found, ([key]) => key, ([, each]) => each)}</section>` :
-    nothing;
+    '';
 }
 
 function moved({ key, target, currentTarget }) {
@@ -132,4 +131,4 @@ const tabs = (d, page) => html`<section class="sheet" aria-label="Details"><div 
   html`<a role="tab" id="tab-${name}" href=${d.to({ tab: name })} aria-selected=${d.tab === name}>${capital(name)}</a>`)}</div>
   <div role="tabpanel" aria-labelledby="tab-${d.tab}">${TABS[d.tab].view(d, page)}</div></section>`;
 
-export const view = (d, page) => html`${head(d, page)}<div class="stack">${why(d, page)}${d.spans ? [course(d, page), tabs(d, page)] : nothing}</div>`;
+export const view = (d, page) => html`${head(d, page)}<div class="stack">${why(d, page)}${d.spans ? [course(d, page), tabs(d, page)] : ''}</div>`;

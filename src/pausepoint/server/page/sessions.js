@@ -1,9 +1,9 @@
 // Sessions: the whole list, filtered by the address so that it can be shared, with verbs for what is selected.
-import { html, nothing } from './vendor/lit-html.js';
+import { html } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { get, of, post } from './api.js';
 import { at, status, STATUSES } from './shapes.js';
-import { counted, money, number, time } from './words.js';
+import { counted, money, number, sum, time } from './words.js';
 import { why } from './dialog.js';
 
 const KEPT = 'pausepoint.columns';
@@ -54,7 +54,7 @@ const chip = (page, text, name, value, isOn = true) =>
 
 function statuses(page, { status: chosen, workflow, ...others }) {
   const counts = workflow ? [page.now.counts[workflow] ?? {}] : Object.values(page.now.counts);
-  const count = (name) => counts.reduce((sum, each) => sum + (each[name] ?? 0), 0);
+  const count = (name) => sum(counts, name);
   const text = (name) => FURTHER.some((each) => others[each]) ? name : `${name} ${number(count(name))}`;  // the counts are without them
   const isOn = (name) => !!chosen?.split(',').includes(name);
   return STATUSES.filter((name) => count(name) || isOn(name)).map((name) => chip(page, text(name), 'status', name, isOn(name)));
@@ -80,7 +80,7 @@ function acts(page, asked) {
   const which = page.may('operator') && whom(asked);
   return which ? html`<div class="row acts"><span class="dim">${which.ids ? `${number(selected.size)} selected` : 'All that match'}</span>
     ${Object.keys(VERBS).map((say) => html`<button class="b" @click=${() => ask(page, say, which)}>${say}…</button>`)}
-    <button class="b quiet" ?hidden=${!which.ids} @click=${() => { selected.clear(); page.draw(); }}>Clear</button></div>` : nothing;
+    <button class="b quiet" ?hidden=${!which.ids} @click=${() => { selected.clear(); page.draw(); }}>Clear</button></div>` : '';
 }
 
 function ask(page, say, which) {

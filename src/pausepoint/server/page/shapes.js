@@ -1,7 +1,9 @@
 // A status is a shape, a word and a colour. Also the other small drawings that several screens use.
-import { html, svg, nothing } from './vendor/lit-html.js';
+import { html, svg } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { number } from './words.js';
+
+export const ROWS = 200;  // no list draws more
 
 const line = (d, width = 1.6, kind = '') =>
   svg`<path class=${kind} d=${d} fill="none" stroke="currentColor" stroke-width=${width} stroke-linecap="round" stroke-linejoin="round"/>`;
@@ -38,19 +40,20 @@ export const PLAY = drawn(26, 24, filled('M7 4.5v15l13-7.5z'));
 
 // How much of something is done: { done, total }.
 export const bar = (progress) => progress?.total ? html`<svg class="bar" role="progressbar" aria-label="Progress" aria-valuenow=${progress.done}
-  aria-valuemin="0" aria-valuemax=${progress.total}><rect width="${Math.min(100, 100 * progress.done / progress.total)}%" height="6" rx="3"/></svg>` : nothing;
+  aria-valuemin="0" aria-valuemax=${progress.total}><rect width="${Math.min(100, 100 * progress.done / progress.total)}%" height="6" rx="3"/></svg>` : '';
 
 // Where a session is: its step and visit.
 export const at = (s) => s.step ? `${s.held_by_guard ? 'after ' : ''}${s.step}${s.visit > 1 ? '#' + s.visit : ''}` : '';
 
-// A part of a screen: its title, and rows or what it says without any. And one row: name, mark, further lines.
-export const sheet = (name, rows, none, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2><span
-  class="more">${more}</span></header>${rows.length ? html`<ul>${rows}</ul>` : html`<p class="empty">${none}</p>`}</section>`;
-export const item = (name, mark, ...subs) => html`<li class="item"><span class="name clip">${name}</span>${mark}${subs.map((sub) =>
-  html`<span class="sub">${sub}</span>`)}</li>`;
+// A part of a screen: its title, and a list or what it says without one. And one row of it: name, mark, further lines.
+const key = (each, n) => each.id ?? each.session_id ?? n;
+export const sheet = (name, list, draw, none, more) => html`<section class="sheet" aria-label=${name}><header><h2>${name}</h2><span
+  class="more dim small">${more}</span></header>${list.length ? html`<ul>${repeat(list.slice(0, ROWS), key, (each) => html`<li>${draw(each)}</li>`)}</ul>` :
+    html`<p class="empty">${none}</p>`}</section>`;
+export const item = (name, mark, ...subs) => html`<div class="item"><span class="name clip">${name}</span>${mark}${subs.map((sub) =>
+  html`<span class="sub clip">${sub}</span>`)}</div>`;
 
-// No list draws more than this. A head of a table is its text and its class.
-export const ROWS = 200;
-export const more = ({ length }) => length > ROWS ? html`<p class="small dim pad">${number(length - ROWS)} more.</p>` : nothing;
-export const table = (heads, list, key, row, foot = nothing) => html`<table><thead><tr>${heads.map(([text, kind = '']) =>
+// A head of a table is its text and its class.
+export const more = ({ length }) => length > ROWS ? html`<p class="small dim pad">${number(length - ROWS)} more.</p>` : '';
+export const table = (heads, list, key, row, foot = '') => html`<table><thead><tr>${heads.map(([text, kind = '']) =>
   html`<th class=${kind}>${text}</th>`)}</tr></thead><tbody>${repeat(list.slice(0, ROWS), (each) => each[key], row)}</tbody>${foot}</table>${more(list)}`;

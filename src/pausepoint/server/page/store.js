@@ -32,7 +32,7 @@ const remedy = (text) => (text ?? '').split(/((?:GET|POST|DELETE) \/\S+)/).map((
 
 const check = ({ level, about, text, way_out }) => item(about, html`<span class="st pill ${LEVELS[level]}">${level}</span>`, text, remedy(way_out));
 
-const engine = (since) => (each) => item(`process ${each.pid} on ${each.host}`, small([since, time(each.since)]),
+const engine = (each) => item(`process ${each.pid} on ${each.host}`, small([each.isDead ? 'died, began ' : 'since ', time(each.since)]),
   `drives ${each.workflows.join(', ') || 'nothing'}`, html`holds ${counted(each.sessions.length, 'session')} ${links(each.sessions)}`);
 
 const misfit = ({ session, reasons, ways }) => item(links([session.session_id]), small(session.workflow),
@@ -99,12 +99,12 @@ const button = (page, say, ask, look) => html`<button class="b ${look}" @click=$
 export function view({ store, misfits, tokens }, page) {
   const [fine, wrong] = [true, false].map((isOk) => store.checks.filter(({ level }) => (level === 'ok') === isOk));
   const checks = [...wrong, ...fine.filter(({ about }) => about !== 'engines')];  // they have a list of their own
-  const engines = [...store.engines.map(engine('since ')), ...store.gone.map(engine('died, began '))];
+  const engines = [...store.engines, ...store.gone.map((each) => ({ ...each, isDead: true }))];
   const jobs = page.may('admin') ? [button(page, 'Verify', verify), button(page, 'Clean up', collect)] : '';
   return html`<div class="top"><h1>Store</h1><div class="row acts">${jobs}</div></div>
-    <div class="cols"><div class="stack">${sheet('Findings', checks.map(check))}
-      ${sheet('Sessions that do not fit the code', misfits.misfits.map(misfit), 'Every session that was checked fits the code of this server.',
+    <div class="cols"><div class="stack">${sheet('Findings', checks, check)}
+      ${sheet('Sessions that do not fit the code', misfits.misfits, misfit, 'Every session that was checked fits the code of this server.',
         misfits.next && html`<a href="#/store?after=${encodeURIComponent(misfits.next)}">check more</a>`)}</div>
-    <div class="stack">${sheet('Engines', engines)}${made ? secret(made) : ''}
-      ${tokens && sheet('Tokens', tokens.map(token(page)), 'Programs and people sign in with tokens.', button(page, 'Create', create, 'tiny'))}</div></div>`;
+    <div class="stack">${sheet('Engines', engines, engine)}${made ? secret(made) : ''}
+      ${tokens && sheet('Tokens', tokens, token(page), 'Programs and people sign in with tokens.', button(page, 'Create', create, 'tiny'))}</div></div>`;
 }

@@ -1,14 +1,14 @@
 // The dialogs of a session's verbs. Each verb that runs something shows first what it would run, and why.
-import { html, nothing } from './vendor/lit-html.js';
+import { html } from './vendor/lit-html.js';
 import { of, post, Problem } from './api.js';
-import { at } from './shapes.js';
+import { at, ROWS } from './shapes.js';
 import { capital, counted, shown } from './words.js';
 import { how, opened, why } from './dialog.js';
 import { drawn, forget, readValue } from './form.js';
 import { Large, read } from './state.js';
 import { tell } from './toast.js';
 
-const ROWS = 200, ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad' };
+const ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad' };
 
 export function can({ status }) {
   const isIn = (...names) => names.includes(status), isOver = isIn('completed', 'cancelled'), isHeld = isIn('running', 'pausing');
@@ -17,7 +17,7 @@ export function can({ status }) {
 }
 
 export const buttons = (d, page) => html`<div class="row acts">${Object.entries(can(d.s)).map(([verb, may]) => may ?
-  html`<button class="b ${KINDS[verb] ?? ''}" @click=${() => ask(verb, d, page)}>${capital(verb)}…</button>` : nothing)}</div>`;
+  html`<button class="b ${KINDS[verb] ?? ''}" @click=${() => ask(verb, d, page)}>${capital(verb)}…</button>` : '')}</div>`;
 
 const row = ([verdict, name, text, kind = verdict.split(' ')[0]]) =>
   html`<li><span class="verdict ${kind}">${verdict}</span><b class="mono clip">${name}</b><span class="dim">${text}</span></li>`;
@@ -44,7 +44,7 @@ async function resume({ s }) {
   const done = steps.filter((each) => each.visits && each.verdict === 'done').map(({ step, visits }) =>
     [step, box(`${step} (${counted(visits, 'visit')})`)]);
   return {
-    said: 'is resumed', extra: nothing,
+    said: 'is resumed', extra: '',
     fields: form({ ...(files.length && { edits: { title: `Edits of ${files.join(', ')}`, enum: ['accept', 'discard'] } }) }, ['edits']),
     more: {
       budget_usd: { type: 'number', title: 'Budget in USD', minimum: 0, description: `Present limit: ${s.budget_usd ?? 'none'}` },
@@ -105,9 +105,9 @@ const lenient = (text) => { try { return JSON.parse(text); } catch { return text
 const VERBS = {
   pause: () => ({ said: 'pauses', plan: null, extra: [why, how], text: 'It stops at the next safe point, with its children. What is finished is kept.' }),
   cancel: () => ({ say: 'Cancel the session', said: 'is cancelled', plan: null, isBad: true, text: 'It ends permanently, with its children.' }),
-  send: () => ({ title: 'Send a message to', say: 'Send', said: 'has the message', plan: null, extra: nothing,
+  send: () => ({ title: 'Send a message to', say: 'Send', said: 'has the message', plan: null, extra: '',
     fields: form({ message: { description: 'JSON, or else text' } }, ['message']), asks: ({ message }) => ({ value: lenient(message) }) }),
-  wake: () => ({ path: 'resume', say: 'Wake now', said: 'is woken', extra: nothing, text: 'Its timer ends now.', asks: () => ({ wake: true }) }),
+  wake: () => ({ path: 'resume', say: 'Wake now', said: 'is woken', extra: '', text: 'Its timer ends now.', asks: () => ({ wake: true }) }),
   resume, rewind, fork, edit: change,
 };
 
@@ -118,8 +118,8 @@ export async function ask(verb, d, page) {
   let { etag } = d.s, { values } = it, refusal = null, first;
 
   const fields = (schema) => html`<div class="f">${drawn(key, schema, refusal, () => page.draw())}</div>`;
-  const body = () => html`${it.text ? html`<p class="dim">${it.text}</p>` : nothing}${fields(it.fields)}${it.more ?
-    html`<details class="known"><summary>Options</summary>${fields(form(it.more))}</details>` : nothing}${it.extra}`;
+  const body = () => html`${it.text ? html`<p class="dim">${it.text}</p>` : ''}${fields(it.fields)}${it.more ?
+    html`<details class="known"><summary>Options</summary>${fields(form(it.more))}</details>` : ''}${it.extra}`;
 
   // The first reading has the values as they were drawn. An edit sends only what differs from them.
   function request({ reason, mode, freeze }) {
@@ -165,4 +165,3 @@ export async function ask(verb, d, page) {
   forget(key);
   page.ask({ body, plan, send, say: it.title, ...it, title: `${it.title} ${id}` });
 }
-export const edit = (d, page) => ask('edit', d, page);

@@ -24,6 +24,7 @@ export const clock = moment((when) => new Date(when).toLocaleTimeString([], { ti
 
 export const money = (usd) => usd ? `$${usd.toFixed(usd < 0.01 ? 4 : 2)}` : '–';
 export const number = (n) => n.toLocaleString('en');
+export const total = (figures) => Object.values(figures ?? {}).reduce((all, each) => all + each, 0);
 export const sum = (list, name) => list.reduce((total, each) => total + (each[name] ?? 0), 0);
 export const counted = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
 export const capital = (word) => word[0].toUpperCase() + word.slice(1);
