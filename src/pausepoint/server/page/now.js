@@ -64,7 +64,7 @@ const LISTS = {
 
 function list(now, member) {
   const [name, filter, sub, none] = LISTS[member];
-  return sheet(name, now[member].slice(0, 6), (s) => item(link(of(s.session_id), s.session_id), status(s.status), sub(s), bar(s.progress)), none,
+  return sheet(name, now[member].slice(0, 6), (s) => item(link(of(s.session_id), s.session_id), status(s.status), html`<div class="clip">${sub(s)}</div>`, bar(s.progress)), none,
     link(`/sessions?${filter}`, 'all'));
 }
 

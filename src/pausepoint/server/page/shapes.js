@@ -51,7 +51,7 @@ export const sheet = (name, list, draw, none, more) => html`<section class="shee
   class="more dim small">${more}</span></header>${list.length ? html`<ul>${repeat(list.slice(0, ROWS), key, (each) => html`<li>${draw(each)}</li>`)}</ul>` :
     html`<p class="empty">${none}</p>`}</section>`;
 export const item = (name, mark, ...subs) => html`<div class="item"><span class="name clip">${name}</span>${mark}${subs.map((sub) =>
-  html`<span class="sub clip">${sub}</span>`)}</div>`;
+  html`<span class="sub">${sub}</span>`)}</div>`;
 
 // A head of a table is its text and its class.
 export const more = ({ length }) => length > ROWS ? html`<p class="small dim pad">${number(length - ROWS)} more.</p>` : '';
