@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, sync_playwright
 
 from tests.support.loop import PATIENCE
 
@@ -61,16 +61,21 @@ class Tab:
         self.allowed: list[str] = []
         self._said: list[str] = []
         page.set_default_timeout(MILLISECONDS)
-        page.on("console", lambda message: self._said.append(f"console: {message.type}: {message.text}"))
+        page.on("console", self._heard)
         page.on("pageerror", lambda error: self._said.append(f"error: {error}"))
         page.on("crash", lambda _: self._said.append("the tab crashed"))
         page.add_init_script(WATCH)
 
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type != "verbose":  # hints of the browser, which it does not show either
+            self._said.append(f"console: {message.type}: {message.text}")
+
     def complaints(self) -> list[str]:
-        """Return what the console, the policy and the sentinel have said."""
-        found: dict[str, list[Any]] = self.page.evaluate("({ violations, ran })")
+        """Return what the console, the policy and the sentinel have said since the last call."""
+        found: dict[str, list[Any]] = self.page.evaluate("({ violations: violations.splice(0), ran: ran.splice(0) })")
         here = [f"policy: {each}" for each in found["violations"]] + [f"ran: {each}" for each in found["ran"]]
-        return [each for each in self._said + here if not any(part in each for part in self.allowed)]
+        said, self._said = self._said, []
+        return [each for each in said + here if not any(part in each for part in self.allowed)]
 
     def check(self) -> None:
         """Check that nothing was said."""

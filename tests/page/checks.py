@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from playwright.sync_api import Page
 
 ROWS = 200
 """How many rows a list may draw."""
+
+GARBAGE = re.compile(r"\[object \w+\]|\bundefined\b|\bNaN\b|Invalid Date|\bInfinity\b|\$\{")
 
 OVERFLOW = """
 () => {
@@ -55,6 +58,12 @@ def barriers(page: Page) -> list[str]:
         page.evaluate(axe())
     found: dict[str, Any] = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     return [f"{each['id']}: {each['help']}: {node['html'][:300]}" for each in found["violations"] for node in each["nodes"]]
+
+
+def garbage(page: Page) -> list[str]:
+    """Return words that only a program says, where a value is missing or has another shape than the page thinks."""
+    text = page.locator("body").inner_text()
+    return sorted({found.group() for found in GARBAGE.finditer(text)})
 
 
 def long_lists(page: Page) -> dict[str, int]:

@@ -11,9 +11,8 @@ from playwright.sync_api import Browser
 from tests.page import exhibit, extremes
 from tests.page.browser import chromium
 from tests.page.kit import Person, visit
+from tests.page.workflows import ALL
 from tests.server.kit import Served, served
-
-ALL = (*exhibit.WORKFLOWS, *extremes.KINDS)
 
 
 @pytest.fixture(scope="package")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from pausepoint import Workflow
 from tests.page.browser import MILLISECONDS, Tab
 from tests.server.kit import Served
 from tests.support.loop import PATIENCE
@@ -117,6 +118,23 @@ class Person(Tab):
             "(document.activeElement)"
         )
         return found
+
+
+def asked(server: Served, workflow: Workflow[Any], session_id: str, **fields: Any) -> str:
+    """Start a session, wait until it asks, and return the id of its question."""
+
+    async def start() -> str:
+        session = await server.engine.start(workflow, session_id=session_id, **fields)
+        await session.outcome()
+        (question,) = await session.questions()
+        return question.id
+
+    return server.run(start())
+
+
+def state(server: Served, session_id: str) -> Any:
+    """Wait until a session has ended, and return its state."""
+    return server.run(server.engine.outcome(session_id)).state
 
 
 @contextmanager

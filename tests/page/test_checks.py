@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Error
+from playwright.sync_api import Browser, Error, Page
 
 from tests.page import checks
+from tests.page.exhibit import digest
 from tests.page.kit import NOW, Person, visit
 from tests.server.kit import Served
 
@@ -37,13 +38,13 @@ def added(tag: str, **attributes: str) -> str:
         (f"{added('pre', textContent='x' * 3000, className='twin')}", checks.overflow),
         (added("img", src="icon.svg"), checks.barriers),
         (added("button"), checks.barriers),
+        (added("p", textContent="[object Object]"), checks.garbage),
         ("document.documentElement.removeAttribute('lang')", checks.barriers),
         (f"for (let n = 0; n < 201; n++) {added('li', textContent='row')}", checks.long_lists),
     ],
-    ids=["wide text", "image without text", "button without name", "no language", "too many rows"],
+    ids=["wide text", "image without text", "button without name", "no word", "no language", "too many rows"],
 )
-def test_a_fault_of_the_page_is_found(ann: Person, fault: str, check: Callable[[object], object]) -> None:
-    ann.page.add_style_tag  # noqa: B018  (the policy forbids style tags: a wide element needs no style)
+def test_a_fault_of_the_page_is_found(ann: Person, fault: str, check: Callable[[Page], object]) -> None:
     ann.open(NOW)
     assert not check(ann.page)
     ann.page.evaluate(f"() => {{ {fault} }}")
@@ -80,8 +81,6 @@ def test_the_policy_forbids_html_from_text(ann: Person) -> None:
 
 
 def test_a_page_that_draws_texts_as_html_runs_them(chrome: Browser, server: Served) -> None:
-    from tests.page.exhibit import digest
-
     server.run(server.engine.start(digest, reader="x", owner="<img src=x onerror=pwned('owner')>"))
     with visit(chrome, server) as person:
         person.allowed.append("")
@@ -92,4 +91,3 @@ def test_a_page_that_draws_texts_as_html_runs_them(chrome: Browser, server: Serv
         person.page.wait_for_function("ran.length")
         person.allowed.clear()
         assert "ran: owner" in person.complaints()
-        person.allowed.append("")
