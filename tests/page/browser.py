@@ -67,7 +67,8 @@ class Tab:
         page.add_init_script(WATCH)
 
     def _heard(self, message: ConsoleMessage) -> None:
-        if message.type != "verbose":  # hints of the browser, which it does not show either
+        kind: str = message.type
+        if kind != "verbose":  # hints of the browser, which it does not show either
             self._said.append(f"console: {message.type}: {message.text}")
 
     def complaints(self) -> list[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
-import axe_playwright_python
 from playwright.sync_api import Page
 
 ROWS = 200
@@ -17,33 +16,34 @@ GARBAGE = re.compile(r"\[object \w+\]|\bundefined\b|\bNaN\b|Invalid Date|\bInfin
 
 OVERFLOW = """
 () => {
-  const width = document.documentElement.clientWidth;
+  const width = document.documentElement.clientWidth, whole = document.documentElement.scrollWidth;
+  if (whole <= width) return [];
   const scrolls = (element) => {
     for (let each = element.parentElement; each && each !== document.documentElement; each = each.parentElement) {
       if (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(each).overflowX)) return true;
     }
     return false;
   };
-  const wide = [...document.body.querySelectorAll('*')].filter((each) => {
-    const box = each.getBoundingClientRect();
-    return box.width && box.height && box.right > width + 1 && !scrolls(each) && !each.closest('svg svg, .unseen');
-  }).map((each) => `${each.tagName} ${each.className.baseVal ?? each.className} ends at ${each.getBoundingClientRect().right}`);
-  const whole = document.documentElement.scrollWidth;
-  return [...(whole > width ? [`the page is ${whole} wide, the window ${width}`] : []), ...(whole > width ? wide.slice(0, 5) : [])];
+  const ends = (each) => Math.round(each.getBoundingClientRect().right);
+  const wide = [...document.body.querySelectorAll('*')].filter((each) => ends(each) > width && !scrolls(each));
+  return [`the page is ${whole} wide, the window ${width}`,
+    ...wide.slice(0, 5).map((each) => `${each.tagName} ${each.getAttribute('class') ?? ''} ends at ${ends(each)}`)];
 }
 """
 
 COUNTED = """
-() => Object.entries(Object.groupBy(document.querySelectorAll('li, tbody tr, article, details, option, dt, svg rect'),
-  (each) => `${each.tagName} in ${each.parentElement.tagName} ${each.closest('section')?.ariaLabel ?? ''}`))
-  .map(([what, found]) => [what, Math.max(...[...Map.groupBy(found, (each) => each.parentElement).values()].map((list) => list.length))])
+() => {
+  const rows = document.querySelectorAll('li, tbody tr, article, details, option, dt, svg rect');
+  const lists = [...Map.groupBy(rows, (each) => each.parentElement)];
+  return lists.map(([list, found]) => [`${list.tagName} in ${list.closest('section')?.ariaLabel}`, found.length]);
+}
 """
 
 
 @cache
 def axe() -> str:
     """Return the source of axe-core."""
-    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
+    return files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
 
 
 def overflow(page: Page) -> list[str]:
@@ -57,7 +57,8 @@ def barriers(page: Page) -> list[str]:
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(axe())
     found: dict[str, Any] = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    return [f"{each['id']}: {each['help']}: {node['html'][:300]}" for each in found["violations"] for node in each["nodes"]]
+    faults = [(each, node) for each in found["violations"] for node in each["nodes"]]
+    return [f"{each['id']}: {each['help']}: {node['html'][:300]}" for each, node in faults]
 
 
 def garbage(page: Page) -> list[str]:
@@ -68,4 +69,5 @@ def garbage(page: Page) -> list[str]:
 
 def long_lists(page: Page) -> dict[str, int]:
     """Return the lists that draw more rows than they may."""
-    return {what: rows for what, rows in page.evaluate(COUNTED) if rows > ROWS}
+    found: list[tuple[str, int]] = page.evaluate(COUNTED)
+    return {what: rows for what, rows in found if rows > ROWS}

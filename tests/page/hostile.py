@@ -6,10 +6,11 @@ Each text begins with the name of its place, so that a test can tell whether it 
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel
 
 from pausepoint import Artifact, Context, Engine, Retry, Status, Workflow, guard, step
 from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
@@ -62,17 +63,20 @@ SCHEMA: dict[str, Any] = {
     "required": ["number"],
 }
 
-State = create_model("State", **{"value": (Any, None), "answer": (Any, None), "chosen": (Any, None), "paths": (dict[str, str], {})})  # type: ignore[call-overload]
+
+class State(BaseModel):
+    value: Any = None
+    answer: Any = None
+    chosen: Any = None
+    paths: dict[str, str] = {}
 
 
 @step(writes="value")
 async def tell_all(ctx: Context) -> Any:
     ctx.emit("hostile.event", text("eventsummary"), **{name("datakey"): text("data")})
     ctx.stream(text("stream"))
-    try:
+    with suppress(RuntimeError):
         await ctx.do(refuse, retry=Retry(attempts=2, first=0.01, jitter=0))
-    except RuntimeError:
-        pass
     return {name("statekey"): text("statevalue"), "list": [text("listvalue")]}
 
 
@@ -92,7 +96,9 @@ def guarded(answer: Any) -> str | None:
 
 @step(writes="chosen")
 async def choose(ctx: Context) -> Any:
-    return await ctx.ask(text("closedquestion"), choices=[text("answer"), "b"], payload={name("payloadkey"): text("payload")})
+    return await ctx.ask(
+        text("closedquestion"), choices=[text("answer"), "b"], payload={name("payloadkey"): text("payload")}
+    )
 
 
 @step(writes="answer")
@@ -106,7 +112,9 @@ async def danger(command: str) -> str:
 
 @step(writes="answer")
 async def confirm_it(ctx: Context, answer: Any) -> Any:
-    await ctx.confirm(text("confirm"), act=danger, payload={"tool": text("tool"), name("argumentkey"): text("argument")})
+    await ctx.confirm(
+        text("confirm"), act=danger, payload={"tool": text("tool"), name("argumentkey"): text("argument")}
+    )
     return None
 
 

@@ -147,9 +147,9 @@ def visit(browser: Browser, server: Served, **options: Any) -> Iterator[Person]:
 
 
 @contextmanager
-def window(browser: Browser, width: int = 1440, **options: Any) -> Iterator[BrowserContext]:
+def window(browser: Browser, width: int = 1440, height: int = 900, **options: Any) -> Iterator[BrowserContext]:
     """Yield a browser's window with cookies of its own."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce", **options)
+    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", **options)
     try:
         yield context
     finally:

@@ -57,13 +57,12 @@ def test_a_fault_of_the_page_is_found(ann: Person, fault: str, check: Callable[[
         ("console.warn('twin')", "console: warning: twin"),
         ("setTimeout(() => { throw new Error('twin'); })", "error: twin"),
         ("document.querySelector('main').setAttribute('style', 'color: red')", "policy: style-src"),
-        ("document.querySelector('main').append(Object.assign(document.createElement('script'), { src: 'http://127.0.0.1:9/x.js' }))",
-         "policy: "),
+        (added("script", src="http://127.0.0.1:9/x.js"), "policy: "),
         ("pwned('twin')", "ran: twin"),
         ("alert('twin')", "ran: twin"),
     ],
     ids=["console", "error", "style", "script", "sentinel", "alert"],
-)  # fmt: skip
+)
 def test_what_a_tab_complains_about_is_noticed(ann: Person, fault: str, said: str) -> None:
     ann.open(NOW)
     ann.check()
@@ -73,10 +72,14 @@ def test_what_a_tab_complains_about_is_noticed(ann: Person, fault: str, said: st
 
 
 def test_the_policy_forbids_html_from_text(ann: Person) -> None:
-    for assignment in ("innerHTML = '<b>x</b>'", "outerHTML = '<b>x</b>'", "insertAdjacentHTML('beforeend', '<b>x</b>')"):
+    for assignment in (
+        "innerHTML = '<b>x</b>'",
+        "outerHTML = '<b>x</b>'",
+        "insertAdjacentHTML('beforeend', '<b>x</b>')",
+    ):
         with pytest.raises(Error, match="TrustedHTML"):
             ann.page.evaluate(f"() => {{ document.querySelector('main').{assignment} }}")
-    with pytest.raises(Error, match="Policy|policy"):
+    with pytest.raises(Error, match=r"[Pp]olicy"):
         ann.page.evaluate("() => { trustedTypes.createPolicy('another', {}); }")
 
 

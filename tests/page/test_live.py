@@ -15,7 +15,20 @@ from playwright.sync_api import Browser, Route, expect
 from pausepoint import Status
 from tests.page.asking import interview
 from tests.page.exhibit import brief, crawl, digest, trip, until
-from tests.page.kit import INBOX, NETWORK, NOW, SESSIONS, Person, Screen, asked, eventually, session, state, visit, window
+from tests.page.kit import (
+    INBOX,
+    NETWORK,
+    NOW,
+    SESSIONS,
+    Person,
+    Screen,
+    asked,
+    eventually,
+    session,
+    state,
+    visit,
+    window,
+)
 from tests.page.workflows import ALL
 from tests.server.kit import Served, served
 

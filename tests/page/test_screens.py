@@ -1,4 +1,4 @@
-"""Every screen, wide and narrow, light and dark: it says nothing on the console, fits the window, and has no barrier."""
+"""Every screen, wide and narrow, light and dark: nothing on the console, nothing too wide, no barrier."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ UNUSUAL = (
     session("batch-large"), session("scan-map"), Screen("/sessions/digest-removed", "digest-removed"), INBOX, SESSIONS,
 )  # fmt: skip
 DIALOGS = (
-    (NOW, "Pause everything"), (NOW, "Keys"), (session("brief-octopus-b"), "Resume"), (session("brief-octopus"), "Rewind"),
+    (NOW, "Pause everything"), (NOW, "Keys"), (session("brief-octopus-b"), "Resume"),
+    (session("brief-octopus"), "Rewind"),
     (session("brief-octopus"), "Fork"), (session("memo-moorwerk"), "Edit"), (session("brief-limpet"), "Pause"),
     (session("digest-ann"), "Wake now"), (session("brief-limpet"), "Cancel"),
     (Screen("/sessions?workflow=digest", "Sessions"), "Pause"),

@@ -10,30 +10,45 @@ from playwright.sync_api import Browser, Error, expect
 
 from tests.page import checks
 from tests.page.hostile import (
-    ASKS, CONFIRMS, FAILS, GUARDS, HOSTILE, PROOF, REMOVED, VECTORS, attack, name, text,
+    ASKS,
+    CONFIRMS,
+    FAILS,
+    GUARDS,
+    HOSTILE,
+    PROOF,
+    REMOVED,
+    VECTORS,
+    attack,
+    name,
+    text,
 )  # fmt: skip
 from tests.page.kit import AGENTS, INBOX, NETWORK, NOW, SESSIONS, STORE, Person, Screen, session, visit, words
 from tests.server.kit import Served, served
 
 AUDIT = """
 () => {
-  const made = 'iframe, math, object, embed, base, style, script:not([src]), img[src="x"], a[href^="javascript:" i], form[action]';
-  const all = [...document.querySelectorAll('*')];
-  const code = all.filter((each) => [...each.attributes].some(({ name }) => name.startsWith('on') || name === 'style' || name === 'srcdoc'));
+  const made = 'iframe, math, object, embed, base, style, script:not([src]), img[src="x"], form[action], '
+    + 'a[href^="javascript:" i]';
+  const isCode = ({ name }) => name.startsWith('on') || name === 'style' || name === 'srcdoc';
+  const code = [...document.querySelectorAll('*')].filter((each) => [...each.attributes].some(isCode));
   return [...document.querySelectorAll(made), ...code].map((each) => each.outerHTML.slice(0, 200));
 }
 """
 SHOWN = """
-() => [document.title, document.body.innerText, ...[...document.querySelectorAll('*')].flatMap((each) =>
-  [...each.attributes].map(({ value }) => value).concat(each.value ?? [], each.tagName === 'OPTION' ? each.textContent : []))].join('\\n')
+() => {
+  const hidden = (each) => [each.value ?? '', each.tagName === 'OPTION' ? each.textContent : ''];
+  const texts = (each) => [...each.attributes].map(({ value }) => value).concat(hidden(each));
+  return [document.title, document.body.innerText, ...[...document.querySelectorAll('*')].flatMap(texts)].join('\\n');
+}
 """
 UNFOLD = "() => { for (const each of document.querySelectorAll('details')) each.open = true; }"
 
 PLACES = {
     "owner", "tag", "reason", "by", "statekey", "statevalue", "listvalue", "question", "choice", "option", "title",
     "description", "default", "variant", "listtitle", "item", "complaint", "failure", "errortype", "operationerror",
-    "eventsummary", "data", "datakey", "file", "artifact", "artifacttext", "edited", "answer", "closedquestion", "answeredby", "confirm",
-    "tool", "argument", "guard", "removedreason", "removedby", "everything", "everyone", "token", "restricted", "command",
+    "eventsummary", "data", "datakey", "file", "artifact", "artifacttext", "edited", "answer", "closedquestion",
+    "answeredby", "confirm", "tool", "argument", "guard", "removedreason", "removedby", "everything", "everyone",
+    "token", "restricted", "command",
 }  # fmt: skip
 """Where strangers can write. Each must have been seen as text."""
 
@@ -72,7 +87,15 @@ def examined(person: Person) -> set[str]:
 
 
 def test_no_text_of_a_stranger_runs_in_any_view(ann: Person) -> None:
-    views = [NOW, INBOX, SESSIONS, AGENTS, STORE, Screen(f"/sessions/{REMOVED}", REMOVED), Screen(EDITED, ASKS, "Artifacts")]
+    views = [
+        NOW,
+        INBOX,
+        SESSIONS,
+        AGENTS,
+        STORE,
+        Screen(f"/sessions/{REMOVED}", REMOVED),
+        Screen(EDITED, ASKS, "Artifacts"),
+    ]
     views += [session(ASKS, tab) for tab in SESSION_TABS]
     views += [session(each, tab) for each in (CONFIRMS, FAILS, GUARDS) for tab in ("State", "History")]
     seen: dict[str, list[str]] = {}
@@ -105,7 +128,17 @@ def test_no_text_of_a_stranger_runs_in_a_dialog(ann: Person, session_id: str, ve
 def test_long_texts_of_strangers_fit_a_narrow_window(ann: Person) -> None:
     found = {}
     ann.page.set_viewport_size({"width": 390, "height": 900})
-    for view in (NOW, INBOX, SESSIONS, session(ASKS), session(FAILS), session(CONFIRMS), session(ASKS, "Artifacts"), AGENTS, STORE):
+    for view in (
+        NOW,
+        INBOX,
+        SESSIONS,
+        session(ASKS),
+        session(FAILS),
+        session(CONFIRMS),
+        session(ASKS, "Artifacts"),
+        AGENTS,
+        STORE,
+    ):
         ann.open(view)
         found[str(view)] = checks.overflow(ann.page)
     ann.page.set_viewport_size({"width": 1440, "height": 900})
@@ -122,7 +155,8 @@ def test_a_filter_by_a_strangers_text_finds_its_sessions(ann: Person) -> None:
 
 
 ADDRESSES = [
-    "/sessions/{}", "/inbox/{}", "/agents/{}", "/{}", "/sessions?status={}", "/sessions?text={}", "/sessions?owner={}&tag={}",
+    "/sessions/{}", "/inbox/{}", "/agents/{}", "/{}", "/sessions?status={}", "/sessions?text={}",
+    "/sessions?owner={}&tag={}",
     "/sessions?workflow={}&sort={}&after={}", f"/sessions/{ASKS}?tab={{}}", f"/sessions/{ASKS}?tab=history&type={{}}",
     f"/sessions/{ASKS}?at={{}}&before={{}}", f"/sessions/{ASKS}?tab=artifacts&file={{}}",
 ]  # fmt: skip
@@ -160,7 +194,7 @@ def test_what_a_stranger_types_stays_text(ann: Person) -> None:
     ann.button("Fork").click()
     ann.dialog.get_by_label("Id of the new session").fill("<img src=x onerror=pwned('id')>")
     ann.dialog.get_by_role("button", name="Fork", exact=True).click()
-    expect(ann.dialog.get_by_role("alert").filter(has_text="<img")).to_be_visible()
+    expect(ann.dialog.get_by_role("alert").filter(has_text="id")).to_be_visible()
     examined(ann)
     ann.press("Escape")
 

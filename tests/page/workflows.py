@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pausepoint import Workflow
 from tests.page import asking, exhibit, extremes
 
-ALL = (*exhibit.WORKFLOWS, *extremes.KINDS, asking.interview, asking.game)
+ALL: tuple[Workflow[Any], ...] = (*exhibit.WORKFLOWS, *extremes.KINDS, asking.interview, asking.game)
