@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Error, Page
 
 from tests.page import checks
 from tests.page.exhibit import digest
-from tests.page.kit import NOW, Person, visit
+from tests.page.kit import SESSIONS, Person, visit
 from tests.server.kit import Served
 
 NAKED = """<!doctype html><title>twin</title><body><script>
@@ -45,7 +45,7 @@ def added(tag: str, **attributes: str) -> str:
     ids=["wide text", "image without text", "button without name", "no word", "no language", "too many rows"],
 )
 def test_a_fault_of_the_page_is_found(ann: Person, fault: str, check: Callable[[Page], object]) -> None:
-    ann.open(NOW)
+    ann.open(SESSIONS)
     assert not check(ann.page)
     ann.page.evaluate(f"() => {{ {fault} }}")
     assert check(ann.page)
@@ -64,7 +64,7 @@ def test_a_fault_of_the_page_is_found(ann: Person, fault: str, check: Callable[[
     ids=["console", "error", "style", "script", "sentinel", "alert"],
 )
 def test_what_a_tab_complains_about_is_noticed(ann: Person, fault: str, said: str) -> None:
-    ann.open(NOW)
+    ann.open(SESSIONS)
     ann.check()
     ann.page.evaluate(f"() => {{ try {{ {fault} }} catch {{}} }}")
     ann.page.wait_for_function("new Promise((done) => setTimeout(() => done(true), 0))")

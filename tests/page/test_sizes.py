@@ -14,8 +14,8 @@ from tests.page.exhibit import digest
 from tests.page.kit import NOW, SESSIONS, Person, Screen, session, visit
 from tests.server.kit import Served
 
-SOON = 5.0
-"""Seconds in which a screen of a large session is drawn. It takes a tenth of that on a machine that is not busy."""
+SOON = 30.0
+"""Seconds in which a screen of a large session is drawn. It takes a quarter of a second on a machine that is not busy."""
 
 PAINTED = """
 () => new Promise((done) => new PerformanceObserver((list) => {

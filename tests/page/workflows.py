@@ -7,4 +7,5 @@ from typing import Any
 from pausepoint import Workflow
 from tests.page import asking, exhibit, extremes
 
-ALL: tuple[Workflow[Any], ...] = (*exhibit.WORKFLOWS, *extremes.KINDS, asking.interview, asking.game)
+KINDS: list[Any] = [*exhibit.WORKFLOWS, *extremes.KINDS, asking.interview, asking.game]
+ALL: tuple[Workflow[Any], ...] = tuple(KINDS)
