@@ -56,6 +56,8 @@ class Person(Tab):
 
     def open(self, screen: Screen) -> None:
         """Go to a screen, and wait until it is drawn."""
+        if self.dialog.count():
+            self.press("Escape")
         self.page.goto(f"{self.server.base}/#{screen.path}")
         self.wait(screen)
 

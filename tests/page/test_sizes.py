@@ -15,7 +15,7 @@ from tests.page.kit import NOW, SESSIONS, Person, Screen, session, visit
 from tests.server.kit import Served
 
 SOON = 30.0
-"""Seconds in which a screen of a large session is drawn. It takes a quarter of a second on a machine that is not busy."""
+"""Seconds in which a screen of a large session is drawn. An idle machine needs a quarter of a second."""
 
 PAINTED = """
 () => new Promise((done) => new PerformanceObserver((list) => {

@@ -161,7 +161,8 @@ def served(
         nonlocal stop
         tokens = Tokens(folder)
         tokens.make()
-        async with Engine(folder / "store.db", workflows=workflows, drives=drives, signals=False, clock=clock) as engine:
+        options: dict[str, Any] = {"workflows": workflows, "drives": drives, "clock": clock}
+        async with Engine(folder / "store.db", signals=False, **options) as engine:
             hosts = [f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"]
             settings = Settings(hosts=hosts, tokens=tokens, name="root", limits=limits)
             app = application(engine, settings) if make is None else make(engine, tokens, port)
