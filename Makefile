@@ -15,7 +15,7 @@ DEV := .venv/.dev
 
 # All targets share one .venv: never build it twice at the same time.
 .NOTPARALLEL:
-.PHONY: help venv demo test replay check format coverage bench bench-check campaign tasks reference acceptance clean
+.PHONY: help venv demo test replay check format coverage bench bench-check campaign tasks browser shots reference acceptance clean
 
 help: ## list these targets
 	@echo "Pausepoint. Targets:"
@@ -70,6 +70,12 @@ campaign: $(DEV) ## run all fault instruments (ARGS="--seconds 7200")
 
 tasks: $(DEV) ## run 1,700 tasks and kill agents (ARGS="--kills 1000")
 	@$(PY) -m tests.orchestrator.campaign $(ARGS)
+
+browser: $(DEV) ## try every screen in Chromium, in every look (ARGS="-k dialog")
+	@$(PYTEST) -m "browser or not browser" tests/page $(ARGS)
+
+shots: $(DEV) ## take the pictures of the page (FOLDER=docs/pictures)
+	@$(PY) -m tests.page.shots $(or $(FOLDER),docs/pictures)
 
 reference: $(DEV) ## write the generated parts of docs/cli.md and docs/http.md
 	@$(PY) -m tools.cli_reference

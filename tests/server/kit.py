@@ -18,6 +18,7 @@ from jsonschema_rs import Draft202012Validator
 from pydantic import BaseModel
 
 from pausepoint import Artifact, Context, Engine, Workflow, step
+from pausepoint.clock import Clock
 from pausepoint.engine.base import Drives
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.calls import Route
@@ -146,10 +147,11 @@ class Served:
 @contextmanager
 def served(
     folder: Path, *, drives: Drives = "all", workflows: tuple[Workflow[Any], ...] = (brief, letter),
-    make: Callable[[Engine, Tokens, int], Any] | None = None, limits: Limits = FREE,
+    make: Callable[[Engine, Tokens, int], Any] | None = None, limits: Limits = FREE, port: int = 0,
+    clock: Clock | None = None,
 ) -> Iterator[Served]:  # fmt: skip
     """Serve a store in this folder until the block ends. ``make`` returns another application than ours."""
-    listener = bound("127.0.0.1", 0)
+    listener = bound("127.0.0.1", port)
     port = listener.getsockname()[1]
     ready: list[Served] = []
     began, failed = threading.Event(), list[BaseException]()
@@ -159,7 +161,8 @@ def served(
         nonlocal stop
         tokens = Tokens(folder)
         tokens.make()
-        async with Engine(folder / "store.db", workflows=workflows, drives=drives, signals=False) as engine:
+        options: dict[str, Any] = {"workflows": workflows, "drives": drives, "clock": clock}
+        async with Engine(folder / "store.db", signals=False, **options) as engine:
             hosts = [f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"]
             settings = Settings(hosts=hosts, tokens=tokens, name="root", limits=limits)
             app = application(engine, settings) if make is None else make(engine, tokens, port)
