@@ -87,7 +87,8 @@ def pay(order: str, amount: float) -> str:
 @step(writes="paid")
 async def refund_order(ctx: Context, order: str, amount: float) -> str:
     await ctx.confirm(
-        f"Pay {amount:.2f} € back for order {order}?", act=pay, payload={"tool": "pay", "order": order, "amount": amount},
+        f"Pay {amount:.2f} € back for order {order}?", act=pay,
+        payload={"tool": "pay", "order": order, "amount": amount},
         expires=timedelta(hours=2),
     )  # fmt: skip
     return await ctx.do(pay, order, amount)
@@ -262,8 +263,8 @@ async def fill(engine: Engine, folder: Path) -> None:
     run = Orchestrator(engine, "release-2", develop, agents=3)
     await run.start(RELEASE, owner="ann", tags=["sprint"], budget=20)
     await until(engine, "brief-limpet", Status.WAITING)
-    await engine.fork("brief-octopus", "tone", session_id="brief-octopus-b", paused=True, reason="compare two tones first",
-                      by="ben")  # fmt: skip
+    await engine.fork("brief-octopus", "tone", session_id="brief-octopus-b", paused=True, by="ben",
+                      reason="compare two tones first")  # fmt: skip
     for session_id, status in [
         ("import-returns", Status.FAILED),
         ("memo-moorwerk", Status.PAUSED),
