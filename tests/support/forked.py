@@ -15,11 +15,15 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Self
 
 from tests.support.forkserver import PATIENCE, ROOT, ForkServer, say
+
+_WRITE = os.O_WRONLY | os.O_APPEND
 
 _server: ForkServer | None = None
 
@@ -69,7 +73,31 @@ class Program:
         self.child.signal(signal.Signals(number))
 
     def kill(self) -> None:
+        """End the process, unless it has ended."""
         self.send_signal(signal.SIGKILL)
+
+
+class Piped(Program):
+    """A program with pipes as its standard input and output. The end of the block kills it."""
+
+    def __init__(self, words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+        (asked, asking), (telling, told) = os.pipe(), os.pipe()
+        try:
+            super().__init__(words, [asked, told, 2], cwd, env)
+        finally:
+            os.close(asked)
+            os.close(told)
+        self.stdin, self.stdout = os.fdopen(asking, "w"), os.fdopen(telling)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+        self.wait()
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+        self.stdout.close()
 
 
 # in the forked process
@@ -119,7 +147,7 @@ def _open_streams(ends: list[str], terminal: bool) -> None:
     if terminal:
         os.login_tty(os.open(ends[0], os.O_RDWR))
     else:
-        for number, (path, how) in enumerate(zip(ends, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
+        for number, (path, how) in enumerate(zip(ends, (os.O_RDONLY, _WRITE, _WRITE), strict=True)):
             file = os.open(path, how)
             os.dup2(file, number)
             os.close(file)
