@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
@@ -119,10 +119,13 @@ class BulkRun:
 
     async def _pages(self, size: int) -> AsyncIterator[tuple[list[SessionRow], Found]]:
         """Yield the facts of the sessions, page by page: those that the verb concerns, and all that still match."""
-        ids = await self.service.store.ids(self.query)
-        matching = set(ids)
+        treated = dict.fromkeys(await self.service.store.treated())
+        ids = [each for each in await self.service.store.ids(self.query) if each not in treated]
+        matching = treated.keys() | set(ids)
         others = [each for each in self.query.ids or () if each not in matching]
+        self.covered |= treated.keys()
         self.total = len(ids) + len(others)
+        await self._note_treated(treated)
         self._tell(None, None)
         await self._note_others(others)
         for page in in_pages(ids, size):
@@ -132,6 +135,17 @@ class BulkRun:
             rows = [row for row in found if self._concerns(row)]
             await self._note_changed(page, found)
             yield rows, found
+
+    async def _note_treated(self, ids: Collection[str]) -> None:
+        """Note the sessions that the same request has treated before, in a process that was killed."""
+        for page in in_pages(ids, PAGE):
+            found = await self.service.store.find(Filter(ids=tuple(page)))
+            rows = [row for row in found if row.parent_id not in ids]  # the others were left to their parents
+            self.total += len(rows) + len(found.damaged)
+            for row in rows:
+                self.finish("done", item_of(row))
+            for damage in found.damaged:
+                self.finish("failed", damaged_item(damage))
 
     async def _note_others(self, ids: Sequence[str]) -> None:
         """Note the sessions that were named and are not there, or do not match the other filters."""

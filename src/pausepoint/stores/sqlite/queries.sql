@@ -937,6 +937,21 @@ ON CONFLICT (key) DO UPDATE SET digest = excluded.digest, answer = excluded.answ
 -- A request that took effect must be answered instead.
 DELETE FROM remembered WHERE key = ? AND holder = ? AND answer IS NULL AND took_effect = 0
 
+-- name: keep_effect
+INSERT OR IGNORE INTO effects (request, session) SELECT n, ? FROM remembered WHERE key = ?
+
+-- name: forget_effects
+DELETE FROM effects WHERE request = (SELECT n FROM remembered WHERE key = ?)
+
+-- name: treated
+SELECT session_id FROM effects JOIN sessions ON sessions.key = effects.session AND removing = 0
+WHERE request = (SELECT n FROM remembered WHERE key = ?) ORDER BY sessions.key
+
+-- name: forget_expired_effects
+-- Before the requests themselves.
+DELETE FROM effects
+WHERE request IN (SELECT n FROM remembered WHERE until <= ? ORDER BY until LIMIT ?)
+
 -- name: forget_expired
 DELETE FROM remembered WHERE n IN (SELECT n FROM remembered WHERE until <= ? ORDER BY until LIMIT ?)
 
