@@ -193,6 +193,9 @@ def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pyte
         expected = ["three"] if why == "another session has the id" else ["one", "two"]
         await until(lambda: words(client) == expected)
         assert (b"reset" in client.queue[0]) == (why != "another session has the id")
+        late = Client(Person("bob", "admin"), ["session:spoken"])
+        await hub.join(late, "")
+        assert words(late) == expected, "and nothing of a session that was removed"
         hub.leave(client)
 
     with served(tmp_path, workflows=(chat, brief)) as server:
