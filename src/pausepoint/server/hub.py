@@ -150,7 +150,7 @@ class Hub:
             client.queue.append(output)
 
     def _output(self, client: Client) -> bytes:
-        """Return the kept live output of the sessions that a client follows. It has all numbers, so it may come twice."""
+        """Return the kept live output of the sessions that a client follows. It is numbered, so it may come twice."""
         talks = [self._talks[each] for each in client.sessions if each in self._talks]
         return b"".join(part for talk in talks for part in talk.kept)
 
