@@ -492,6 +492,9 @@ SELECT seq FROM log WHERE session = ? AND kind = 'key' AND seq <= ? ORDER BY seq
 -- name: signals
 SELECT n, after, kind, "by", at, payload, digest, salt, body FROM signals WHERE session = ? AND n BETWEEN ? AND ? ORDER BY n
 
+-- name: any_removing
+SELECT EXISTS (SELECT 1 FROM sessions INDEXED BY sessions_removing WHERE removing = 1)
+
 -- name: changed_records
 -- Records after ?1 and up to ?2, without those of sessions that are being removed or have a key up to ?3. Each with its
 -- session, so that a page needs few statements. CROSS JOIN keeps the order of the log.

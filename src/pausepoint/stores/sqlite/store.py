@@ -499,7 +499,9 @@ class SqliteStore(Notes):
 
     async def changes(self, after: Mark | None, limit: int) -> Page | None:
         with self._snapshot() as connection:
-            return changes.read(connection, after, limit)
+            if not changes.is_removing(connection):
+                return changes.read(connection, after, limit)
+        return await self._scan(lambda connection: changes.read(connection, after, limit), at_once=True)
 
     def describe_holder(self, holder: int | None) -> str:
         with self._reading() as connection:
