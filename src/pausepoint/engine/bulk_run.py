@@ -149,14 +149,17 @@ class BulkRun:
 
     async def _note_others(self, ids: Sequence[str]) -> None:
         """Note the sessions that were named and are not there, or do not match the other filters."""
-        known: dict[str, SessionRow] = {}
+        known: dict[str, BulkItem] = {}
+        damaged: dict[str, BulkItem] = {}
         for page in in_pages(ids, PAGE):
-            known |= {row.session_id: row for row in await self.service.store.find(Filter(ids=tuple(page)))}
+            found = await self.service.store.find(Filter(ids=tuple(page)))
+            known |= {row.session_id: item_of(row, OTHER) for row in found}
+            damaged |= {damage.fields["session_id"]: damaged_item(damage, f"{OTHER} ") for damage in found.damaged}
         for each in ids:
             if each in known:
-                self.finish("skipped", item_of(known[each], OTHER))
+                self.finish("skipped", known[each])
             else:
-                self.finish("failed", BulkItem(SessionId(each), "", None, UNKNOWN))
+                self.finish("failed", damaged.get(each) or BulkItem(SessionId(each), "", None, UNKNOWN))
 
     def _concerns(self, row: SessionRow) -> bool:
         """Return whether the verb concerns a session. Otherwise note why not."""
@@ -174,12 +177,16 @@ class BulkRun:
         """Note the sessions that matched in the beginning and do not match any more."""
         known = {row.session_id for row in found} | {damage.fields["session_id"] for damage in found.damaged}
         changed = tuple(each for each in page if each not in known)
-        rows = {row.session_id: row for row in await self.service.store.find(Filter(ids=changed))} if changed else {}
+        now = await self.service.store.find(Filter(ids=changed)) if changed else Found()
+        rows = {row.session_id: row for row in now}
+        damaged = {damage.fields["session_id"]: damage for damage in now.damaged}
         for each in changed:
             row = rows.get(each)
             if row is not None and row.parent_id in self.covered:
                 self.covered.add(each)
                 self.total -= 1
+            elif each in damaged:
+                self.finish("failed", damaged_item(damaged[each], f"{CHANGED} "))
             else:
                 item = item_of(row, CHANGED) if row else BulkItem(SessionId(each), "", None, "It was removed.")
                 self.finish("skipped", item)
