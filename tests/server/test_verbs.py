@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Status
-from tests.server.kit import Served, check_problem, served
+from tests.server.kit import Served, check_problem, served, state_of
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,19 @@ def test_values_that_do_not_fit_are_named(server: Served) -> None:
         check_problem(client.post("/sessions", json={"workflow": "brief", "input": {"topic": "x", "owner": 1}}), 422)
         unknown = client.post("/sessions", json={"workflow": "breif"})
         assert "Did you mean 'brief'" in check_problem(unknown, 409)["detail"]
+
+
+@pytest.mark.parametrize("body", [{"until": "wirte"}, {"until": ""}, {"rerun": ["write", "wirte"]}])
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_resume_names_steps_of_the_workflow(server: Served, body: dict[str, object], ended: bool) -> None:
+    name = f"steps-{ended}-{len(str(body))}"
+    (server.finished if ended else server.asked)(name)
+    before = state_of(server, name)
+    with server.admin() as client:
+        found = check_problem(client.post(f"/sessions/{name}/resume", json=body), 422)
+        assert (found["type"], found["workflow"]) == ("urn:pausepoint:unknown-step", "brief")
+        assert "Workflow 'brief' has no step " in found["detail"]
+        assert state_of(server, name) == before
 
 
 def test_the_same_start_is_the_same_session_and_another_is_refused(server: Served) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pausepoint.engine import documents as engine_documents
 from pausepoint.errors import PausepointError, SessionChanged, did_you_mean
 from pausepoint.model.bulk import BulkReport
+from pausepoint.model.ids import shortened
 from pausepoint.model.views import Checkpoint, SessionInfo
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Attachment, Call, Reply
@@ -32,6 +33,8 @@ async def resume(call: Call) -> Reply:
     asked: bodies.Resume = call.body
     info = await call.access.info(call.session_id)
     here = call.desk.drives and info.workflow in call.engine.workflows
+    if here:
+        _check_steps(call, info.workflow, *asked.rerun, *(() if asked.until is None else (asked.until,)))
     if here or info.guest:
         await call.engine.resume(
             info.session_id, by=call.by, steal=asked.steal, budget=asked.budget_usd, wake=asked.wake, code=asked.code,
@@ -47,6 +50,19 @@ async def resume(call: Call) -> Reply:
         )
     await call.engine.resume(info.session_id, by=call.by, budget=asked.budget_usd, here=False)
     return await handed_over(call, await call.engine.info(call.session_id))
+
+
+def _check_steps(call: Call, workflow: str, *names: str) -> None:
+    """Raise a 422 unless a workflow that this server drives has these steps."""
+    known = [each.name for each in call.engine.workflows[workflow].steps]
+    for name in names:
+        if name not in known:
+            raise _unknown_step(422, workflow, name, known)
+
+
+def _unknown_step(status: int, workflow: str, name: str, known: Sequence[str]) -> Problem:
+    text = f"Workflow {workflow!r} has no step {shortened(name)}{did_you_mean(name, known)}"
+    return Problem(status, text, "unknown-step", workflow=workflow)
 
 
 async def cancel(call: Call) -> Reply:
@@ -168,8 +184,7 @@ async def why(call: Call) -> Reply:
     found = await call.engine.plan(info.session_id)
     known = [each.step for each in found]
     if step not in known:
-        text = f"Workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}"
-        raise Problem(404, text, "unknown-step")
+        raise _unknown_step(404, info.workflow, step, known)
     return Reply(engine_documents.why(found, step, await _last_visit(call, info.session_id, step)))
 
 
