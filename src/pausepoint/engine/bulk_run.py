@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pausepoint.clock import to_datetime
 from pausepoint.engine.base import Service
-from pausepoint.errors import DamagedRecord, PausepointError, StoreClosed, error_text
+from pausepoint.errors import DamagedRecord, PausepointError, StoreClosed, UnknownSession, error_text
 from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport, BulkResult, BulkVerb
 from pausepoint.model.ids import SessionId
 from pausepoint.model.sessions import Filter, SessionRow, Status
@@ -85,7 +85,7 @@ class BulkRun:
                 break
             except PausepointError as error:
                 for row in rows:
-                    self.finish("failed", item_of(row, error_text(error)))
+                    self.finish("failed", refused_item(row, error))
         return self.report()
 
     async def _work(self, rows: AsyncIterator[SessionRow], turn: asyncio.Lock, apply: Apply) -> None:
@@ -104,7 +104,7 @@ class BulkRun:
             except StoreClosed:
                 return  # it counts as left
             except PausepointError as error:
-                item = item_of(row, error_text(error))
+                item = refused_item(row, error)
             finally:
                 self.running -= 1
             self.finish(result, item)
@@ -159,7 +159,7 @@ class BulkRun:
             if each in known:
                 self.finish("skipped", known[each])
             else:
-                self.finish("failed", damaged.get(each) or BulkItem(SessionId(each), "", None, UNKNOWN))
+                self.finish("failed", damaged.get(each) or unknown_item(each))
 
     def _concerns(self, row: SessionRow) -> bool:
         """Return whether the verb concerns a session. Otherwise note why not."""
@@ -218,8 +218,16 @@ def item_of(row: SessionRow, reason: str = "") -> BulkItem:
     return BulkItem(SessionId(row.session_id), row.workflow, row.status, reason)
 
 
+def refused_item(row: SessionRow, error: PausepointError) -> BulkItem:
+    return replace(item_of(row, error_text(error)), error=error)
+
+
+def unknown_item(session_id: str) -> BulkItem:
+    return BulkItem(SessionId(session_id), "", None, UNKNOWN, UnknownSession(UNKNOWN, session_id=session_id))
+
+
 def damaged_item(damage: DamagedRecord, before: str = "") -> BulkItem:
-    return BulkItem(SessionId(damage.fields["session_id"]), "", None, f"{before}{error_text(damage)}")
+    return BulkItem(SessionId(damage.fields["session_id"]), "", None, f"{before}{error_text(damage)}", damage)
 
 
 def _failure(row: SessionRow) -> str:

@@ -222,7 +222,7 @@ def address_of(scope: Scope) -> str:
 
 
 def _names_user(scope: Scope) -> bool:
-    """Return whether a request has a user, be it the proxy's or one that the client sent and the proxy did not remove."""
+    """Return whether a request has a user: the proxy's, or one that the client sent and the proxy did not remove."""
     return any(line.strip() for line in header_lines(scope, "x-forwarded-user"))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.engine import documents as engine_documents
-from pausepoint.errors import PausepointError, SessionChanged, did_you_mean
-from pausepoint.model.bulk import BulkReport
+from pausepoint.errors import PausepointError, SessionChanged, did_you_mean, error_text
+from pausepoint.model.bulk import BulkItem, BulkReport
 from pausepoint.model.ids import shortened
 from pausepoint.model.views import Checkpoint, SessionInfo
 from pausepoint.server import bodies, documents
@@ -241,14 +241,26 @@ async def bulk(call: Call) -> Reply:
     """Apply a verb to many sessions. One that refuses does not stop the others."""
     asked: bodies.Bulk = call.body
     if bool(asked.ids) == (asked.filter is not None):
-        raise Problem(400, "A bulk verb needs either 'ids' or 'filter'. Send one of them.")
+        raise Problem(400, "A bulk verb needs either 'ids' or 'filter'. Send one of them.", "ids-or-filter")
     which, refused = await _named(call, asked.ids) if asked.ids else (_filtered(call, asked.filter), [])
     report = await _applied(call, asked, which)
     done, skipped = ([engine_documents.bulk_item(each) for each in some] for some in (report.done, report.skipped))
-    refused += [{"session_id": each.session_id, "problem": {"detail": each.reason}} for each in report.failed]
+    refused += [_refusal(call, each) for each in report.failed]
     found = [each.workflow for each in report.done] if asked.verb == "resume" else []
     driven = await drivers(call.engine, found) if found else []
     return Reply(documents.bulk(asked.verb, asked.dry_run, done, skipped, refused, driven))
+
+
+def _refusal(call: Call, item: BulkItem) -> dict[str, Any]:
+    """Return the problem of one session that a bulk verb could not treat."""
+    if item.error is None:
+        text = f"Session {item.session_id!r} was resumed and has failed again."
+        advice = f"Read it with GET /sessions/{item.session_id}."
+        problem = Problem(409, f"{text} {advice}", "session-failed", session_id=item.session_id)
+    else:
+        problem = problem_of(item.error)
+        problem.detail = item.reason.removesuffix(error_text(item.error)) + problem.detail  # such as: it is paused
+    return {"session_id": item.session_id, "problem": problem.document(call.scope["path"])}
 
 
 async def _named(call: Call, ids: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -269,7 +281,10 @@ def _filtered(call: Call, asked: bodies.Which | None) -> dict[str, Any]:
         "owner": call.access.owner_of(asked.owner), "tag": asked.tag,
     }  # fmt: skip
     if all(value is None for value in which.values()):
-        raise Problem(400, "The filter of a bulk verb is empty, so it names all sessions. Send at least one condition.")
+        raise Problem(
+            400, "The filter of a bulk verb is empty, so it names all sessions. Send at least one condition.",
+            "empty-filter",
+        )  # fmt: skip
     return which
 
 
