@@ -59,8 +59,8 @@ async def test_a_named_session_that_is_damaged_and_does_not_match_is_reported_as
         connection = apsw.Connection(str(tmp_path / "store.db"))
         connection.execute("UPDATE sessions SET visit = visit + 1 WHERE session_id = 'a'")
         connection.close()
-        for named in ({"workflow": "other"}, {"status": "failed"}):
-            report = await engine.cancel(ids=["a", "b", "nobody"], **named)  # type: ignore[arg-type]
+        for workflow, status in (("other", None), (None, "failed")):
+            report = await engine.cancel(ids=["a", "b", "nobody"], workflow=workflow, status=status)
             assert told(report) == {"done": [], "skipped": ["b"], "failed": ["a", "nobody"]}
             reasons = {item.session_id: item.reason for item in report.failed}
             assert reasons["a"].startswith("It does not match the other filters. Session 'a'")

@@ -83,6 +83,13 @@ def test_a_bulk_pause_is_not_repeated_over_a_resume(forks: ForkServer, tmp_path:
     assert sorted(item["session_id"] for item in found["answer"]["done"]) == ["s1", "s2"]
 
 
+def test_a_server_that_does_not_note_what_it_has_treated_is_noticed(forks: ForkServer, tmp_path: Path) -> None:
+    path, names = Trial(forks, tmp_path, "bulk", "no once").died(EFFECT, "after")
+    asyncio.run(_resumed_by_bob(path))
+    found = asyncio.run(repeated(path, "bulk", names))
+    assert [status for _, status, _, _ in found["sessions"]] == ["paused", "paused"]
+
+
 def test_a_bulk_resume_is_completed_and_not_repeated_over_a_pause(forks: ForkServer, tmp_path: Path) -> None:
     path, names = Trial(forks, tmp_path, "bulk resume").died(EFFECT, "after")
     resumed = asyncio.run(_paused_by_bob(path))

@@ -92,10 +92,9 @@ def test_each_refusal_of_a_bulk_verb_is_a_problem_of_its_own(tmp_path: Path, mon
         types = {verb: {name: each["type"] for name, each in some.items()} for verb, some in found.items()}
         damaged = {"damaged": "urn:pausepoint:damaged-record"}
         assert types == {"pause": damaged, "resume": damaged | {"kept": "urn:pausepoint:verb-refused"}}
-        assert found["pause"]["damaged"]["detail"].startswith(
-            "It is damaged, but the pause is stored. Session 'damaged'"
-        )
-        assert found["resume"]["kept"]["detail"].startswith("It stays paused. Read the session with GET /sessions/kept")
+        stored, kept = found["pause"]["damaged"]["detail"], found["resume"]["kept"]["detail"]
+        assert stored.startswith("It is damaged, but the pause is stored. Session 'damaged'")
+        assert kept.startswith("It stays paused. Read the session with GET /sessions/kept")
 
 
 @pytest.mark.parametrize(
