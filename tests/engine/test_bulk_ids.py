@@ -62,7 +62,7 @@ async def test_a_named_session_that_is_damaged_and_does_not_match_is_reported_as
         for workflow, status in (("other", None), (None, "failed")):
             report = await engine.cancel(ids=["a", "b", "nobody"], workflow=workflow, status=status)
             assert told(report) == {"done": [], "skipped": ["b"], "failed": ["a", "nobody"]}
-            reasons = {item.session_id: item.reason for item in report.failed}
+            reasons = {str(item.session_id): item.reason for item in report.failed}
             assert reasons["a"].startswith("It does not match the other filters. Session 'a'")
             assert reasons["nobody"] == "This store has no session with this id."
 

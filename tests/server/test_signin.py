@@ -119,10 +119,10 @@ def test_a_link_sees_and_answers_one_question_until_it_ends(server: Served) -> N
         check_problem(client.get(f"/inbox/{other}"), 404)
         check_problem(client.get("/sessions/not-linked"), 403)
         check_problem(client.post(f"/inbox/{other}/answer", json={"value": "formal", "seen": "00"}), 404)
-        for path in ("/sessions", "/sessions/linked/state", "/store", "/workflows"):
+        for path in ("/sessions", "/sessions/linked/state", "/store", "/workflows", "/openapi.json"):
             check_problem(client.get(path), 403)
-        assert "GET /openapi.json" in check_problem(client.get("/inbox?limit=x"), 400)["detail"]
-        assert client.get("/openapi.json").status_code == 200
+        assert "openapi" not in check_problem(client.get("/inbox?limit=x"), 400)["detail"], "which it may not read"
+        assert "openapi" not in check_problem(client.post(f"/inbox/{question}/answer", json={}), 400)["detail"]
         check_problem(client.post("/sessions/linked/pause", json={}), 403)
         check_problem(client.post(f"/inbox/{question}/answer", json={"value": "formal"}), 428)
         seen = client.get(f"/inbox/{question}").json()["digest"]
@@ -131,6 +131,12 @@ def test_a_link_sees_and_answers_one_question_until_it_ends(server: Served) -> N
     expired = signin.link(question, "mail", time.time() - 1)
     with server.client(expired) as client:
         check_problem(client.get("/inbox"), 401)
+
+
+def test_an_answerer_may_read_the_description_that_refusals_name(server: Served) -> None:
+    with server.client(server.token("answerer")) as client:
+        assert "GET /openapi.json" in check_problem(client.get("/inbox?limit=x"), 400)["detail"]
+        assert client.get("/openapi.json").status_code == 200
 
 
 def test_guessing_tokens_is_slowed_down_over_http(tmp_path: Path) -> None:
