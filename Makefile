@@ -3,6 +3,8 @@
 
 WORKERS ?= 2
 export PYTHON
+# Tests start hundreds of processes; without kept bytecode each of them would compile all of Pausepoint again.
+unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal

@@ -65,4 +65,4 @@ class Forked(Driven):
 
 def ran(app: str, cwd: Path, *args: str | Path, **env: str) -> Done:
     """Run ``python -m pausepoint.apps.APP ARGS`` in a new Python."""
-    return run(*args, cwd=cwd, env=env, program=("-m", f"pausepoint.apps.{app}"))
+    return run(*args, cwd=cwd, env=env, program=("-m", f"pausepoint.apps.{app}"), new=True)

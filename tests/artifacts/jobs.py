@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pausepoint.artifacts.folder
@@ -41,7 +42,9 @@ class Mortal:
 
 
 def warm_up() -> None:
-    """Import everything; this module does."""
+    """Run the session once: what is made on first use is then there in every fork."""
+    with TemporaryDirectory() as folder:
+        asyncio.run(Desk(Path(folder)).run(outline=OUTLINE))
 
 
 def live(path: str, dies_at: int, edits: str | None, broken: str) -> None:

@@ -72,6 +72,7 @@ def alike(text: str) -> str:
     text = re.sub(r"\n· will run  look_up .*", "", text)
     text = re.sub(r"(?<![\w-])\d[\d.]*( min| [smhd]s?\b| [KMG]?i?B)?", "N", text)
     text = re.sub(r"(?:N min )?N", "N", text)
+    text = re.sub(r"\bN ago\b", "now", text)
     text = re.sub(r"\w+(?=, a local file system)", "N", text)
     return " ".join(re.sub(r"/\S*?(?=/\.pausepoint|[, ]|$)", "PATH", text, flags=re.MULTILINE).split())
 

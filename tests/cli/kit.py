@@ -1,7 +1,7 @@
 """Commands as real processes, with and without a terminal.
 
-`run` forks ``pausepoint`` from a process that has imported it, and waits for the end. `Process` starts an interpreter,
-as a shell does; a test can watch it, type into it or kill it.
+`run` waits for the end. A test can watch a `Process`, type into it or kill it. Both are forked from a process that has
+imported Pausepoint, unless the test asks for a new Python, as a shell starts it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import Popen
 from typing import NamedTuple
 
 from pausepoint.cli.app import COMMANDS
-from tests.cli import documents, forked
+from tests.cli import documents, ways
+from tests.support.forked import Program
 
 PATIENCE = 120.0
 
@@ -44,29 +47,44 @@ def run(
     size: tuple[int, int] = (80, 24),
     typed: str = "",
     program: Sequence[str] = PAUSEPOINT,
+    new: bool = False,
 ) -> Done:
     """Run ``pausepoint ARGS`` with ``typed`` as its input; with ``tty`` on a terminal of ``size`` columns and lines."""
     if tty:
-        with Process(*args, cwd=cwd, env=env, tty=True, size=size, program=program) as process:
+        with Process(*args, cwd=cwd, env=env, tty=True, size=size, program=program, new=new) as process:
             process.type(typed)
             return process.wait()
-    words = [str(each) for each in args]
-    if program == PAUSEPOINT:
-        done = Done(*forked.pausepoint(words, cwd, _environment(env), typed, PATIENCE))
-    else:
-        done = _ended(program, args, cwd, env, typed)
-    _check_documents(words, done.stdout)
+    words = [*program, *map(str, args)]
+    with ExitStack() as stack:
+        ends = [stack.enter_context(tempfile.TemporaryFile("w+", errors="replace")) for _ in range(3)]
+        ends[0].write(typed)
+        ends[0].seek(0)
+        child = _started(words, [end.fileno() for end in ends], cwd, _environment(env), new)
+        code = child.wait(PATIENCE)
+        for end in ends:
+            end.seek(0)
+        done = Done(code, ends[1].read(), ends[2].read())
+    _check_documents(words[len(program) :], done.stdout)
     return done
 
 
-def _ended(
-    program: Sequence[str], args: tuple[str | Path, ...], cwd: Path, env: Mapping[str, str] | None, typed: str
-) -> Done:  # fmt: skip
-    done = subprocess.run(
-        _command(program, args), cwd=cwd, env=_environment(env), input=typed, capture_output=True, text=True,
-        timeout=PATIENCE,
-    )  # fmt: skip
-    return Done(done.returncode, done.stdout, done.stderr)
+def _started(words: list[str], ends: list[int], cwd: Path, env: dict[str, str], new: bool) -> Program | Popen[bytes]:
+    if not new:
+        return Program(_recorded(words, env), ends, cwd, env)
+    before = (lambda: os.login_tty(0)) if os.isatty(ends[0]) else None
+    stdin, stdout, stderr = ends
+    command = [sys.executable, *words]
+    return Popen(command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, preexec_fn=before)
+
+
+def _recorded(words: list[str], env: Mapping[str, str]) -> list[str]:
+    """Return the words of a program that also records the commands that it prints, if the environment asks for that."""
+    if ways.RECORD not in env:
+        return words
+    text = (
+        f"import runpy; from pathlib import Path; from tests.cli import ways; ways.record(Path({env[ways.RECORD]!r}))"
+    )
+    return ["-c", f"{text}; runpy.run_module({words[1]!r}, run_name='__main__', alter_sys=True)", *words[2:]]
 
 
 def _check_documents(args: list[str], stdout: str) -> None:
@@ -88,28 +106,25 @@ class Process:
         size: tuple[int, int] = (80, 24),
         program: Sequence[str] = PAUSEPOINT,
         beside: Process | None = None,
+        new: bool = False,
     ) -> None:
         """Start the process. ``beside``: another one, whose output is read too; a full terminal would stop it."""
         self.seen = ""
         self.beside = beside
-        command = _command(program, args)
+        environment = _environment(env)
         if tty:
             self.out, far = os.openpty()
             fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-            environment = _environment(env) | {"TERM": "xterm-256color"}
-            self.child = subprocess.Popen(
-                command, cwd=cwd, env=environment, stdin=far, stdout=far, stderr=far,
-                preexec_fn=lambda: os.login_tty(0),
-            )  # fmt: skip
-            self.keys = self.out
+            environment["TERM"] = "xterm-256color"
+            near, self.keys = far, self.out
         else:
             self.out, far = os.pipe()
-            self.child = subprocess.Popen(
-                command, cwd=cwd, env=_environment(env), stdin=subprocess.PIPE, stdout=far, stderr=far
-            )
-            assert self.child.stdin is not None
-            self.keys = self.child.stdin.fileno()
-        os.close(far)
+            near, self.keys = os.pipe()
+        try:
+            self.child = _started([*program, *map(str, args)], [near, far, far], cwd, environment, new)
+        finally:
+            for end in {near, far}:
+                os.close(end)
 
     def __enter__(self) -> Process:
         return self
@@ -118,9 +133,8 @@ class Process:
         if self.child.poll() is None:
             self.child.kill()
         self.child.wait(PATIENCE)
-        if self.child.stdin is not None:
-            self.child.stdin.close()
-        os.close(self.out)
+        for end in {self.keys, self.out}:
+            os.close(end)
 
     def type(self, text: str) -> None:
         """Type a text; ``\\x03`` on a terminal is Ctrl+C."""
@@ -175,10 +189,6 @@ class Process:
 def plain(text: str) -> str:
     """Return a text without colours and cursor movements, and with plain line ends."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r\n", "\n")
-
-
-def _command(program: Sequence[str], args: tuple[str | Path, ...]) -> list[str]:
-    return [sys.executable, *program, *map(str, args)]
 
 
 def screen(text: str) -> str:

@@ -11,12 +11,13 @@ TARGET = ("--target", "brief.py")
 
 
 def test_a_session_is_run_paused_watched_killed_and_resumed_by_different_processes(desk: Desk) -> None:
+    """The first processes are new ones, as a shell starts them."""
     desk.hold("research")
-    with Process("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root) as runner:
+    with Process("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root, new=True) as runner:
         runner.until("Running step: research")
-        with Process("watch", "mine", cwd=desk.root) as watcher:
+        with Process("watch", "mine", cwd=desk.root, tty=True, new=True) as watcher:
             watcher.until("mine")
-            assert run("pause", "mine", "--reason", "lunch", "--by", "Ada", cwd=desk.root).code == 0
+            assert run("pause", "mine", "--reason", "lunch", "--by", "Ada", cwd=desk.root, new=True).code == 0
             runner.until("Pausing at the next safe point of research")
             desk.release("research")
             assert runner.wait().code == 3

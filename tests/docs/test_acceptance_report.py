@@ -28,6 +28,9 @@ from tools.acceptance import (
 
 pytest_plugins = ["pytester"]
 
+LEAN = ("-p", "no:schemathesis", "-p", "no:hypothesispytest")
+"""Without plugins that take more than a second to import."""
+
 ITEMS = {
     item.number: item
     for item in [Item("S1.1", "One", "state"), Item("S1.2", "Two", "pause"), Item("S2.1", "Three", "pause")]
@@ -108,7 +111,7 @@ SUITE = """
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "in a worker"])
 def test_only_what_really_passed_is_recorded(pytester: pytest.Pytester, workers: list[str]) -> None:
     pytester.makepyfile(SUITE)
-    pytester.runpytest("-p", "tests.covers", "--acceptance", "out.json", *workers)
+    pytester.runpytest(*LEAN, "-p", "tests.covers", "--acceptance", "out.json", *workers)
     found = read_results(pytester.path / "out.json")
     assert found.passed == {"S1.1", "S1.2", "S1.6", "S2.1", "S2.2"}
     assert found.failed == {"S1.3", "S1.6"}
@@ -116,26 +119,22 @@ def test_only_what_really_passed_is_recorded(pytester: pytest.Pytester, workers:
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "in a worker"])
-@pytest.mark.parametrize(
-    ("mark", "complaint"),
-    [
-        ('covers("S1.1", "S1.67")', "*covers 'S1.67', which docs/acceptance.md does not list*"),
-        ("covers()", "*covers() takes numbers*"),
-        ('covers(number="S1.1")', "*covers() takes numbers*"),
-    ],
-)
-def test_a_wrong_mark_is_an_error_of_collection(
-    pytester: pytest.Pytester, workers: list[str], mark: str, complaint: str
-) -> None:
-    pytester.makepyfile(f"import pytest\n\n@pytest.mark.{mark}\ndef test_it(): pass\n")
-    outcome = pytester.runpytest("-p", "tests.covers", *workers)
-    outcome.stdout.fnmatch_lines([complaint])
-    outcome.assert_outcomes(errors=1)
+def test_a_wrong_mark_is_an_error_of_collection(pytester: pytest.Pytester, workers: list[str]) -> None:
+    wrong = {
+        "test_unknown": ('"S1.1", "S1.67"', "covers 'S1.67', which docs/acceptance.md does not list"),
+        "test_none": ("", "covers() takes numbers"),
+        "test_named": ('number="S1.1"', "covers() takes numbers"),
+    }
+    for name, (numbers, _) in wrong.items():
+        pytester.makepyfile(**{name: f"import pytest\n\n@pytest.mark.covers({numbers})\ndef test_it(): pass\n"})
+    outcome = pytester.runpytest(*LEAN, "-p", "tests.covers", *workers)
+    outcome.stdout.fnmatch_lines_random([f"{name}.py::test_it: {complaint}*" for name, (_, complaint) in wrong.items()])
+    outcome.assert_outcomes(errors=3)
 
 
 def test_without_the_option_nothing_is_written(pytester: pytest.Pytester) -> None:
     pytester.makepyfile('import pytest\n\n@pytest.mark.covers("S1.1")\ndef test_it(): pass\n')
-    pytester.runpytest("-p", "tests.covers").assert_outcomes(passed=1)
+    pytester.runpytest(*LEAN, "-p", "tests.covers").assert_outcomes(passed=1)
     assert list(pytester.path.glob("*.json")) == []
 
 
@@ -226,7 +225,7 @@ def test_the_reports_of_a_former_run_are_not_taken_for_places_to_look_for_tests(
     words = [word for word in shlex.split(commands("test")[-2]) if "build/" in word]
     assert len(words) == 3
     for _ in range(2):
-        done = pytester.runpytest_subprocess("--import-mode=importlib", "-p", "no:xdist", *words)
+        done = pytester.runpytest_subprocess(*LEAN, "--import-mode=importlib", "-p", "no:xdist", *words)
         done.assert_outcomes(passed=1)
     assert sorted(path.name for path in (pytester.path / "build").iterdir()) == [
         "acceptance.json", "tests.json", "tests.xml",

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import apsw
 import pytest
 
 from pausepoint import Context, Engine, workflow
@@ -50,6 +51,20 @@ async def test_the_named_sessions_are_paused_resumed_and_cancelled(tmp_path: Pat
         assert report.failed[0].reason == "This store has no session with this id."
         assert report.skipped[0].reason == "It was cancelled."
         assert (await engine.info("c")).status == "paused"
+
+
+@on_loop
+async def test_a_named_session_that_is_damaged_and_does_not_match_is_reported_as_damaged(tmp_path: Path) -> None:
+    async with observed(tmp_path) as engine:
+        connection = apsw.Connection(str(tmp_path / "store.db"))
+        connection.execute("UPDATE sessions SET visit = visit + 1 WHERE session_id = 'a'")
+        connection.close()
+        for workflow, status in (("other", None), (None, "failed")):
+            report = await engine.cancel(ids=["a", "b", "nobody"], workflow=workflow, status=status)
+            assert told(report) == {"done": [], "skipped": ["b"], "failed": ["a", "nobody"]}
+            reasons = {str(item.session_id): item.reason for item in report.failed}
+            assert reasons["a"].startswith("It does not match the other filters. Session 'a'")
+            assert reasons["nobody"] == "This store has no session with this id."
 
 
 @on_loop

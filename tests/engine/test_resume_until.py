@@ -72,6 +72,10 @@ async def test_until_names_a_step_of_the_workflow_and_a_session_that_nobody_else
         with pytest.raises(DefinitionError, match="draft"):
             await session.resume(until="draf")
         assert await session.status() is Status.PAUSED
+        assert (await (await session.resume()).outcome()).status is Status.COMPLETED
+        assert await (await session.resume(until="draft")).status() is Status.COMPLETED
+        with pytest.raises(DefinitionError, match="draft"):
+            await session.resume(until="draf")
 
 
 @on_loop

@@ -1,4 +1,7 @@
-"""`kill -9` at every commit, step and operation of the sample: nothing remembered is lost or runs again."""
+"""`kill -9` at commits, steps and operations of the sample: nothing remembered is lost or runs again.
+
+The suite takes every second point, and `processes` draws from all of them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from tests.faults.verdicts import killed, killed_at_times
 @pytest.mark.parametrize("where", ["before c", "inside c", "after c", "step", "op"])
 def test_a_process_killed_anywhere_costs_at_most_what_was_running(lab: Lab, where: str) -> None:
     reference = undisturbed(lab)
-    points = reference.some(where)
-    assert len(points) >= 15
+    points = reference.some(where)[::2]
+    assert len(points) >= 8
     assert [text for point in points for text in killed(lab, reference, point)] == []
     assert lab.kills == len(points)
 
@@ -36,9 +39,9 @@ def test_the_sample_runs_each_of_its_parts_once_when_nothing_happens(lab: Lab) -
 def test_a_run_that_is_killed_twice_at_random_points_ends_like_an_undisturbed_one(lab: Lab) -> None:
     reference = undisturbed(lab)
     draw = random.Random(1)
-    trials = [draw.choices(reference.points, k=2) for _ in range(25)]
+    trials = [draw.choices(reference.points, k=2) for _ in range(12)]
     assert [text for first, second in trials for text in killed(lab, reference, first, also=second)] == []
-    assert lab.kills >= len(trials) + 8  # a second point may come before the first one, or may not be reached again
+    assert lab.kills >= len(trials) + 3  # a second point may come before the first one, or may not be reached again
 
 
 @pytest.mark.covers("S3.85")
@@ -46,7 +49,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(lab
     reference = undisturbed(lab)
     took = min(undisturbed(lab).took for _ in range(3))  # the very first process takes much longer than the others
     draw = random.Random(2)
-    trials = [[draw.uniform(0.1, 0.6) * took for _ in range(2)] for _ in range(20)]
+    trials = [[draw.uniform(0.1, 0.6) * took for _ in range(2)] for _ in range(10)]
     assert [text for delays in trials for text in killed_at_times(lab, reference, delays)] == []
     assert lab.kills >= len(trials) / 2  # a fast machine may finish the work before the kill
 

@@ -10,7 +10,7 @@ from tests.faults.bench_server import Bench, Server
 from tests.faults.trials import Point, Report, bad, killed
 
 # The suite runs every n-th point of each program. `vfs_campaign` runs them all.
-STRIDES = {"loop": 6, "folding": 7, "threaded": 7, "first run": 8}
+STRIDES = {"loop": 13, "folding": 14, "threaded": 13, "first run": 17}
 CHUNKS = 2
 FIRST_TOUCHES = 12  # the touches that create a database in an empty file, under a rollback journal: all points
 CHUNKED = [(program, chunk) for program in STRIDES for chunk in range(CHUNKS)]
@@ -42,7 +42,7 @@ def test_the_points_are_at_least_a_thousand_and_reach_every_file_and_kind(bench_
 def test_a_process_that_goes_on_can_be_killed_too(bench_server: Server, program: str) -> None:
     bench = bench_server.bench(program)
     rng = random.Random(program)
-    firsts = rng.sample([point for point in bench.points() if point.touch > 20], 25)
+    firsts = rng.sample([point for point in bench.points() if point.touch > 20], 12)
     points = [Point(first.touch, first.variant, second=rng.randint(1, 8)) for first in firsts]
     assert bad([bench.kill(point) for point in points]) == []
 

@@ -1,4 +1,7 @@
-"""SIGTERM, Ctrl+C and pauses at every point of the sample: the session stops cleanly, another process completes it."""
+"""SIGTERM, Ctrl+C and pauses at points of the sample: the session stops cleanly, another process completes it.
+
+The suite takes every n-th point, and `processes` draws from all of them.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ EVERYWHERE = ["before c", "after c", "step", "op"]
 @pytest.mark.parametrize("where", EVERYWHERE)
 def test_sigterm_anywhere_ends_with_143_after_the_operation_in_flight(lab: Lab, where: str) -> None:
     reference = undisturbed(lab)
-    points = reference.some(where)[::2]
-    assert len(points) >= 8
+    points = reference.some(where)[::4]
+    assert len(points) >= 4
     assert [text for point in points for text in ended_politely(lab, reference, point)] == []
 
 
 @pytest.mark.covers("S1.52", "S4.5", "S4.108")
 def test_ctrl_c_ends_the_program_after_the_operation_in_flight(lab: Lab) -> None:
     reference = undisturbed(lab)
-    points = reference.points[::5]
+    points = reference.points[::9]
     assert [text for point in points for text in ended_politely(lab, reference, point, "int")] == []
 
 
@@ -40,9 +43,8 @@ def test_ctrl_c_ends_the_program_after_the_operation_in_flight(lab: Lab) -> None
 def test_a_pause_asked_for_anywhere_stands_and_resumes_to_the_same_end(lab: Lab, where: str, mode: PauseMode) -> None:
     reference = undisturbed(lab)
     points = [point for point in reference.some(where) if point != "before create"]
-    if "c" in where:  # there are many points, so each mode tests half of them
-        points = points[mode == "abort" :: 2]
-    assert len(points) >= 15
+    points = points[mode == "abort" :: 4 if "c" in where else 2]  # the other mode gets other points
+    assert len(points) >= 8
     assert [text for point in points for text in paused(lab, reference, point, mode)] == []
 
 

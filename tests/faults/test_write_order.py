@@ -11,7 +11,7 @@ from tests.faults.crash_states import Disk
 from tests.faults.vfs import Touch
 
 PROGRAMS = ["first run", "loop", "folding", "threaded"]
-STATES = 500  # drawn for each program; equal states are checked once
+STATES = 250  # drawn for each program; equal states are checked once
 
 
 @pytest.mark.covers("S1.53", "S3.89")

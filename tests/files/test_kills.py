@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.kit import run
 from tests.files.kit import TEXT, everything_in
 from tests.files.reader import CHUNKS
 from tests.support.children import ROOT, run_child
@@ -29,13 +28,12 @@ class Runs:
     def run(self, *point: str) -> dict[str, Any] | None:
         """What it ended with; None if it was killed, as it should be."""
         places = [str(self.path / name) for name in ("hold.db", "book.txt", "calls")]
-        command = [sys.executable, "-m", "tests.files.reader", *places]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
-        done = subprocess.run([*command, *point], capture_output=True, text=True, timeout=120, env=environment)
+        path = {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+        done = run(*places, *point, cwd=ROOT, env=path, program=("-m", "tests.files.reader"))
         if point:
-            assert done.returncode == -signal.SIGKILL, done.stderr
+            assert done.code == -signal.SIGKILL, done.stderr
             return None
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.stderr
         status, _, state = done.stdout.partition(" ")
         assert status == "completed"
         found: dict[str, Any] = json.loads(state)

@@ -262,6 +262,26 @@ def test_an_answer_that_cannot_be_kept_is_still_sent(server: Served, monkeypatch
         assert events(server, "unkept", "pause.requested") == 1
 
 
+def test_a_key_without_an_answer_is_forgotten_when_the_store_forgets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = StoreUnavailable("The store is busy. Retry later.", path="")
+    with served(tmp_path) as server, server.admin() as client:
+        server.asked("day")
+        pause, now, hours = server.engine.pause, server.engine.clock.now, 0
+
+        async def paused_and_lost(*args: Any, **given: Any) -> Any:
+            await pause(*args, **given)
+            raise lost
+
+        monkeypatch.setattr(server.engine.clock, "now", lambda: now() + hours * 3_600_000_000)
+        monkeypatch.setattr(server.engine, "pause", paused_and_lost)
+        for hours in (0, 12, 25):
+            check_problem(client.post("/sessions/day/pause", json={}, headers=keyed(f"after-{hours}")), 503)
+        kept = server.app.app.routes[0].endpoint.desk.retries._unanswered
+        assert [key.rpartition("-")[2] for key in kept] == ["12", "25"]
+
+
 def test_servers_over_one_store_agree(tmp_path: Path) -> None:
     head = keyed()
     with (

@@ -7,18 +7,24 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from pausepoint import Engine
+from pausepoint.engine.turns import ITEMS
+from pausepoint.log import events as history
 from pausepoint.orchestrator import FileStateStore, Orchestrator, SessionStateStore, Task, TaskAgent
 from pausepoint.orchestrator.runs import RUN
 from pausepoint.orchestrator.snapshot import RunStateSnapshot
+from pausepoint.server import documents
 from pausepoint.server.runs import REMEMBERED, Readers
 from tests.orchestrator.shop import CHAIN, Shop
 from tests.server.kit import Served, brief, check_problem, fits, served
@@ -391,3 +397,42 @@ async def test_a_run_of_another_process_stops_and_continues_there(tmp_path: Path
         finally:
             process.kill()
             process.wait()
+
+
+@on_loop
+async def test_a_large_run_is_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = import_module("pausepoint.orchestrator.runs")  # the package has a function of this name
+    tasks, turn, done = 300, 0, Counter[tuple[str, int]]()
+
+    def counted(place: Any, name: str) -> None:
+        real = getattr(place, name)
+
+        def count(*given: Any) -> Any:
+            done[name, turn] += 1
+            return real(*given)
+
+        monkeypatch.setattr(place, name, count)
+
+    async def tick() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async with Engine(tmp_path / "store.db", signals=False) as engine:
+        await Orchestrator(engine, "large", asking, agents=8).run([Task(id=f"t{n}") for n in range(tasks)])
+        for place, name in (
+            (runs, "_said"), (runs, "_Row"), (runs, "TaskStatus"), (documents, "_task"), (history, "_of_record"),
+        ):  # fmt: skip
+            counted(place, name)
+        ticking = asyncio.create_task(tick())
+        report = await runs.RunReader(engine, "large").read()
+        document = msgspec.json.decode(msgspec.json.encode(await documents.run(report)))
+        ticking.cancel()
+    assert document["counts"] == {"done": tasks}
+    assert [task["id"] for task in document["tasks"]] == [f"t{n}" for n in range(tasks)]
+    most = {
+        name: max(count for (each, _), count in done.items() if each == name) for name in {each for each, _ in done}
+    }
+    assert set(most) == {"_said", "_Row", "TaskStatus", "_task", "_of_record"}, "each of them was counted"
+    assert max(most.values()) <= ITEMS, most

@@ -121,6 +121,8 @@ def test_a_link_sees_and_answers_one_question_until_it_ends(server: Served) -> N
         check_problem(client.post(f"/inbox/{other}/answer", json={"value": "formal", "seen": "00"}), 404)
         for path in ("/sessions", "/sessions/linked/state", "/store", "/workflows", "/openapi.json"):
             check_problem(client.get(path), 403)
+        assert "openapi" not in check_problem(client.get("/inbox?limit=x"), 400)["detail"], "which it may not read"
+        assert "openapi" not in check_problem(client.post(f"/inbox/{question}/answer", json={}), 400)["detail"]
         check_problem(client.post("/sessions/linked/pause", json={}), 403)
         check_problem(client.post(f"/inbox/{question}/answer", json={"value": "formal"}), 428)
         seen = client.get(f"/inbox/{question}").json()["digest"]
@@ -129,6 +131,12 @@ def test_a_link_sees_and_answers_one_question_until_it_ends(server: Served) -> N
     expired = signin.link(question, "mail", time.time() - 1)
     with server.client(expired) as client:
         check_problem(client.get("/inbox"), 401)
+
+
+def test_an_answerer_may_read_the_description_that_refusals_name(server: Served) -> None:
+    with server.client(server.token("answerer")) as client:
+        assert "GET /openapi.json" in check_problem(client.get("/inbox?limit=x"), 400)["detail"]
+        assert client.get("/openapi.json").status_code == 200
 
 
 def test_guessing_tokens_is_slowed_down_over_http(tmp_path: Path) -> None:
@@ -173,6 +181,31 @@ def test_a_proxy_signs_people_in(tmp_path: Path) -> None:
             twice = [*said.items(), (name, value)]  # a line of the client that the proxy did not remove
             with server.client() as client:
                 check_problem(client.get("/me", headers=twice), 401)
+
+
+def test_an_answer_link_works_behind_a_proxy_that_names_nobody(tmp_path: Path) -> None:
+    with served(tmp_path, make=behind_proxy(["127.0.0.1"])) as server, server.client(**PAGE) as client:
+        question = server.asked("linked")
+        link = SignIn(server.tokens, Attempts(5)).link(question, "mail", time.time() + 60)
+        https = {"X-Forwarded-Proto": "https"}
+        cookie = client.post("/login", json={"token": link}, headers=https).headers["set-cookie"]
+        assert "; Secure" in cookie
+        client.headers["Cookie"] = cookie.partition(";")[0]  # which httpx would keep back without TLS
+        assert client.get("/me").json()["question"] == question
+        check_problem(client.get("/sessions/linked"), 403)
+        ann = {"X-Forwarded-User": "ann", "X-Forwarded-Groups": "pausepoint-viewer"}
+        assert client.get("/me", headers=ann).json()["name"] == "ann", "whom the proxy signs in"
+        for said in ([("X-Forwarded-User", "ann")], [*ann.items(), ("X-Forwarded-User", "eve")]):
+            check_problem(client.get("/me", headers=[*client.headers.items(), *said]), 401)
+        seen = client.get(f"/inbox/{question}").json()["digest"]
+        answered = client.post(f"/inbox/{question}/answer", json={"value": "formal", "seen": seen})
+        assert answered.json()["by"] == "mail"
+
+
+def test_behind_a_proxy_no_other_cookie_signs_in(tmp_path: Path) -> None:
+    with served(tmp_path, make=behind_proxy(["127.0.0.1"])) as server, server.client(**PAGE) as client:
+        assert client.post("/login", json={"token": server.tokens.own}).status_code == 200
+        check_problem(client.get("/me"), 401)
 
 
 def test_nobody_else_can_pretend_to_be_the_proxy(tmp_path: Path) -> None:

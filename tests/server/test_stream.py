@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Workflow, step
 from pausepoint.engine import documents
+from pausepoint.model.changes import Change
 from pausepoint.server import Person, clients
 from pausepoint.server import hub as hubs
 from pausepoint.server.clients import Client
@@ -168,6 +169,48 @@ def test_the_live_output_of_a_session_is_told_to_all_who_follow_it(
             assert not reader.of("reset"), "a client is not slow because much was there before it came"
             assert [each["data"]["text"] for each in reader.of("token")] == words
             assert [each["data"]["n"] for each in reader.of("token")] == [*range(1, len(words) + 1)]
+
+
+@pytest.mark.parametrize("why", ["slow", "the mark is lost", "another session has the id"])
+def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    monkeypatch.setattr(clients, "MOST", 8)
+
+    async def follow(server: Served) -> None:
+        hub, client = hub_of(server.engine), Client(Person("ann", "admin"), ["now", "session:spoken"])
+        await spoken(server, "one two")
+        await hub.join(client, "")
+        await until(lambda: words(client) == ["one", "two"])
+        if why == "slow":
+            await started(server, *(f"s{n}" for n in range(9)))
+        elif why == "the mark is lost":
+            await hub._round([Change("", 0, (), hub.mark, reset=True)])
+        else:
+            await started(server, "last")  # which the mark names
+            client.queue.clear()
+            await server.engine.remove("spoken")
+            await read_by_the_hub(server)
+            await spoken(server, "three")
+        expected = ["three"] if why == "another session has the id" else ["one", "two"]
+        await until(lambda: words(client) == expected)
+        assert (b"reset" in client.queue[0]) == (why != "another session has the id")
+        late = Client(Person("bob", "admin"), ["session:spoken"])
+        await hub.join(late, "")
+        assert words(late) == expected, "and nothing of a session that was removed"
+        hub.leave(client)
+
+    with served(tmp_path, workflows=(chat, brief)) as server:
+        server.run(follow(server))
+
+
+async def spoken(server: Served, topic: str) -> None:
+    await (await server.engine.start(chat, session_id="spoken", topic=topic)).outcome()
+
+
+def words(client: Client) -> list[str]:
+    """The words of the live output that waits for a client, each once."""
+    events = Events()
+    events.feed(b"".join(client.queue))
+    return list({each["data"]["n"]: each["data"]["text"] for each in events.of("token")}.values())
 
 
 def test_the_streams_of_one_sign_in_are_limited(tmp_path: Path) -> None:

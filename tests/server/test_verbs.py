@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
 
 from pausepoint import Status
-from tests.server.kit import Served, check_problem, served
+from pausepoint.errors import VerbRefused
+from pausepoint.server.words import names_code
+from tests.server.kit import Served, check_problem, fits, served, state_of
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +51,64 @@ def test_values_that_do_not_fit_are_named(server: Served) -> None:
         check_problem(client.post("/sessions", json={"workflow": "brief", "input": {"topic": "x", "owner": 1}}), 422)
         unknown = client.post("/sessions", json={"workflow": "breif"})
         assert "Did you mean 'brief'" in check_problem(unknown, 409)["detail"]
+
+
+@pytest.mark.parametrize("body", [{"until": "wirte"}, {"until": ""}, {"rerun": ["write", "wirte"]}])
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_resume_names_steps_of_the_workflow(server: Served, body: dict[str, object], ended: bool) -> None:
+    name = f"steps-{ended}-{len(str(body))}"
+    (server.finished if ended else server.asked)(name)
+    before = state_of(server, name)
+    with server.admin() as client:
+        found = check_problem(client.post(f"/sessions/{name}/resume", json=body), 422)
+        assert (found["type"], found["workflow"]) == ("urn:pausepoint:unknown-step", "brief")
+        assert "Workflow 'brief' has no step " in found["detail"]
+        assert state_of(server, name) == before
+
+
+def test_each_refusal_of_a_bulk_verb_is_a_problem_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(tmp_path) as server, server.admin() as client:
+        for name in ("damaged", "kept", "free"):
+            server.asked(name, owner="ann")
+        connection = apsw.Connection(str(tmp_path / "store.db"))
+        connection.execute("UPDATE sessions SET visit = visit + 1 WHERE session_id = 'damaged'")
+        connection.close()
+        handed_over = server.engine._handed_over
+
+        async def refuse(session_id: str) -> Any:
+            if session_id == "kept":
+                raise VerbRefused("It stays paused. Call engine.resume('kept').", session_id="kept", status="paused")
+            return await handed_over(session_id)
+
+        monkeypatch.setattr(server.engine, "_handed_over", refuse)
+        found = {}
+        for verb in ("pause", "resume"):
+            answer = client.post("/sessions/bulk", json={"verb": verb, "filter": {"owner": "ann"}}).json()
+            fits(answer, "bulk_result")
+            found[verb] = {each["session_id"]: each["problem"] for each in answer["refused"]}
+            for problem in found[verb].values():
+                fits(problem, "problem")
+                assert not names_code(problem["detail"])
+        types = {verb: {name: each["type"] for name, each in some.items()} for verb, some in found.items()}
+        damaged = {"damaged": "urn:pausepoint:damaged-record"}
+        assert types == {"pause": damaged, "resume": damaged | {"kept": "urn:pausepoint:verb-refused"}}
+        stored, kept = found["pause"]["damaged"]["detail"], found["resume"]["kept"]["detail"]
+        assert stored.startswith("It is damaged, but the pause is stored. Session 'damaged'")
+        assert kept.startswith("It stays paused. Read the session with GET /sessions/kept")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({}, "ids-or-filter"),
+        ({"ids": ["x"], "filter": {"tag": "y"}}, "ids-or-filter"),
+        ({"filter": {}}, "empty-filter"),
+    ],
+)
+def test_a_bulk_verb_says_which_sessions(server: Served, body: dict[str, object], kind: str) -> None:
+    with server.admin() as client:
+        refused = client.post("/sessions/bulk", json={"verb": "cancel"} | body)
+        assert check_problem(refused, 400)["type"] == f"urn:pausepoint:{kind}"
 
 
 def test_the_same_start_is_the_same_session_and_another_is_refused(server: Served) -> None:

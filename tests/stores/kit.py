@@ -10,11 +10,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pausepoint
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing.suite.base import Driver, new_session, on_loop, operator, payloads, started, stored
+from tests.support.forked import Piped
 
 __all__ = [
     "ENGINE", "LOCKER", "Driver", "Process", "new_session", "on_loop", "opened", "operator", "outside", "payloads",
@@ -60,7 +61,7 @@ def unbound(query: str) -> list[None] | dict[str, None]:
 class Process:
     """A child process that prints ``ready`` and then follows the lines sent to it."""
 
-    def __init__(self, child: subprocess.Popen[str]) -> None:
+    def __init__(self, child: Piped) -> None:
         self.child = child
 
     @property
@@ -68,11 +69,11 @@ class Process:
         return self.child.pid
 
     def send(self, line: str = "go") -> None:
-        _pipe(self.child.stdin).write(line + "\n")
-        _pipe(self.child.stdin).flush()
+        self.child.stdin.write(line + "\n")
+        self.child.stdin.flush()
 
     def line(self) -> str:
-        return _pipe(self.child.stdout).readline().strip()
+        return self.child.stdout.readline().strip()
 
     def ask(self, line: str) -> str:
         self.send(line)
@@ -80,7 +81,7 @@ class Process:
 
     def finish(self) -> int:
         """Close its input, wait until it ends, and return its exit code."""
-        _pipe(self.child.stdin).close()
+        self.child.stdin.close()
         return self.child.wait()
 
     def kill(self) -> int:
@@ -88,29 +89,14 @@ class Process:
         return self.child.wait()
 
 
-def _pipe(stream: IO[str] | None) -> IO[str]:
-    assert stream is not None
-    return stream
-
-
 @contextmanager
 def process(program: str, *args: str | Path) -> Iterator[Process]:
     """Start a Python program and wait until it prints ``ready``."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((SOURCE, os.getcwd()))}
-    child = subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, args)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    with child:
-        try:
-            running = Process(child)
-            assert running.line() == "ready"
-            yield running
-        finally:
-            child.kill()
+    with Piped(["-c", program, *map(str, args)], Path.cwd(), environment) as child:
+        running = Process(child)
+        assert running.line() == "ready"
+        yield running
 
 
 # A program that opens the store named by its argument and follows the lines of its input, with one line of

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
-from pausepoint.model.changes import Mark, Point, Within
+from pausepoint.model.changes import Mark, Page, Point, Within
 from pausepoint.stores.sqlite import SqliteStore, changes
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.testing import ManualClock
-from pausepoint.testing.suite.base import Place, started
+from pausepoint.testing.suite.base import Place, parked, started
 from pausepoint.testing.suite.changes import ChangeTests, Reader
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -138,3 +139,33 @@ def test_a_mark_survives_as_text() -> None:
         assert Mark.parse(str(mark)) == mark
     assert Mark.parse("") == Mark()
     assert Reader().mark == Mark()
+
+
+def test_rows_of_sessions_that_are_being_removed_are_not_read_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    read = changes.read
+
+    def watched(connection: apsw.Connection, after: Mark | None, limit: int) -> Page | None:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return read(connection, after, limit)
+
+    async def follow() -> None:
+        store = SqliteStore(tmp_path / "store.db", ballast=0)
+        await store.open(lambda: None)
+        for name in ("s1", "s2"):
+            await parked(store, name)
+        monkeypatch.setattr(changes, "read", watched)
+        before = await store.changes(Mark(), 10)
+        (removal,) = await store.remove("s1", "ann", "old", 6000)
+        during = await store.changes(Mark(), 10)
+        while await store.strip(removal.key, 10) is None:
+            pass
+        after = await store.changes(Mark(), 10)
+        names = [[each.session_id for each in page.moved] for page in (before, during, after) if page is not None]
+        assert names == [["s1", "s2"], ["s2"], ["s1"]], "the last one is a tombstone"
+        await store.close()
+
+    asyncio.run(follow())
+    assert threads == [True, False, True]

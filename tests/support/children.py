@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pausepoint
+from tests.support.forked import Piped
 from tests.support.loop import PATIENCE, excused
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ print(json.dumps(rows, default=bytes.hex))
 class Child:
     """A running Python program."""
 
-    def __init__(self, popen: subprocess.Popen[str]) -> None:
+    def __init__(self, popen: subprocess.Popen[str] | Piped) -> None:
         self.popen = popen
 
     @property
@@ -82,32 +83,42 @@ def _environment() -> dict[str, str]:
 def child(program: str, *args: object) -> Iterator[Child]:
     """Start a program: the body of ``async def main(args)``, with Pausepoint's public names and `Pipeline` imported."""
     text = _PRELUDE + "async def main(args):\n" + textwrap.indent(textwrap.dedent(program), "    ")
-    with script(text + "\nasyncio.run(main(sys.argv[1:]))\n", *args) as running:
-        yield running
+    words = ["-c", text + "\nasyncio.run(main(sys.argv[1:]))\n", *map(str, args)]
+    with Piped(words, Path.cwd(), _environment()) as started, _ended_in_time(started):
+        yield Child(started)
 
 
 @contextmanager
 def script(text: str, *args: object) -> Iterator[Child]:
-    """Start a whole program."""
+    """Start a whole program, in a new Python."""
     command = [sys.executable, "-c", text, *map(str, args)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as popen:
-        # If the child never prints what the test expects, the timer ends it instead of blocking the test.
-        patience = threading.Timer(PATIENCE, popen.kill)
-        patience.start()
         try:
-            yield Child(popen)
+            with _ended_in_time(popen):
+                yield Child(popen)
         finally:
-            patience.cancel()
             popen.kill()
+
+
+@contextmanager
+def _ended_in_time(program: subprocess.Popen[str] | Piped) -> Iterator[None]:
+    """End a child that never prints what the test expects, instead of blocking the test."""
+    patience = threading.Timer(PATIENCE, program.kill)
+    patience.start()
+    try:
+        yield
+    finally:
+        patience.cancel()
 
 
 def run_child(program: str, *args: object) -> str:
     """Run such a program until it ends and return its output."""
     with child(program, *args) as running:
         with excused():
-            printed, _ = running.popen.communicate(timeout=PATIENCE)
-        assert running.popen.returncode == 0, f"the child ended with {running.popen.returncode}: {printed}"
+            printed = _pipe(running.popen.stdout).read()
+            code = running.popen.wait(PATIENCE)
+        assert code == 0, f"the child ended with {code}: {printed}"
         return printed.strip()
 
 

@@ -15,6 +15,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ import pausepoint
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
+_TURN = 0.1  # seconds after which a waiting thread looks whether another one has received its message
 _LONGEST = 4096  # PIPE_BUF on Linux; shorter lines are written atomically
 
 _job = 0
@@ -103,6 +105,7 @@ class ForkServer:
         self._buffer = b""
         self._children: dict[int, Child] = {}
         self._count = 0
+        self._reading, self._writing = threading.Lock(), threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -121,24 +124,27 @@ class ForkServer:
 
     def start(self, job: str, **args: Any) -> Child:
         """Fork a process that runs ``job``."""
-        self._count += 1
-        child = self._children[self._count] = Child(self, self._count)
-        self.order({"id": self._count, "job": job, "args": args})
+        with self._writing:
+            self._count += 1
+            child = self._children[self._count] = Child(self, self._count)
+            self.order({"id": child.number, "job": job, "args": args})
         self.until(lambda: child.pid != 0, PATIENCE)
         return child
 
     def order(self, order: dict[str, Any]) -> None:
         """Send an order to the server."""
-        self._in.write(json.dumps(order).encode() + b"\n")
-        self._in.flush()
+        with self._writing:
+            self._in.write(json.dumps(order).encode() + b"\n")
+            self._in.flush()
 
     def until(self, ready: Callable[[], bool], patience: float) -> None:
         """Process messages until ``ready()`` returns true."""
         deadline = time.monotonic() + patience
         while not ready():
             left = deadline - time.monotonic()
-            if left <= 0 or not self._taken(left):
+            if left <= 0:
                 raise TimeoutError(f"nothing happened for {patience} s")
+            self._taken(left)
 
     def take_what_came(self) -> None:
         """Process the messages that have arrived, without waiting."""
@@ -146,6 +152,15 @@ class ForkServer:
             pass
 
     def _taken(self, patience: float) -> bool:
+        """Process messages that arrive within this time. Another thread may take them first."""
+        if not self._reading.acquire(timeout=min(patience, _TURN)):
+            return False
+        try:
+            return self._read(min(patience, _TURN))
+        finally:
+            self._reading.release()
+
+    def _read(self, patience: float) -> bool:
         if not select.select([self._out], [], [], patience)[0]:
             return False
         data = os.read(self._out.fileno(), 65536)

@@ -64,7 +64,8 @@ def test_that_counts(pausepoint_engine):
 
 
 def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--strict-markers", "-p", "no:cacheprovider", *options]
+    lean = [word for name in ("cacheprovider", "schemathesis", "hypothesispytest") for word in ("-p", f"no:{name}")]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--strict-markers", *lean, *options]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=180)
 
 

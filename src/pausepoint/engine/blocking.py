@@ -295,13 +295,17 @@ class BlockingEngine:
     export_session = on_engine(Control.export_session)
     import_session = on_engine(Control.import_session)
 
-    def once(self, key: str) -> AbstractContextManager[None]:
+    def once(self, key: str, *, each: bool = False) -> AbstractContextManager[None]:
         """Return a block whose first change of a session is stored in one transaction with its key. See `remember`.
 
         It counts for one verb, in the present task or thread. If this engine does not hold the key any more, the verb
         raises `KeyLost`, and nothing is changed.
+
+        With ``each``, a bulk `pause`, `resume` or `cancel` has one effect on each session. If a process was killed
+        meanwhile, repeat the verb in such a block, even if ``took_effect``: sessions that the request has treated are
+        reported as done, and left as they are now.
         """
-        return self._thread.look(lambda: self._wrapped.once(key))
+        return self._thread.look(lambda: self._wrapped.once(key, each=each))
 
     def files(self, session_id: str) -> BlockingFiles:
         """Return the files of a session, to add, read and list them."""

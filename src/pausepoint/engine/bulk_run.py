@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
 
 from pausepoint.clock import to_datetime
 from pausepoint.engine.base import Service
-from pausepoint.errors import DamagedRecord, PausepointError, StoreClosed, error_text
+from pausepoint.errors import DamagedRecord, PausepointError, StoreClosed, UnknownSession, error_text
 from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport, BulkResult, BulkVerb
 from pausepoint.model.ids import SessionId
 from pausepoint.model.sessions import Filter, SessionRow, Status
@@ -85,7 +85,7 @@ class BulkRun:
                 break
             except PausepointError as error:
                 for row in rows:
-                    self.finish("failed", item_of(row, error_text(error)))
+                    self.finish("failed", refused_item(row, error))
         return self.report()
 
     async def _work(self, rows: AsyncIterator[SessionRow], turn: asyncio.Lock, apply: Apply) -> None:
@@ -104,7 +104,7 @@ class BulkRun:
             except StoreClosed:
                 return  # it counts as left
             except PausepointError as error:
-                item = item_of(row, error_text(error))
+                item = refused_item(row, error)
             finally:
                 self.running -= 1
             self.finish(result, item)
@@ -119,10 +119,13 @@ class BulkRun:
 
     async def _pages(self, size: int) -> AsyncIterator[tuple[list[SessionRow], Found]]:
         """Yield the facts of the sessions, page by page: those that the verb concerns, and all that still match."""
-        ids = await self.service.store.ids(self.query)
-        matching = set(ids)
+        treated = dict.fromkeys(await self.service.store.treated())
+        ids = [each for each in await self.service.store.ids(self.query) if each not in treated]
+        matching = treated.keys() | set(ids)
         others = [each for each in self.query.ids or () if each not in matching]
+        self.covered |= treated.keys()
         self.total = len(ids) + len(others)
+        await self._note_treated(treated)
         self._tell(None, None)
         await self._note_others(others)
         for page in in_pages(ids, size):
@@ -133,16 +136,30 @@ class BulkRun:
             await self._note_changed(page, found)
             yield rows, found
 
+    async def _note_treated(self, ids: Collection[str]) -> None:
+        """Note the sessions that the same request has treated before, in a process that was killed."""
+        for page in in_pages(ids, PAGE):
+            found = await self.service.store.find(Filter(ids=tuple(page)))
+            rows = [row for row in found if row.parent_id not in ids]  # the others were left to their parents
+            self.total += len(rows) + len(found.damaged)
+            for row in rows:
+                self.finish("done", item_of(row))
+            for damage in found.damaged:
+                self.finish("failed", damaged_item(damage))
+
     async def _note_others(self, ids: Sequence[str]) -> None:
         """Note the sessions that were named and are not there, or do not match the other filters."""
-        known: dict[str, SessionRow] = {}
+        known: dict[str, BulkItem] = {}
+        damaged: dict[str, BulkItem] = {}
         for page in in_pages(ids, PAGE):
-            known |= {row.session_id: row for row in await self.service.store.find(Filter(ids=tuple(page)))}
+            found = await self.service.store.find(Filter(ids=tuple(page)))
+            known |= {row.session_id: item_of(row, OTHER) for row in found}
+            damaged |= {damage.fields["session_id"]: damaged_item(damage, f"{OTHER} ") for damage in found.damaged}
         for each in ids:
             if each in known:
-                self.finish("skipped", item_of(known[each], OTHER))
+                self.finish("skipped", known[each])
             else:
-                self.finish("failed", BulkItem(SessionId(each), "", None, UNKNOWN))
+                self.finish("failed", damaged.get(each) or unknown_item(each))
 
     def _concerns(self, row: SessionRow) -> bool:
         """Return whether the verb concerns a session. Otherwise note why not."""
@@ -160,12 +177,16 @@ class BulkRun:
         """Note the sessions that matched in the beginning and do not match any more."""
         known = {row.session_id for row in found} | {damage.fields["session_id"] for damage in found.damaged}
         changed = tuple(each for each in page if each not in known)
-        rows = {row.session_id: row for row in await self.service.store.find(Filter(ids=changed))} if changed else {}
+        now = await self.service.store.find(Filter(ids=changed)) if changed else Found()
+        rows = {row.session_id: row for row in now}
+        damaged = {damage.fields["session_id"]: damage for damage in now.damaged}
         for each in changed:
             row = rows.get(each)
             if row is not None and row.parent_id in self.covered:
                 self.covered.add(each)
                 self.total -= 1
+            elif each in damaged:
+                self.finish("failed", damaged_item(damaged[each], f"{CHANGED} "))
             else:
                 item = item_of(row, CHANGED) if row else BulkItem(SessionId(each), "", None, "It was removed.")
                 self.finish("skipped", item)
@@ -197,8 +218,16 @@ def item_of(row: SessionRow, reason: str = "") -> BulkItem:
     return BulkItem(SessionId(row.session_id), row.workflow, row.status, reason)
 
 
+def refused_item(row: SessionRow, error: PausepointError) -> BulkItem:
+    return replace(item_of(row, error_text(error)), error=error)
+
+
+def unknown_item(session_id: str) -> BulkItem:
+    return BulkItem(SessionId(session_id), "", None, UNKNOWN, UnknownSession(UNKNOWN, session_id=session_id))
+
+
 def damaged_item(damage: DamagedRecord, before: str = "") -> BulkItem:
-    return BulkItem(SessionId(damage.fields["session_id"]), "", None, f"{before}{error_text(damage)}")
+    return BulkItem(SessionId(damage.fields["session_id"]), "", None, f"{before}{error_text(damage)}", damage)
 
 
 def _failure(row: SessionRow) -> str:

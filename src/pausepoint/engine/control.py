@@ -309,6 +309,8 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, R
             self._check_drives("resume", session_id)
         elif steal or wake or code or until or edits or rerun:
             raise ValueError("here=False only closes pauses. You can combine it only with by, owner and budget.")
+        if here and until is not None and row.workflow in self.workflows:
+            self.workflows[row.workflow].step(until)  # raises for an unknown one, also if the session has completed
         if here:
             row = await self._settle_artifacts(row, edits, as_names(rerun), by)
         session: Session[Any] = Session(self, SessionId(row.session_id))

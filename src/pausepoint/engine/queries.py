@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from pausepoint.engine.plan import Plan
     from pausepoint.log.spans import Span
 
+DECODED_HERE = 32 * 2**10
+"""A state with more bytes is decoded on another thread. These take less than a millisecond."""
+
 WINDOW = 256
 """The number of records of a log that are read at a time."""
 
@@ -212,7 +215,11 @@ class Queries(Overview):
         seq, state = await self._state_at(row, at_checkpoint)
         if needed := state.needs(state.slots):
             state.provide(await self.store.blobs(needed))
-        values = {name: as_plain(decode(state.read(name) or b"null")) for name in state.slots}
+        found = {name: state.read(name) or b"null" for name in state.slots}
+        if sum(map(len, found.values())) > DECODED_HERE:
+            values = await asyncio.to_thread(_plain, found)
+        else:
+            values = _plain(found)
         return StoredState(SessionId(row.session_id), seq, values)
 
     async def workflow_of(self, session_id: str) -> Workflow[Any]:
@@ -579,6 +586,10 @@ class Queries(Overview):
                 yield event
             signals = signals[len(due) :]
             cursor = history.Cursor(until, due[-1].n if due else cursor.signal)
+
+
+def _plain(fields: dict[str, bytes]) -> dict[str, Any]:
+    return {name: as_plain(decode(data)) for name, data in fields.items()}
 
 
 def _undriven(row: SessionRow) -> StoreUnavailable:

@@ -82,14 +82,18 @@ class Requests(Service):
         self._check_open()
         return await self.store.forget(key)
 
-    def once(self, key: str) -> AbstractContextManager[None]:
+    def once(self, key: str, *, each: bool = False) -> AbstractContextManager[None]:
         """Return a block whose first change of a session is stored in one transaction with its key. See `remember`.
 
         It counts for one verb, in the present task or thread. If this engine does not hold the key any more, the verb
         raises `KeyLost`, and nothing is changed.
+
+        With ``each``, a bulk `pause`, `resume` or `cancel` has one effect on each session. If a process was killed
+        meanwhile, repeat the verb in such a block, even if ``took_effect``: sessions that the request has treated are
+        reported as done, and left as they are now.
         """
         self._check_open()
-        return self.store.once(key)
+        return self.store.once(key, each)
 
 
 async def forget_notes(store: Store, now: int, limit: int) -> tuple[int, int]:

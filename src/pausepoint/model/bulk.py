@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pausepoint.errors import PausepointError
 from pausepoint.model.ids import SessionId
 from pausepoint.model.notebook import facts, table
 from pausepoint.model.sessions import Status
@@ -19,14 +20,15 @@ BulkResult = Literal["done", "skipped", "failed"]
 class BulkItem(msgspec.Struct, frozen=True):
     """One session of a bulk verb, with its status afterwards.
 
-    ``reason`` says why the session was skipped, or what failed. ``status`` is None if the session's facts could not be
-    read.
+    ``reason`` says why the session was skipped, or what failed; ``error`` is what the verb raised, if it did.
+    ``status`` is None if the session's facts could not be read.
     """
 
     session_id: SessionId
     workflow: str
     status: Status | None
     reason: str = ""
+    error: PausepointError | None = None
 
 
 class BulkProgress(msgspec.Struct, frozen=True):

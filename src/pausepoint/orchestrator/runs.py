@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from pausepoint.clock import to_datetime
 from pausepoint.engine.bulk import Bulk
+from pausepoint.engine.turns import in_turns, listed
 from pausepoint.errors import UnknownSession
 from pausepoint.model.questions import Question
 from pausepoint.model.sessions import Event, Pause, Status
@@ -184,27 +185,33 @@ class RunReader:
         questions = await self.engine.questions(self.session_id)
         pauses = await self.engine.pauses(self.session_id) if info.pause_requested or info.pause is not None else ()
         asking = course.asking(questions)
-        tasks = tuple(course.statuses(asking))
-        return RunReport(info, tasks, tuple(course.agents(asking)), tuple(questions), tuple(pauses))
+        tasks = await in_turns(_same, course.statuses(asking))
+        return RunReport(info, tuple(tasks), tuple(course.agents(asking)), tuple(questions), tuple(pauses))
 
     async def _folded(self) -> _Course:
         news = await self._events(self._cursor)
-        course = self._course
+        events = news
+        course, self._course = self._course, None  # until it has taken all of them: the read may be cancelled
         if course is None or any(event.event_type in _CHANGED for event in news):
-            course = self._course = _Course(await self._plan())
-            course.take(await self._events("") if self._cursor else news)
-        else:
-            course.take(news)
+            course = _Course(await self._plan())
+            await in_turns(course.add, course.plan.tasks)
+            events = await self._events("") if self._cursor else news
+        await in_turns(course.take, events)
+        self._course = course
         self.news = news
         self._cursor = news[-1].cursor if news else self._cursor
         return course
 
     async def _events(self, after: str) -> list[Event]:
-        return [event async for event in self.engine.events(self.session_id, after)]
+        return await listed(self.engine.events(self.session_id, after))
 
     async def _plan(self) -> Plan:
+        values = (await self.engine.stored(self.session_id)).values
+        tasks = values.get("tasks")
         try:
-            return Plan.model_validate((await self.engine.stored(self.session_id)).values)
+            if isinstance(tasks, list):
+                values = values | {"tasks": await in_turns(Task.model_validate, tasks)}
+            return Plan.model_validate(values)
         except ValidationError:
             raise self._no_run() from None
 
@@ -218,7 +225,10 @@ class RunReader:
 def statuses(plan: Plan, events: Iterable[Event]) -> list[TaskStatus]:
     """Return the status of each task of a plan, from all events of the run, without questions."""
     course = _Course(plan)
-    course.take(events)
+    for task in plan.tasks:
+        course.add(task)
+    for event in events:
+        course.take(event)
     return list(course.statuses({}))
 
 
@@ -254,22 +264,26 @@ class _Course:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.rows = {task.id: _Row(task) for task in plan.tasks}
+        self.rows: dict[str, _Row] = {}
         self._at: dict[str, _Row] = {}  # the last task of each agent
         self._asked: dict[str, str] = {}  # the tasks of questions
-        keys = {id: f"{plan.again.get(id, 0)}:{id}" for id in self.rows}
-        self._operations = {msgspec.json.encode(key).decode(): self.rows[id] for id, key in keys.items()}
+        self._operations: dict[str, _Row] = {}
 
-    def take(self, events: Iterable[Event]) -> None:
-        """Take in events, in order."""
-        for event in events:
-            if (said := _said(event)) is not None:
-                self._take(said, event)
-            elif (found := _OPERATION.match(str(event.data.get("id", "")))) and found[1] in self._operations:
-                row = self._operations[found[1]]
-                row.last = event
-                if event.event_type == "question.asked":
-                    self._asked[event.data["question_id"]] = row.task.id
+    def add(self, task: Task) -> None:
+        """Add the next task of the plan. All of them come before the events."""
+        row = self.rows[task.id] = _Row(task)
+        key = f"{self.plan.again.get(task.id, 0)}:{task.id}"
+        self._operations[msgspec.json.encode(key).decode()] = row
+
+    def take(self, event: Event) -> None:
+        """Take in the next event."""
+        if (said := _said(event)) is not None:
+            self._take(said, event)
+        elif (found := _OPERATION.match(str(event.data.get("id", "")))) and found[1] in self._operations:
+            row = self._operations[found[1]]
+            row.last = event
+            if event.event_type == "question.asked":
+                self._asked[event.data["question_id"]] = row.task.id
 
     def _take(self, said: TaskEvent, event: Event) -> None:
         row = self.rows.get(said.task)  # the plan may have been changed
@@ -303,6 +317,10 @@ class _Course:
             assert last is not None
             at = last.created_at if row is None else row.began
             yield AgentStatus(id, None if row is None else row.task.id, to_datetime(at), last)
+
+
+def _same(status: TaskStatus) -> TaskStatus:
+    return status
 
 
 def _said(event: Event) -> TaskEvent | None:

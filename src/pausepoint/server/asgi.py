@@ -16,6 +16,8 @@ from starlette.routing import Router
 from pausepoint.server.access import Access
 from pausepoint.server.bodies import NoQuery
 from pausepoint.server.calls import (
+    COMPARE,
+    CORRECT,
     JSON,
     Call,
     Receive,
@@ -181,12 +183,13 @@ class Endpoint:
 
     async def _answered(self, route: Route, scope: Scope, receive: Receive) -> Sent:
         signed = await self._allowed(route, scope)
-        query = query_of(scope, route.query or NoQuery)
-        data = b"" if route.body is None else await self._data(scope, receive)
-        body = (
-            None if route.body is None else decoded(lambda: msgspec.json.decode(data or b"{}", type=route.body), "body")
-        )
         person = None if signed is None else signed.person
+        advice = COMPARE if person is None or person.question is None else CORRECT
+        query = query_of(scope, route.query or NoQuery, advice)
+        data = b"" if route.body is None else await self._data(scope, receive)
+        body = None
+        if route.body is not None:
+            body = decoded(lambda: msgspec.json.decode(data or b"{}", type=route.body), "body", advice)
         call = Call(
             self.desk, Access(self.desk.engine, person), scope, receive, person, body, query,
             signed is not None and signed.ambient, "" if signed is None else signed.id,

@@ -211,7 +211,14 @@ def header_lines(scope: Scope, name: str) -> list[str]:
     return [value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == wanted]
 
 
-def query_of(scope: Scope, kind: type[S]) -> S:
+COMPARE = "Compare it with GET /openapi.json."
+"""What to do with a request that is not accepted."""
+
+CORRECT = "Correct it, then send it again."
+"""The same for people who may not read the description of the API."""
+
+
+def query_of(scope: Scope, kind: type[S], advice: str = COMPARE) -> S:
     """Decode the query of a request. The values of a list are separated by commas.
 
     Raises a 400 for unknown names and wrong values.
@@ -232,10 +239,10 @@ def query_of(scope: Scope, kind: type[S]) -> S:
             raise Problem(400, f"The query names {name!r} twice. Send it once.")
         else:
             given[name] = value
-    return decoded(lambda: msgspec.convert(given, kind, strict=False), "query")
+    return decoded(lambda: msgspec.convert(given, kind, strict=False), "query", advice)
 
 
-def decoded(decode: Callable[[], T], what: str) -> T:
+def decoded(decode: Callable[[], T], what: str, advice: str = COMPARE) -> T:
     """Return what ``decode`` returns. Raises a 400 with a sentence of ours if it does not fit."""
     try:
         return decode()
@@ -244,7 +251,7 @@ def decoded(decode: Callable[[], T], what: str) -> T:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         why = _reason(str(error).replace("`", "'"))
         note = " The name of the signed-in person is recorded as 'by'." if "'by'" in why else ""
-        raise Problem(400, f"The {what} is not accepted: {why}.{note} Compare it with GET /openapi.json.") from None
+        raise Problem(400, f"The {what} is not accepted: {why}.{note} {advice}") from None
 
 
 _REASONS = (

@@ -57,6 +57,7 @@ class Client:
         self.queue: deque[bytes] = deque()
         self.waiting: list[Entry] | None = None  # entries that come while the client reads the store
         self.seen: set[tuple[str, str]] = set()
+        self.output: Callable[[], bytes] = bytes  # returns the kept live output of the sessions
         self.told = ""  # the mark up to which everything is in the queue or was sent
         self.wake = asyncio.Event()
         self.closed = False
@@ -86,8 +87,11 @@ class Client:
         self.wake.set()
 
     def reset(self, mark: str) -> None:
+        """Tell the client to read everything again. Only the stream has live output, so that is sent again."""
         self.queue.clear()
         self.queue.append(encoded("reset", {}, mark))
+        if not self.closed and (output := self.output()):
+            self.queue.append(output)
         self.wake.set()
 
     def close(self) -> None:

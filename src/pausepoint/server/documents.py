@@ -12,6 +12,7 @@ import msgspec
 from pausepoint.clock import to_datetime
 from pausepoint.engine import documents
 from pausepoint.engine.documents import moment
+from pausepoint.engine.turns import in_turns
 from pausepoint.server.words import with_requests
 
 if TYPE_CHECKING:
@@ -153,15 +154,15 @@ def runs(found: Listing[SessionInfo]) -> dict[str, Any]:
     return {"runs": [run_head(each) for each in found], "next": found.next, "damaged": broken}
 
 
-def run(found: RunReport) -> dict[str, Any]:
-    """Return a run with its tasks, agents, questions and pauses."""
+async def run(found: RunReport) -> dict[str, Any]:
+    """Return a run with its tasks, agents, questions and pauses. A run may have many tasks, so these are encoded."""
     tasks = {each.question: each.task.id for each in found.tasks if each.question is not None}
     return run_head(found.info) | {
         "reason": found.reason or None,
         "counts": found.counts,
         "pauses": [documents.pause(each) for each in found.pauses],
         "agents": [_agent(each) for each in found.agents],
-        "tasks": [_task(each) for each in found.tasks],
+        "tasks": await in_turns(_task, found.tasks),
         "questions": [question(each) | {"task": tasks.get(each.id)} for each in found.questions],
     }
 
@@ -170,9 +171,9 @@ def _agent(found: AgentStatus) -> dict[str, Any]:
     return {"id": found.id, "task": found.task, "since": moment(found.since), "last": _last(found.last)}
 
 
-def _task(found: TaskStatus) -> dict[str, Any]:
+def _task(found: TaskStatus) -> msgspec.Raw:
     """Return a task without its data, which may be large and is in the state of the run."""
-    return {
+    document = {
         "id": found.task.id,
         "status": found.status,
         "needs": found.task.needs,
@@ -185,6 +186,7 @@ def _task(found: TaskStatus) -> dict[str, Any]:
         "ended_at": moment(found.ended_at),
         "last": None if found.last is None else _last(found.last),
     }
+    return msgspec.Raw(msgspec.json.encode(document))
 
 
 def _last(found: Event) -> dict[str, Any]:

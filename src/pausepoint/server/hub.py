@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -53,6 +54,9 @@ CATCH_UP = 2000
 
 BACKLOG = 4096
 """The most changes that wait for a round. With more, the store is not read on until a round has taken them."""
+
+REMOVED = "session.removed"
+"""The event that ends a session's history when it is removed."""
 
 WAKING = 200
 """How many of the next wake-ups are known."""
@@ -140,8 +144,20 @@ class Hub:
         for session_id in client.sessions if client in self.clients else ():
             if session_id not in self._talks:
                 self._talks[session_id] = Talk(self.engine, session_id, self._tell_output)
-            client.queue.extend(self._talks[session_id].kept)
             self._talks[session_id].resume()
+        client.output = partial(self._output, client)
+        if output := client.output():
+            client.queue.append(output)
+
+    def _output(self, client: Client) -> bytes:
+        """Return the kept live output of the sessions that a client follows. It is numbered, so it may come twice."""
+        talks = [self._talks[each] for each in client.sessions if each in self._talks]
+        return b"".join(part for talk in talks for part in talk.kept)
+
+    def _stop_talks(self) -> None:
+        for talk in self._talks.values():
+            talk.stop()
+        self._talks.clear()
 
     def _tell_output(self, session_id: str, part: bytes) -> None:
         for client in self.clients:
@@ -227,8 +243,8 @@ class Hub:
 
     def _end_streams(self) -> None:
         for client in self.clients:
-            client.reset(self.mark)
             client.close()
+            client.reset(self.mark)
 
     # the store
 
@@ -248,9 +264,7 @@ class Hub:
         finally:
             self._end_streams()
             self._forget()
-            for talk in self._talks.values():
-                talk.stop()
-            self._talks.clear()
+            self._stop_talks()
             self._ready.set()
 
     def _forget(self) -> None:
@@ -296,8 +310,11 @@ class Hub:
             self._held[info.session_id] = info
         await self._look_at_standing(tell=False)
         self.engines = [engine_documents.holder(each) for each in await self.engine.engines()]
+        self._stop_talks()  # what has ended or begun meanwhile is not known, so the output is read again
         for client in self.clients:
             client.reset(mark)
+            if client.waiting is None:
+                self._listen(client)
         self._looked = time.monotonic()
         self._ready.set()
 
@@ -320,10 +337,14 @@ class Hub:
     async def _changed(self, changes: list[Change]) -> list[Entry]:
         """Read the heads of the sessions that have changed, and return the entries of the changes."""
         infos: dict[str, SessionInfo | None] = {}
+        removed = {each.session_id for each in changes if any(event.event_type == REMOVED for event in each.events)}
         for session_id in dict.fromkeys(each.session_id for each in changes):
             infos[session_id] = await self._info(session_id)
             self._keep(session_id, infos[session_id])
             if session_id in self._talks:
+                if session_id in removed:  # another session may have its id now, whose output begins anew
+                    self._talks[session_id].stop()
+                    self._talks[session_id] = Talk(self.engine, session_id, self._tell_output)
                 self._talks[session_id].resume()
             if not len(infos) % TURN:
                 await asyncio.sleep(0)

@@ -4,7 +4,8 @@ The store keeps the key for a day, with a digest of its request and its answer, 
 `Engine.remember` and `Engine.once` do the hard part: one engine takes the key, and the effect is stored in the same
 transaction as the note that there was one. If the server is killed, the next request with the key finds out whether the
 effect happened. If so, it is not repeated: `AGAIN` says how each handler answers from the present facts instead, and
-completes what a kill between two transactions of a verb has left.
+completes what a kill between two transactions of a verb has left. The store also knows on which sessions a bulk verb
+took effect, so it is completed for the others only.
 
 What is stored as the digest has two parts: the digest of the request, and an `Intent`, which the first server writes
 before the effect. It has random bits, for the ids of what the request creates, so a second server knows them too.
@@ -16,7 +17,7 @@ import re
 import secrets
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from hashlib import sha256
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
@@ -92,8 +93,9 @@ class Retries:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # Keys that this server has taken and could not answer: their request had an effect, or was cut off. They are
-        # taken as long as this engine lives, so no other server can continue them.
-        self._unanswered: set[str] = set()
+        # taken as long as this engine lives, so no other server can continue them. Each is kept as long as the store
+        # keeps it, with that time; the oldest is first.
+        self._unanswered: dict[str, int] = {}
 
     async def answer(self, route: Route, call: Call, data: bytes) -> Sent:
         """Carry out a request unless that was done before, and return its answer. ``data`` is the body."""
@@ -108,9 +110,9 @@ class Retries:
                 409, f"A request with this {KEY} is still being carried out. Send it again in a moment to get its"
                 " answer.", "request-at-work", headers={"Retry-After": str(WAIT)}, retry_after=WAIT,
             )  # fmt: skip
-        async with self._carrying_out(key):
+        async with self._carrying_out(key, found.until):
             reply = await _carried_out(route, call, key, found)
-            await self._keep(key, found.digest, reply)
+            await self._keep(key, found, reply)
         return _marked(reply) if found.took_effect else reply
 
     async def _taken(self, key: str, digest: bytes, call: Call) -> Remembered:
@@ -121,18 +123,27 @@ class Retries:
         return await self._engine.remember(key, known.digest)
 
     @asynccontextmanager
-    async def _carrying_out(self, key: str) -> AsyncIterator[None]:
+    async def _carrying_out(self, key: str, until: int) -> AsyncIterator[None]:
         """Give the key up if the block fails. If the request had an effect, the next one with its key continues."""
-        self._unanswered.discard(key)
+        self._unanswered.pop(key, None)
         try:
             yield
         except Exception as error:
             if not isinstance(error.__cause__, KeyLost) and not await self._is_free(key):
-                self._unanswered.add(key)  # it is still this server's
+                self._leave(key, until)  # it is still this server's
             raise
         except BaseException:  # the request was cut off, and perhaps its write is still on the way
-            self._unanswered.add(key)
+            self._leave(key, until)
             raise
+
+    def _leave(self, key: str, until: int) -> None:
+        """Remember that a key is without an answer, and forget those that the store has forgotten."""
+        self._unanswered[key] = until
+        now = self._engine.clock.now()
+        for each, end in list(self._unanswered.items()):
+            if end > now:
+                break
+            del self._unanswered[each]
 
     async def _is_free(self, key: str) -> bool:
         try:
@@ -140,15 +151,15 @@ class Retries:
         except StoreError:
             return False
 
-    async def _keep(self, key: str, digest: bytes, reply: Reply) -> None:
+    async def _keep(self, key: str, found: Remembered, reply: Reply) -> None:
         body = None if reply.document is None else msgspec.json.encode(reply.document)
         data = _Stored(reply.status, dict(reply.headers), reply.content_type, body).to_bytes()
         if len(data) > LARGEST_ANSWER:
             data = _of_problem(_lost("was too large to be kept"), "").to_bytes()
         try:
-            await self._engine.remember(key, digest, data)
+            await self._engine.remember(key, found.digest, data)
         except StoreError:  # the client gets its answer now; if it asks again, the answer is made from the facts
-            self._unanswered.add(key)
+            self._leave(key, found.until)
 
 
 def _key_of(call: Call) -> str:
@@ -188,12 +199,11 @@ async def _carried_out(route: Route, call: Call, key: str, found: Remembered) ->
     """Return the answer of the handler. A refusal that is final is an answer too; others are raised."""
     call.intent = intent = Intent.read(found.digest)
     call.new_id, call.message_key = new_session_id(intent.bits), f"http {intent.bits:015x}"
+    handler = AGAIN.get(route.handler, _answer_lost) if found.took_effect else route.handler
+    each = handler is verbs.bulk
     try:
-        if found.took_effect:
-            reply = await AGAIN.get(route.handler, _answer_lost)(call)
-        else:
-            with call.engine.once(key):
-                reply = await route.handler(call)
+        with call.engine.once(key, each=each) if each or not found.took_effect else nullcontext():
+            reply = await handler(call)
     except Exception as error:
         problem = problem_of(error)
         if not _is_final(problem):
@@ -343,7 +353,7 @@ AGAIN: Mapping[Handler, Handler] = {
     verbs.resume: _resumed,
     runs.pause: runs.show,
     runs.resume: _run_resumed,
-    verbs.bulk: verbs.bulk,  # leaves out what is done
+    verbs.bulk: verbs.bulk,  # leaves out the sessions that it has treated
     verbs.remove: _removed,
     verbs.redact: _redacted,
     files.upload: _uploaded,

@@ -151,5 +151,5 @@ ROUTES: tuple[Route, ...] = (
           errors=(401,), example={"token": "…"}),
     Route(method="POST", path="/logout", role=None, handler=health.logout, body=Nothing, status=204, example={}),
     Route(method="GET", path="/me", role="any", handler=health.me, links=True, query=NoQuery, answer="me"),
-    Route(method="GET", path="/openapi.json", role="viewer", handler=health.schema, query=NoQuery, answer="openapi"),
+    Route(method="GET", path="/openapi.json", role="any", handler=health.schema, query=NoQuery, answer="openapi"),
 )  # fmt: skip

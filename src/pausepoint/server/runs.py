@@ -96,7 +96,7 @@ async def _read(call: Call) -> tuple[RunReader, RunReport]:
 
 async def _reply(call: Call, found: RunReport) -> Reply:
     drivers = await _drivers(call, found.info)
-    return Reply(documents.run(found) | {"driven_by": drivers, "note": _note(call, found.info, drivers)})
+    return Reply(await documents.run(found) | {"driven_by": drivers, "note": _note(call, found.info, drivers)})
 
 
 def _drives(call: Call, info: SessionInfo) -> bool:

@@ -88,8 +88,13 @@ class SignIn:
                 raise refused("The header Authorization is not 'Bearer' and a token. Send 'Authorization: Bearer …'.")
             return by_token(token.strip())
         if self._proxied and scope.get("pausepoint.proxy"):
-            return _forwarded(scope)
+            return _forwarded(scope) if _names_user(scope) else self._by_link(scope)
         return self._by_cookie(scope)
+
+    def _by_link(self, scope: Scope) -> Signed | None:
+        """Return the sign-in of a cookie that was traded for an answer link. Other people the proxy signs in."""
+        found = self._by_cookie(scope)
+        return None if found is None or found.person.question is None else found
 
     async def _asked(self, scope: Scope) -> Signed | None:
         from starlette.requests import Request  # only programs that mount the server need it
@@ -214,6 +219,11 @@ def address_of(scope: Scope) -> str:
     except ValueError:
         return given
     return given if found.version == 4 else str(ipaddress.ip_network((int(found), 64), strict=False))
+
+
+def _names_user(scope: Scope) -> bool:
+    """Return whether a request has a user: the proxy's, or one that the client sent and the proxy did not remove."""
+    return any(line.strip() for line in header_lines(scope, "x-forwarded-user"))
 
 
 def _forwarded(scope: Scope) -> Signed | None:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.engine import documents as engine_documents
-from pausepoint.errors import PausepointError, SessionChanged, did_you_mean
-from pausepoint.model.bulk import BulkReport
+from pausepoint.errors import PausepointError, SessionChanged, did_you_mean, error_text
+from pausepoint.model.bulk import BulkItem, BulkReport
+from pausepoint.model.ids import shortened
 from pausepoint.model.views import Checkpoint, SessionInfo
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Attachment, Call, Reply
@@ -32,6 +33,8 @@ async def resume(call: Call) -> Reply:
     asked: bodies.Resume = call.body
     info = await call.access.info(call.session_id)
     here = call.desk.drives and info.workflow in call.engine.workflows
+    if here:
+        _check_steps(call, info.workflow, *asked.rerun, *(() if asked.until is None else (asked.until,)))
     if here or info.guest:
         await call.engine.resume(
             info.session_id, by=call.by, steal=asked.steal, budget=asked.budget_usd, wake=asked.wake, code=asked.code,
@@ -47,6 +50,19 @@ async def resume(call: Call) -> Reply:
         )
     await call.engine.resume(info.session_id, by=call.by, budget=asked.budget_usd, here=False)
     return await handed_over(call, await call.engine.info(call.session_id))
+
+
+def _check_steps(call: Call, workflow: str, *names: str) -> None:
+    """Raise a 422 unless a workflow that this server drives has these steps."""
+    known = [each.name for each in call.engine.workflows[workflow].steps]
+    for name in names:
+        if name not in known:
+            raise _unknown_step(422, workflow, name, known)
+
+
+def _unknown_step(status: int, workflow: str, name: str, known: Sequence[str]) -> Problem:
+    text = f"Workflow {workflow!r} has no step {shortened(name)}{did_you_mean(name, known)}"
+    return Problem(status, text, "unknown-step", workflow=workflow)
 
 
 async def cancel(call: Call) -> Reply:
@@ -168,8 +184,7 @@ async def why(call: Call) -> Reply:
     found = await call.engine.plan(info.session_id)
     known = [each.step for each in found]
     if step not in known:
-        text = f"Workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}"
-        raise Problem(404, text, "unknown-step")
+        raise _unknown_step(404, info.workflow, step, known)
     return Reply(engine_documents.why(found, step, await _last_visit(call, info.session_id, step)))
 
 
@@ -226,14 +241,26 @@ async def bulk(call: Call) -> Reply:
     """Apply a verb to many sessions. One that refuses does not stop the others."""
     asked: bodies.Bulk = call.body
     if bool(asked.ids) == (asked.filter is not None):
-        raise Problem(400, "A bulk verb needs either 'ids' or 'filter'. Send one of them.")
+        raise Problem(400, "A bulk verb needs either 'ids' or 'filter'. Send one of them.", "ids-or-filter")
     which, refused = await _named(call, asked.ids) if asked.ids else (_filtered(call, asked.filter), [])
     report = await _applied(call, asked, which)
     done, skipped = ([engine_documents.bulk_item(each) for each in some] for some in (report.done, report.skipped))
-    refused += [{"session_id": each.session_id, "problem": {"detail": each.reason}} for each in report.failed]
+    refused += [_refusal(call, each) for each in report.failed]
     found = [each.workflow for each in report.done] if asked.verb == "resume" else []
     driven = await drivers(call.engine, found) if found else []
     return Reply(documents.bulk(asked.verb, asked.dry_run, done, skipped, refused, driven))
+
+
+def _refusal(call: Call, item: BulkItem) -> dict[str, Any]:
+    """Return the problem of one session that a bulk verb could not treat."""
+    if item.error is None:
+        text = f"Session {item.session_id!r} was resumed and has failed again."
+        advice = f"Read it with GET /sessions/{item.session_id}."
+        problem = Problem(409, f"{text} {advice}", "session-failed", session_id=item.session_id)
+    else:
+        problem = problem_of(item.error)
+        problem.detail = item.reason.removesuffix(error_text(item.error)) + problem.detail  # such as: it is paused
+    return {"session_id": item.session_id, "problem": problem.document(call.scope["path"])}
 
 
 async def _named(call: Call, ids: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -254,7 +281,10 @@ def _filtered(call: Call, asked: bodies.Which | None) -> dict[str, Any]:
         "owner": call.access.owner_of(asked.owner), "tag": asked.tag,
     }  # fmt: skip
     if all(value is None for value in which.values()):
-        raise Problem(400, "The filter of a bulk verb is empty, so it names all sessions. Send at least one condition.")
+        raise Problem(
+            400, "The filter of a bulk verb is empty, so it names all sessions. Send at least one condition.",
+            "empty-filter",
+        )  # fmt: skip
     return which
 
 

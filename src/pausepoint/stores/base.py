@@ -513,7 +513,7 @@ class Store(Protocol):
         Return whether the key is free now.
         """
 
-    def once(self, key: str) -> AbstractContextManager[None]:
+    def once(self, key: str, each: bool = False) -> AbstractContextManager[None]:
         """Return a block whose first write has its effect together with the key, in one transaction.
 
         The writes are those that the current task makes with `create`, `revise`, `pause`, `lift`, `unpause`,
@@ -522,6 +522,16 @@ class Store(Protocol):
         nothing, such as `create` with an id that is taken or `answer` with a refused answer, does not count.
 
         If this engine does not hold the key any more, the write raises `KeyLost` and writes nothing.
+
+        With ``each``, every `pause`, `unpause` and `cancel` of the block counts, and has its effect once on each
+        session: one that the request has treated before, in this block or in another one, is returned as it is. A
+        `pause` treats all sessions that it finds, the others the one that they name.
+        """
+
+    async def treated(self) -> list[str]:
+        """Return the ids of the sessions that the request of the present block has treated, parents first.
+
+        Outside of a block of `once` with ``each`` there are none.
         """
 
     async def forget_expired(self, now: int, limit: int) -> int:

@@ -19,6 +19,11 @@ effect and ``took_effect`` are one transaction.
 The guarantee is about the first transaction of the block. A verb that makes several, such as a bulk verb or a resume
 that also adopts edited artifacts, has taken effect with the first. Such verbs leave out what is done, so a caller that
 must complete the rest repeats them; it does so without ``once``.
+
+**Many sessions.** In ``with once(key, each=True):``, every `pause`, `unpause` and `cancel` is covered. Each of them
+notes, in its own transaction, the sessions that it treats, and leaves out those that the request has treated before. So
+a request for many sessions that was cut off is completed in another such block, and has one effect on each session,
+whatever other people have done with it since. ``treated()`` names these sessions.
 """
 
 from __future__ import annotations
@@ -33,30 +38,32 @@ from pausepoint.model.remembered import check_key
 
 
 class Once:
-    """A block whose first write also records that the request of ``key`` took effect."""
+    """A block whose first write also records that the request of ``key`` took effect; ``each``: on which sessions."""
 
-    __slots__ = ("key", "over", "store")
+    __slots__ = ("each", "ended", "key", "over", "store")
 
-    def __init__(self, store: object, key: str) -> None:
+    def __init__(self, store: object, key: str, each: bool) -> None:
         self.store = store
         self.key = key
+        self.each = each
         self.over = False  # the effect is recorded, or the block has ended; a task that it started may still run
+        self.ended = False
 
 
 _current: ContextVar[Once | None] = ContextVar("pausepoint_once", default=None)
 
 
 @contextmanager
-def once(store: object, key: str) -> Iterator[None]:
+def once(store: object, key: str, each: bool = False) -> Iterator[None]:
     """Let the first write that this task makes in the block record that the request of ``key`` took effect."""
-    if current(store) is not None:
+    if current(store) is not None or current_each(store) is not None:
         raise CallRefused("once() was called inside the block of another once(). Leave that block first.")
-    block = Once(store, check_key(key))
+    block = Once(store, check_key(key), each)
     token = _current.set(block)
     try:
         yield
     finally:
-        block.over = True
+        block.over = block.ended = True
         _current.reset(token)
 
 
@@ -64,6 +71,12 @@ def current(store: object) -> Once | None:
     """Return the block that the next write of this task belongs to; None if there is none."""
     block = _current.get()
     return None if block is None or block.over or block.store is not store else block
+
+
+def current_each(store: object) -> Once | None:
+    """Return the block with ``each`` that the writes of this task belong to; None if there is none."""
+    block = _current.get()
+    return None if block is None or block.ended or not block.each or block.store is not store else block
 
 
 def key_lost(key: str) -> KeyLost:

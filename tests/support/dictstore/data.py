@@ -56,6 +56,7 @@ class Request:
     until: int
     holder: int
     took_effect: bool = False
+    treated: set[int] = field(default_factory=set)
 
 
 @dataclass

@@ -17,8 +17,8 @@ from pausepoint.model.records import SignalRecord
 from pausepoint.model.remembered import Remembered, check_key, check_remembered
 from pausepoint.model.sessions import Commit, Filter, NewSession, Pause, Removal, SessionRow
 from pausepoint.stores.found import Found, FoundDescriptions
-from pausepoint.stores.remembered import current, key_lost, once
-from tests.support.dictstore.data import Request
+from pausepoint.stores.remembered import current, current_each, key_lost, once
+from tests.support.dictstore.data import Kept, Request
 from tests.support.dictstore.removal import Removals
 
 
@@ -58,8 +58,14 @@ class Notes(Removals):
             del self.data.requests[key]
         return free
 
-    def once(self, key: str) -> AbstractContextManager[None]:
-        return once(self, key)
+    def once(self, key: str, each: bool = False) -> AbstractContextManager[None]:
+        return once(self, key, each)
+
+    async def treated(self) -> list[str]:
+        self._check()
+        block = current_each(self)
+        keys = set[int]() if block is None else self.data.requests[block.key].treated
+        return [kept.row.session_id for kept in self._known() if kept.row.key in keys]
 
     async def forget_expired(self, now: int, limit: int) -> int:
         self._check()
@@ -114,7 +120,7 @@ class Notes(Removals):
     # the verbs whose effect counts: nothing else runs between the check of the key and the end of the verb
 
     def _check_key(self) -> None:
-        block = current(self)
+        block = current_each(self) or current(self)
         kept = None if block is None else self._request(block.key)
         if block is not None and (kept is None or kept.holder != self._number or kept.answer is not None):
             raise key_lost(block.key)
@@ -123,6 +129,15 @@ class Notes(Removals):
         block = current(self)
         if block is not None and effect:
             self.data.requests[block.key].took_effect = block.over = True
+
+    def _takes(self, kept: Kept) -> bool:
+        block = current_each(self)
+        if block is None:
+            return True
+        treated = self.data.requests[block.key].treated
+        is_new = kept.row.key not in treated
+        treated.add(kept.row.key)
+        return is_new
 
     async def create(self, new: NewSession) -> SessionRow | None:
         self._check_key()

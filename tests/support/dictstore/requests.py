@@ -43,10 +43,14 @@ class Requests(Base):
             return Found()
         found = self._matching(query)[: query.limit]
         for kept in found:
-            if not over(kept.row):
+            if not over(kept.row) and self._takes(kept):
                 self._ask(kept, pause)
         self._tell()
         return Found(self._seen(kept) for kept in found)
+
+    def _takes(self, kept: Kept) -> bool:
+        """Return whether a verb treats a session."""
+        return True
 
     def _stand(self, pause: Pause) -> None:
         before, rounds = self.data.standing, self.data.rounds
@@ -147,7 +151,7 @@ class Requests(Base):
     ) -> SessionRow:
         self._check()
         top = self._named(session_id)
-        for kept in self._tree(session_id):
+        for kept in self._tree(session_id) if self._takes(top) else ():
             limits = budget.given() if kept is top else {}
             asked = self._seen(kept).pause_requested
             since = None
@@ -177,6 +181,8 @@ class Requests(Base):
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
         self._check()
         top = self._named(session_id)
+        if not self._takes(top):
+            return Found([self._seen(top)])
         found = [top, *self._below(top)]
         self._cancel(found, by, reason, at)
         self._tell()

@@ -56,6 +56,11 @@ class _Rows(NamedTuple):
     more: bool = False
 
 
+def is_removing(connection: apsw.Connection) -> bool:
+    """Return whether sessions are being removed. A page passes over all their rows, which may be many."""
+    return bool(connection.execute(QUERIES["any_removing"]).get)
+
+
 def read(connection: apsw.Connection, after: Mark | None, limit: int) -> Page | None:
     """Return the changes after a mark; None if one of its rows is gone. Without a mark, return the present one."""
     if after is None:

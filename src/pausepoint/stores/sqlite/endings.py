@@ -12,14 +12,18 @@ from pausepoint.model.sessions import Filter, SessionRow
 from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import commits, pickup, sessions, signals
 from pausepoint.stores.sqlite.engines import OwnEngine
+from pausepoint.stores.sqlite.remembered import Takes, takes_all
 from pausepoint.stores.sqlite.rows import every
 from pausepoint.stores.sqlite.sql import QUERIES
 
 
 def cancel(
-    connection: apsw.Connection, engine: OwnEngine, session_id: str, by: str | None, reason: str, at: int
+    connection: apsw.Connection, engine: OwnEngine, session_id: str, by: str | None, reason: str, at: int,
+    takes: Takes = takes_all,
 ) -> Found:  # fmt: skip
     row = sessions.known(connection, session_id, engine.present)
+    if not takes(row.key):
+        return Found([row])
     request(connection, engine, row, by, reason, at)
     below = cancel_below(connection, engine, row, by, reason, at)
     return Found([sessions.again(connection, row, engine.present), *below], below.damaged)

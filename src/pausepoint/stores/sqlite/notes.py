@@ -11,7 +11,7 @@ import apsw
 from pausepoint.model.descriptions import StoredDescription
 from pausepoint.model.remembered import Remembered
 from pausepoint.stores.found import FoundDescriptions
-from pausepoint.stores.remembered import Once, current, once
+from pausepoint.stores.remembered import Once, current, current_each, once
 from pausepoint.stores.sqlite import descriptions, remembered
 from pausepoint.stores.sqlite.engines import OwnEngine
 
@@ -50,6 +50,18 @@ class Notes:
         block.over = block.over or has_effect
         return found
 
+    def _act_on(
+        self, verb: Callable[[apsw.Connection, remembered.Takes], T], *, urgent: bool = False
+    ) -> Coroutine[Any, Any, T]:
+        """Write like `_act`. In a block of `once` with ``each``, ``verb`` treats only sessions that it takes."""
+        block = current_each(self)
+        if block is None:
+            return self._act(lambda connection: verb(connection, remembered.takes_all), urgent=urgent)
+        engine, key = self._engine, block.key
+        return self._do(
+            lambda connection: verb(connection, remembered.took_effect_on(connection, engine, key)), urgent=urgent
+        )
+
     # requests by key
 
     async def remember(
@@ -67,8 +79,12 @@ class Notes:
     async def forget(self, key: str) -> bool:
         return await self._do(lambda connection: remembered.forget(connection, self._engine, key), urgent=True)
 
-    def once(self, key: str) -> AbstractContextManager[None]:
-        return once(self, key)
+    def once(self, key: str, each: bool = False) -> AbstractContextManager[None]:
+        return once(self, key, each)
+
+    async def treated(self) -> list[str]:
+        block = current_each(self)
+        return [] if block is None else await self._scan(lambda connection: remembered.treated(connection, block.key))
 
     async def forget_expired(self, now: int, limit: int) -> int:
         return await self._do(lambda connection: remembered.forget_expired(connection, now, limit), urgent=True)

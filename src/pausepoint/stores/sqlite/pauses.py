@@ -29,6 +29,7 @@ from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite import sessions, signals, standing
 from pausepoint.stores.sqlite.engines import OwnEngine
+from pausepoint.stores.sqlite.remembered import Takes, takes_all
 from pausepoint.stores.sqlite.rows import Flag, Time, every, one, typed
 from pausepoint.stores.sqlite.sql import QUERIES
 
@@ -111,7 +112,9 @@ def attach(connection: apsw.Connection, commit: Commit) -> None:
         connection.execute(QUERIES["withdraw_request"], (commit.key,))
 
 
-def pause(connection: apsw.Connection, engine: OwnEngine, query: Filter, pause: Pause) -> Found:
+def pause(
+    connection: apsw.Connection, engine: OwnEngine, query: Filter, pause: Pause, takes: Takes = takes_all
+) -> Found:
     if pause.standing:
         standing.start(connection, pause, engine.present.alive)
         return Found()
@@ -122,9 +125,11 @@ def pause(connection: apsw.Connection, engine: OwnEngine, query: Filter, pause: 
     for key, facts in looked:
         if isinstance(facts, DamagedRecord):
             damaged.append(facts)
-            _stop(connection, key, pause)
+            if takes(key):
+                _stop(connection, key, pause)
         else:
-            rows.append(facts if is_over(facts) else request(connection, engine, facts, pause))
+            left = is_over(facts) or not takes(key)
+            rows.append(facts if left else request(connection, engine, facts, pause))
     return Found(rows, damaged)
 
 
@@ -162,9 +167,11 @@ def above(connection: apsw.Connection, parent: int | None) -> Pause | None:
 
 def unpause(
     connection: apsw.Connection, engine: OwnEngine, session_id: str, by: str | None, at: int, limits: Allowance,
-    wake: bool = False,
+    wake: bool = False, takes: Takes = takes_all,
 ) -> SessionRow:  # fmt: skip
-    sessions.known(connection, session_id, engine.present)
+    named = sessions.known(connection, session_id, engine.present)
+    if not takes(named.key):
+        return named
     for row in sessions.find(connection, Filter(session_id=session_id, tree=True), engine.present):
         budget = limits.given() if row.session_id == session_id else {}
         if row.pause_requested:

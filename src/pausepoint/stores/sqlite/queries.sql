@@ -492,6 +492,9 @@ SELECT seq FROM log WHERE session = ? AND kind = 'key' AND seq <= ? ORDER BY seq
 -- name: signals
 SELECT n, after, kind, "by", at, payload, digest, salt, body FROM signals WHERE session = ? AND n BETWEEN ? AND ? ORDER BY n
 
+-- name: any_removing
+SELECT EXISTS (SELECT 1 FROM sessions INDEXED BY sessions_removing WHERE removing = 1)
+
 -- name: changed_records
 -- Records after ?1 and up to ?2, without those of sessions that are being removed or have a key up to ?3. Each with its
 -- session, so that a page needs few statements. CROSS JOIN keeps the order of the log.
@@ -936,6 +939,21 @@ ON CONFLICT (key) DO UPDATE SET digest = excluded.digest, answer = excluded.answ
 -- name: forget_request
 -- A request that took effect must be answered instead.
 DELETE FROM remembered WHERE key = ? AND holder = ? AND answer IS NULL AND took_effect = 0
+
+-- name: keep_effect
+INSERT OR IGNORE INTO effects (request, session) SELECT n, ? FROM remembered WHERE key = ?
+
+-- name: forget_effects
+DELETE FROM effects WHERE request = (SELECT n FROM remembered WHERE key = ?)
+
+-- name: treated
+SELECT session_id FROM effects JOIN sessions ON sessions.key = effects.session AND removing = 0
+WHERE request = (SELECT n FROM remembered WHERE key = ?) ORDER BY sessions.key
+
+-- name: forget_expired_effects
+-- Before the requests themselves.
+DELETE FROM effects
+WHERE request IN (SELECT n FROM remembered WHERE until <= ? ORDER BY until LIMIT ?)
 
 -- name: forget_expired
 DELETE FROM remembered WHERE n IN (SELECT n FROM remembered WHERE until <= ? ORDER BY until LIMIT ?)

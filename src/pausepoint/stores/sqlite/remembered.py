@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 from zlib import crc32
 
@@ -17,6 +18,9 @@ from pausepoint.stores.sqlite.sql import QUERIES
 
 AT_ONCE = 8
 """How many expired requests are deleted whenever a new one is stored, so that they cannot pile up without `gc`."""
+
+Takes = Callable[[int], bool]
+"""Returns whether a verb treats a session, by its key, and notes that it does."""
 
 _packed = msgspec.msgpack.Encoder().encode
 
@@ -39,7 +43,8 @@ def remember(
     check_remembered(key, digest, answer)
     kept = _present(connection, engine, key)
     if kept is None:
-        connection.execute(QUERIES["forget_expired"], (engine.now(), AT_ONCE))
+        forget_expired(connection, engine.now(), AT_ONCE)
+        connection.execute(QUERIES["forget_effects"], (key,))  # of an expired request that had the same key
         return _seen(engine, _write(connection, _Kept(key, digest, answer, until, engine.number, 0)), answer is None)
     if kept.digest != digest:
         return _seen(engine, kept)
@@ -50,6 +55,8 @@ def remember(
     if other or (answer is None and kept.holder == engine.number):
         return _seen(engine, kept)
     now = kept._replace(answer=answer, until=until, holder=engine.number)
+    if answer is not None and kept.took_effect:
+        connection.execute(QUERIES["forget_effects"], (key,))  # it is not carried out again
     return _seen(engine, _write(connection, now), answer is None)
 
 
@@ -64,6 +71,7 @@ def forget(connection: apsw.Connection, engine: OwnEngine, key: str) -> bool:
 
 
 def forget_expired(connection: apsw.Connection, now: int, limit: int) -> int:
+    connection.execute(QUERIES["forget_expired_effects"], (now, limit))
     connection.execute(QUERIES["forget_expired"], (now, limit))
     return connection.changes()
 
@@ -74,6 +82,26 @@ def took_effect(connection: apsw.Connection, engine: OwnEngine, key: str) -> Non
     if kept is None or kept.holder != engine.number or kept.answer is not None:
         raise key_lost(key)
     _write(connection, kept._replace(took_effect=1))
+
+
+def took_effect_on(connection: apsw.Connection, engine: OwnEngine, key: str) -> Takes:
+    """Record like `took_effect`, and return what decides about each session: a request takes effect on it once."""
+    took_effect(connection, engine, key)
+
+    def takes(session: int) -> bool:
+        connection.execute(QUERIES["keep_effect"], (session, key))
+        return bool(connection.changes())
+
+    return takes
+
+
+def takes_all(session: int) -> bool:
+    """Return that a verb treats a session, whatever it has done before."""
+    return True
+
+
+def treated(connection: apsw.Connection, key: str) -> list[str]:
+    return [session_id for (session_id,) in every(connection, QUERIES["treated"], key)]
 
 
 def damaged(connection: apsw.Connection) -> list[str]:

@@ -75,6 +75,7 @@ from pausepoint.stores.sqlite.liveness import FileHold, Hold, MemoryHold, refuse
 from pausepoint.stores.sqlite.notes import Notes
 from pausepoint.stores.sqlite.pace import Pace
 from pausepoint.stores.sqlite.reader import InlineRead, Reader, snapshot
+from pausepoint.stores.sqlite.remembered import Takes
 from pausepoint.stores.sqlite.removal import session_folder
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.trouble import Trouble
@@ -421,7 +422,10 @@ class SqliteStore(Notes):
     # from outside
 
     async def pause(self, query: Filter, pause: Pause) -> Found:
-        return await self._act(lambda connection: pauses.pause(connection, self._engine, query, pause), urgent=True)
+        def verb(connection: apsw.Connection, takes: Takes) -> Found:
+            return pauses.pause(connection, self._engine, query, pause, takes)
+
+        return await self._act_on(verb, urgent=True)
 
     async def standing_pause(self) -> Pause | None:
         with self._reading() as connection:
@@ -437,16 +441,16 @@ class SqliteStore(Notes):
     async def unpause(
         self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
     ) -> SessionRow:
-        def verb(connection: apsw.Connection) -> SessionRow:
-            return pauses.unpause(connection, self._engine, session_id, by, at, budget, wake)
+        def verb(connection: apsw.Connection, takes: Takes) -> SessionRow:
+            return pauses.unpause(connection, self._engine, session_id, by, at, budget, wake, takes)
 
-        return await self._act(verb)
+        return await self._act_on(verb)
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
-        def verb(connection: apsw.Connection) -> Found:
-            return endings.cancel(connection, self._engine, session_id, by, reason, at)
+        def verb(connection: apsw.Connection, takes: Takes) -> Found:
+            return endings.cancel(connection, self._engine, session_id, by, reason, at, takes)
 
-        return await self._act(verb, urgent=True)
+        return await self._act_on(verb, urgent=True)
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         return await self._act(lambda connection: signals.send(connection, self._engine, session_id, by, at, payload))
@@ -495,7 +499,9 @@ class SqliteStore(Notes):
 
     async def changes(self, after: Mark | None, limit: int) -> Page | None:
         with self._snapshot() as connection:
-            return changes.read(connection, after, limit)
+            if not changes.is_removing(connection):
+                return changes.read(connection, after, limit)
+        return await self._scan(lambda connection: changes.read(connection, after, limit), at_once=True)
 
     def describe_holder(self, holder: int | None) -> str:
         with self._reading() as connection:

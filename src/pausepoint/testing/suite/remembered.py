@@ -263,6 +263,75 @@ class RememberedTests(Suite):
             await store.remember(key, b"\1" * LONGEST_DIGEST, answer, LATER)
             assert (await remembered(store, key)).answer == answer
 
+    @on_loop
+    async def test_a_request_for_many_sessions_has_one_effect_on_each(self, place: Place) -> None:
+        async with place.store() as store:
+            for name in ("s1", "s2"):
+                await parked(store, name)
+            await taken(store)
+            both = Filter(ids=("s1", "s2"))
+            with store.once("k", each=True):
+                assert await store.treated() == []
+                await store.pause(Filter(ids=("s1",)), operator())
+                assert await store.treated() == ["s1"]
+            assert await store.treated() == [], "outside of the block"
+            await store.unpause("s1", "bob", 6000)
+            with store.once("k", each=True):
+                found = await store.pause(both, operator())
+                assert {row.session_id: row.pause_requested for row in found} == {"s1": False, "s2": True}
+                assert await store.treated() == ["s1", "s2"]
+            await store.pause(both, operator())  # another request is not concerned
+            assert (await stored(store)).pause_requested
+
+    @pytest.mark.parametrize("verb", ["unpause", "cancel"])
+    @on_loop
+    async def test_a_session_that_the_request_has_treated_is_left_as_it_is(self, place: Place, verb: str) -> None:
+        async with place.store() as store:
+            await parked(store)
+            await taken(store)
+            with store.once("k", each=True):
+                await store.unpause("s1", "ann", 6000)  # which changes nothing, and yet treats it
+            await store.pause(Filter(session_id="s1"), operator())
+            before = await stored(store)
+            with store.once("k", each=True):
+                await EFFECTS[verb](store)
+            assert await stored(store) == before
+            await EFFECTS[verb](store)
+            assert await stored(store) != before
+
+    @on_loop
+    async def test_every_verb_of_a_request_for_many_sessions_needs_the_key(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store)
+            await taken(store)
+            with store.once("k", each=True):
+                await store.unpause("s1", "ann", 6000)
+                await store.remember("k", DIGEST, b"done", LATER)
+                before = await stored(store)
+                for verb in ("pause", "unpause", "cancel"):
+                    with pytest.raises(KeyLost):
+                        await EFFECTS[verb](store)
+                with pytest.raises(CallRefused), store.once("another"):
+                    pass
+            assert await stored(store) == before
+
+    @pytest.mark.parametrize("end", ["answered", "expired", "deleted"])
+    @on_loop
+    async def test_another_request_with_the_key_finds_nothing_treated(self, place: Place, end: str) -> None:
+        async with place.store() as store:
+            await parked(store)
+            await taken(store)
+            with store.once("k", each=True):
+                await store.pause(Filter(session_id="s1"), operator())
+            if end == "answered":
+                await store.remember("k", DIGEST, b"done", LATER)
+            place.clock.jump(timedelta(microseconds=LATER))
+            if end == "deleted":
+                assert await store.forget_expired(place.clock.now(), 10) == 1
+            assert (await store.remember("k", DIGEST, None, LATER * 3)).claimed
+            with store.once("k", each=True):
+                assert await store.treated() == []
+
 
 class SharedRememberedTests(Suite):
     """Tests of remembered requests with several engines."""
@@ -301,3 +370,18 @@ class SharedRememberedTests(Suite):
             with one.once("k"):
                 await created(one, "s2")
             assert await wrote(two)
+
+    @on_loop
+    async def test_what_an_engine_that_is_gone_has_treated_is_known(self, place: Place) -> None:
+        async with place.store() as gone:
+            for name in ("s1", "s2"):
+                await parked(gone, name)
+            await taken(gone)
+            with gone.once("k", each=True):
+                await gone.pause(Filter(session_id="s2"), operator())
+        async with place.store() as store:
+            assert (await store.remember("k", DIGEST, None, LATER)).took_effect
+            with store.once("k", each=True):
+                assert await store.treated() == ["s2"]
+                await store.unpause("s2", "ann", 6000)
+            assert (await stored(store, "s2")).pause_requested

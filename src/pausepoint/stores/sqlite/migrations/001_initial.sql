@@ -292,6 +292,14 @@ CREATE TABLE remembered (
 
 CREATE INDEX remembered_until ON remembered (until);
 
+-- The sessions on which a request without an answer took effect, if it is for many of them. A session is never named
+-- twice; its row may be gone.
+CREATE TABLE effects (
+    request INTEGER NOT NULL REFERENCES remembered (n),
+    session INTEGER NOT NULL,
+    PRIMARY KEY (request, session)
+) STRICT, WITHOUT ROWID;
+
 -- Descriptions of workflows, for programs without their code. `digest` is the SHA-256 of `document`.
 CREATE TABLE descriptions (
     n INTEGER PRIMARY KEY,
