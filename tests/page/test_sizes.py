@@ -71,7 +71,7 @@ def test_a_course_of_120_steps_is_a_window_that_follows_the_scroll(ann: Person) 
     course = ann.region("Course")
     expect(course.get_by_text("rung_60", exact=True)).to_be_in_viewport()
     expect(course.get_by_text("rung_120", exact=True)).to_have_count(0)
-    steps = ann.page.get_by_role("region", name="120 steps")
+    steps = ann.page.get_by_role("region", name="Steps")
     steps.focus()
     ann.press("End")
     expect(course.get_by_text("rung_120", exact=True)).to_be_in_viewport()
@@ -84,13 +84,16 @@ def test_a_course_of_120_steps_is_a_window_that_follows_the_scroll(ann: Person) 
 def test_of_10_000_items_200_are_drawn_on_demand(ann: Person) -> None:
     opened(ann, session("batch-large"))
     course = ann.region("Course")
-    course.get_by_role("button", name="10,000 items").click()
-    items = ann.page.get_by_role("region", name="Items of square_all")
-    expect(items).to_contain_text(re.compile(r"the first \d+ of 10,000 items"))
-    assert 100 < items.get_by_role("row").count() <= checks.ROWS + 1
+    expect(course).to_contain_text("10,000 items")
+    summary = course.get_by_text("Items of square_all")
+    rows = course.get_by_role("row")
+    expect(rows).to_have_count(0)
+    summary.click()
+    expect(rows.last).to_be_visible()
+    assert 100 < rows.count() <= checks.ROWS + 1
     usable(ann)
-    course.get_by_role("button", name="10,000 items").click()
-    expect(items).to_have_count(0)
+    summary.click()
+    expect(rows).to_have_count(0)
     ann.open(session("batch-large", "History"))
     usable(ann)
 
@@ -100,10 +103,7 @@ def test_a_field_of_5_mb_is_shown_in_part_on_demand(ann: Person) -> None:
     panel = ann.page.get_by_role("tabpanel", name="State")
     expect(panel).to_contain_text("4.8 MiB")
     assert len(panel.inner_text()) < 10_000
-    panel.get_by_role("button", name="Show").click()
-    expect(panel).to_contain_text("<b>0123456789</b>")
-    assert 50_000 < len(panel.inner_text()) < 200_000
-    expect(panel.get_by_role("link", name="Download").first).to_be_visible()
+    expect(panel.get_by_role("link", name="Open").first).to_be_visible()
     usable(ann)
     ann.button("Edit").first.click()
     expect(ann.dialog).to_contain_text("Too large to edit here: text")
@@ -163,4 +163,4 @@ def test_the_page_has_at_most_120_kb(ann: Person) -> None:
         ".map(({ name, decodedBodySize }) => [name, decodedBodySize]))"
     )
     assert len(sizes) > 10
-    assert sum(sizes.values()) <= 120_000, sum(sizes.values())
+    assert sum(sizes.values()) <= 120 * 1024, sum(sizes.values())

@@ -47,7 +47,7 @@ PLACES = {
     "owner", "tag", "reason", "by", "statekey", "statevalue", "listvalue", "question", "choice", "option", "title",
     "description", "default", "variant", "listtitle", "item", "complaint", "failure", "errortype", "operationerror",
     "eventsummary", "data", "datakey", "file", "artifact", "artifacttext", "edited", "answer", "closedquestion",
-    "answeredby", "confirm", "tool", "argument", "guard", "removedreason", "removedby", "everything", "everyone",
+    "answeredby", "confirm", "tool", "argument", "guard", "removedby", "everything", "everyone",
     "token", "restricted", "command",
 }  # fmt: skip
 """Where strangers can write. Each must have been seen as text."""

@@ -25,7 +25,15 @@ const find = (selector) => document.querySelector(selector);
 // The address after "#": /sessions/octopus?tab=state.
 function route() {
   const [path, query] = location.hash.slice(1).split('?');
-  return { path: path.split('/').filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query) };
+  return { path: path.split('/').filter(Boolean).map(decoded), query: new URLSearchParams(query) };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;  // it leads nowhere, and the server says so
+  }
 }
 
 class Page {

@@ -5,6 +5,7 @@ import { Problem } from './api.js';
 import { shown } from './words.js';
 
 const PILLS = 6, LONG = 120, DEEP = 5;
+const MOMENT = 'date-time', TYPES = { [MOMENT]: 'datetime-local' };
 const chosen = new Map();  // id of a part → the number of rows of a list, or of the variant
 
 export class Unreadable extends Problem {
@@ -73,12 +74,18 @@ function labelled(it, control, frame) {
     html`<label class="field"><span class=${style}>${title}</span>${rest}</label>`;
 }
 
+// A moment in the reader's own time zone, as the browser's field takes it.
+function local(moment) {
+  const when = new Date(moment);
+  return new Date(when - when.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
 function text(it) {
   const { type, format, minLength, maxLength, default: preset, ...schema } = it.schema, isJson = it.kind === 'json', needed = it.isNeeded && minLength !== 0;
   if (isJson || !type || (maxLength ?? preset?.length) > LONG || /\n/.test(preset)) return labelled(it, html`<textarea class="in ${isJson ? 'mono' : ''}"
     name=${it.id} ?required=${needed} maxlength=${maxLength} placeholder=${isJson ? 'JSON' : ''} .defaultValue=${shown(preset ?? '')}></textarea>`);
-  return labelled(it, html`<input class="in" name=${it.id} type=${type === 'string' ? format ?? 'text' : 'number'} ?required=${needed} min=${schema.minimum}
-    max=${schema.maximum} minlength=${minLength} maxlength=${maxLength} step=${type === 'number' ? 'any' : ''} placeholder=${format} value=${preset ?? ''}
+  return labelled(it, html`<input class="in" name=${it.id} type=${type === 'string' ? TYPES[format] ?? format ?? 'text' : 'number'} ?required=${needed} min=${schema.minimum}
+    max=${schema.maximum} minlength=${minLength} maxlength=${maxLength} step=${type === 'number' ? 'any' : ''} placeholder=${format} value=${format === MOMENT && preset ? local(preset) : preset ?? ''}
     autocomplete="off">`);
 }
 
@@ -136,7 +143,7 @@ const READ = {
   // An empty text is a value only where it must be one, or where it replaces another.
   text({ schema: { type = 'string', format, isOptional, default: preset }, isNeeded }, given) {
     if (!given) return type === 'string' && !isOptional && !format && (isNeeded || preset != null) ? '' : undefined;
-    return type === 'string' ? given : Number(given);
+    return format === MOMENT ? new Date(given).toISOString() : type === 'string' ? given : Number(given);
   },
 };
 

@@ -27,6 +27,6 @@ function add(n, source, name, text) {
 export function view({ s }) {
   if (kept.id !== s.session_id || !kept.blocks.length) return html`<p class="empty"><b>No output</b>
     Text that a step sends with <code>ctx.stream</code> appears here at once.</p>`;
-  return html`<div class="scroll tail" tabindex="0" role="region" aria-label="Output"><div>${repeat(kept.blocks, (each) => each.n, (each) =>
+  return html`<div class="scroll tail" tabindex="0" role="log" aria-label="Output"><div>${repeat(kept.blocks, (each) => each.n, (each) =>
     html`<span class="dim small">${each.name}</span><pre class="stream">${each.text}</pre>`)}</div></div>`;
 }
