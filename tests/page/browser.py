@@ -80,4 +80,5 @@ class Tab:
 
     def check(self) -> None:
         """Check that nothing was said."""
-        assert self.complaints() == []
+        said = self.complaints()
+        assert not said, said

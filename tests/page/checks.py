@@ -33,7 +33,7 @@ OVERFLOW = """
 
 COUNTED = """
 () => {
-  const rows = document.querySelectorAll('li, tbody tr, article, details, option, dt, svg rect');
+  const rows = document.querySelectorAll('li, tbody tr, article, details, option, dt');
   const lists = [...Map.groupBy(rows, (each) => each.parentElement)];
   return lists.map(([list, found]) => [`${list.tagName} in ${list.closest('section')?.ariaLabel}`, found.length]);
 }

@@ -22,8 +22,9 @@ export async function asked(query, former = []) {
 export async function load({ path, query }, page) {
   const id = page.me.question ?? path[1];
   if (id) return { only: await get(`/inbox/${id}`).catch((problem) => { if (problem.status !== 410) throw problem; }) };
-  const done = get('/inbox', { status: Object.keys(CLOSED), sort: 'updated', limit: 12 });
-  return { ...await asked({ after: query.get('after') }, page.data?.questions), done: (await done).questions };
+  const [found, done] = await Promise.all([asked({ after: query.get('after') }, page.data?.questions),
+    get('/inbox', { status: Object.keys(CLOSED), sort: 'updated', limit: 12 })]);
+  return { ...found, done: done.questions };
 }
 
 // A question that is asked again begins with the former answer.
