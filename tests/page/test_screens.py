@@ -90,7 +90,11 @@ def test_a_screen_is_quiet_fits_the_window_and_has_no_barrier(ann: Person, scree
 @pytest.mark.parametrize(
     ("screen", "heading", "regions"),
     [
-        (NOW, "running", ("Open questions", "Running", "Failed", "Paused individually", "Wakes next", "Spent by workflow")),
+        (
+            NOW,
+            "running",
+            ("Open questions", "Running", "Failed", "Paused individually", "Wakes next", "Spent by workflow"),
+        ),
         (INBOX, "Inbox", ("Open questions", "Recently closed")),
         (SESSIONS, "Sessions", ("List of sessions",)),
         (session("brief-limpet"), "brief-limpet", ("Why it is not running", "Course", "Details")),
@@ -137,7 +141,8 @@ def test_empty_screens_say_what_will_appear_there(person: Person) -> None:
         person.open(screen)
         assert checks.overflow(person.page) == []
         text = person.main.inner_text()
-        assert any(word in text for word in ("pausepoint ", "ctx.", "appears here", "sign in with tokens")), (screen, text)
+        words = ("pausepoint ", "ctx.", "appears here", "sign in with tokens")
+        assert any(word in text for word in words), (screen, text)
 
 
 def test_what_a_role_may_not_do_is_not_offered(chrome: Browser, shown: Served) -> None:
