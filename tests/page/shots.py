@@ -1,6 +1,6 @@
 """Take the pictures of the page for README and docs:  python -m tests.page.shots FOLDER
 
-Each screen is shown wide and light, and narrow and dark. The sessions are those of the exhibit. The engine's clock
+Each screen is shown wide and light, and some also narrow and dark. The sessions are those of the exhibit. The engine's clock
 begins at a fixed time, and the browser's stands still at another, so that a picture changes only if the page does.
 """
 
@@ -16,6 +16,7 @@ from base64 import b64decode, b64encode
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from socket import gethostname
 from typing import Literal
 
 from playwright.sync_api import Browser, Page, expect
@@ -27,6 +28,7 @@ from tests.page.browser import chromium
 from tests.page.kit import AGENTS, INBOX, NOW, SESSIONS, STORE, Person, Screen, eventually, session, visit
 from tests.page.workflows import ALL
 from tests.server.kit import Served, served
+from tests.support.children import ROOT
 
 BEGAN = datetime(2026, 5, 4, 9, 12, tzinfo=UTC)
 """When the sessions begin."""
@@ -36,7 +38,10 @@ MOST = 150_000
 """Bytes that a picture may have."""
 
 LOOKS: tuple[tuple[int, int, Literal["light", "dark"]], ...] = ((1440, 900, "light"), (390, 844, "dark"))
-REPORT = "report-brinefjord"
+NARROW = 390
+PHONE = ("now", "inbox", "session", "agents")
+"""The screens that are shown narrow too."""
+
 SCREENS = {
     "now": NOW,
     "inbox": INBOX,
@@ -94,6 +99,18 @@ async (url) => {
 """Reduces a picture to its 256 most frequent colours, which is a third of the bytes. Other colours get the nearest."""
 
 
+NEUTRAL = """
+(names) => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode, text = names.reduce((all, [from, to]) => all.replaceAll(from, to), node.data);
+    if (text !== node.data) node.data = text;
+  }
+}
+"""
+"""Replaces what the pictures must not show: the folders and the name of the machine that they are taken on."""
+
+
 def packed(blank: Page, png: bytes) -> bytes:
     """Return a picture with fewer colours, and compressed well. The browser compresses in haste."""
     found = blank.evaluate(QUANTISE, f"data:image/png;base64,{b64encode(png).decode()}")
@@ -111,7 +128,9 @@ def packed(blank: Page, png: bytes) -> bytes:
 
 def shoot(person: Person, name: str, folder: Path) -> int:
     """Write a picture of what a tab shows, and return its size in bytes."""
+    names = [(str(person.server.folder), "~/project"), (str(ROOT), "~/project"), (f"on {gethostname()}", "on laptop")]
     person.page.evaluate("document.activeElement.blur()")
+    person.page.evaluate(NEUTRAL, names)
     taken = person.page.screenshot(animations="disabled", caret="hide")
     with closing(person.page.context.new_page()) as blank:
         picture = packed(blank, taken)
@@ -130,9 +149,11 @@ def take(browser: Browser, server: Served, folder: Path) -> int:
         with visit(browser, server, width=width, height=height, **options) as person:
             person.page.clock.set_fixed_time(BEGAN + LATER)
             person.sign_in(server.token("admin", name="ann"))
-            for name, screen in SCREENS.items():
+            for name, screen in SCREENS.items() if width > NARROW else [(each, SCREENS[each]) for each in PHONE]:
                 person.open(screen)
                 taken += bool(shoot(person, f"{name}-{width}-{scheme}", folder))
+            if width <= NARROW:
+                continue
             person.open(session("brief-octopus"))
             person.button("Rewind").click()
             expect(person.dialog.get_by_role("list", name="Plan")).to_be_visible()
