@@ -203,7 +203,7 @@ def test_the_page_and_its_files_are_served(server: Served) -> None:
         page = client.get(server.base + "/")
         assert page.headers["content-type"].startswith("text/html")
         static = [each.split('"')[0] for each in page.text.split('"static/')[1:]]
-        assert len(static) == 2
+        assert len(static) == 3
         for each in static:
             found = client.get(f"{server.base}/static/{each}")
             assert found.status_code == 200
