@@ -342,7 +342,7 @@ class Hub:
             infos[session_id] = await self._info(session_id)
             self._keep(session_id, infos[session_id])
             if session_id in self._talks:
-                if session_id in removed:  # another session may have its id now, whose output begins anew
+                if session_id in removed:  # another session may have its id now, with output of its own
                     self._talks[session_id].stop()
                     self._talks[session_id] = Talk(self.engine, session_id, self._tell_output)
                 self._talks[session_id].resume()

@@ -134,7 +134,7 @@ RUNNING: tuple[tuple[str, Workflow[Any, Any], dict[str, Any]], ...] = (
 
 
 async def fill(engine: Engine) -> None:
-    """Create the sessions. Those that are to run on the page are left for the server."""
+    """Create the sessions. The server drives those that run on the page."""
     for session_id, workflow, given in RESTING:
         await engine.start(workflow, session_id=session_id, **given)
     await engine.idle()
