@@ -73,7 +73,7 @@ def _serve(folder: Path, options: argparse.Namespace) -> int:
     place = folder / "pausepoint.db"
     try:
         if not place.exists():
-            asyncio.run(_fill(place))
+            asyncio.run(stage.fill(place))
     except PausepointError as error:
         print(f"The demo stopped: {error}", file=sys.stderr)
         return 1
@@ -101,13 +101,6 @@ def _end_of(server: subprocess.Popen[bytes]) -> int:
             return server.wait(GRACE)
         server.terminate()
         return server.wait()
-
-
-async def _fill(place: Path) -> None:
-    from pausepoint.apps.demo import stage
-
-    async with Engine(place, workflows=list(stage.WORKFLOWS.values())) as engine:
-        await stage.fill(engine)
 
 
 async def _tell(folder: Path, pace: float, screen: Screen) -> None:
