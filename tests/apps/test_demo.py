@@ -264,6 +264,18 @@ def test_the_page_is_served_over_sessions_of_many_kinds(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
+def test_a_demo_that_is_ended_leaves_no_server_and_no_folder(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "pausepoint.apps.demo", "--serve", "--fast"]
+    found = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=found) as demo:
+        assert demo.stdout is not None
+        demo.stdout.readline()
+        demo.send_signal(signal.SIGTERM)  # which the server does not get
+        demo.stdout.read()  # until the server has closed it too
+        assert demo.wait() == 143
+    assert list(tmp_path.iterdir()) == []
+
+
 def _settled(base: str, token: str) -> dict[str, str]:
     """Return the sessions by status when the server has completed those that it drives."""
     end = time.monotonic() + PATIENCE

@@ -28,8 +28,8 @@ from tools.acceptance import (
 
 pytest_plugins = ["pytester"]
 
-LEAN = ("-p", "no:schemathesis", "-p", "no:hypothesispytest")
-"""Without plugins that take more than a second to import."""
+LEAN = ("-p", "no:schemathesis", "-p", "no:hypothesispytest", "-p", "no:playwright")
+"""Without plugins that take long to import."""
 
 ITEMS = {
     item.number: item

@@ -172,6 +172,38 @@ def test_blocking_code_has_the_same_block(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_a_repeated_bulk_resume_leaves_treated_sessions_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, signals=False, drives="none") as engine:
+        for name in ("s1", "s2"):
+            await engine.start(wait, session_id=name, topic="x", paused=True)
+        await engine.remember("k", DIGEST)
+        with engine.once("k", each=True):
+            assert len((await engine.resume(ids=["s1"], here=False)).done) == 1
+    async with Engine(path, signals=False, drives="none") as engine:
+        await engine.pause("s1", by="bob")
+        assert (await engine.remember("k", DIGEST)).took_effect
+        with engine.once("k", each=True):
+            report = await engine.resume(ids=["s1", "s2"], here=False)
+        assert [item.session_id for item in report.done] == ["s1", "s2"]
+        assert (await engine.info("s1")).status is Status.PAUSED
+        assert (await engine.info("s2")).status is not Status.PAUSED
+
+
+@on_loop
+async def test_a_bulk_resume_that_drives_cannot_be_completed_later_so_it_is_refused(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", signals=False) as engine:
+        session = await engine.start(wait, session_id="s1", topic="x", paused=True)
+        await engine.remember("k", DIGEST)
+        with engine.once("k", each=True):
+            with pytest.raises(ValueError, match="needs here=False"):
+                await engine.resume(ids=["s1"])
+            assert len((await engine.resume(ids=["s1"], dry_run=True)).done) == 1
+        assert await session.status() is Status.PAUSED
+        assert await engine.forget("k"), "nothing took effect"
+
+
+@on_loop
 async def test_gc_deletes_expired_requests(tmp_path: Path) -> None:
     clock = ManualClock()
     async with Engine(tmp_path / "store.db", signals=False, clock=clock) as engine:

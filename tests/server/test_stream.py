@@ -202,8 +202,33 @@ def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pyte
         server.run(follow(server))
 
 
-async def spoken(server: Served, topic: str) -> None:
-    await (await server.engine.start(chat, session_id="spoken", topic=topic)).outcome()
+@pytest.mark.parametrize("lost", [True, False])
+def test_live_output_of_a_session_of_another_owner_with_the_same_id_is_not_told(tmp_path: Path, lost: bool) -> None:
+    async def follow(server: Served) -> None:
+        hub, client = hub_of(server.engine), Client(Person("ann", "admin", "ann"), ["session:spoken"])
+        await spoken(server, "one", "ann")
+        await hub.join(client, "")
+        await until(lambda: words(client) == ["one"])
+        await server.engine.remove("spoken")
+        await spoken(server, "secret", "bob")
+        await read_by_the_hub(server)
+        if lost:
+            await hub._round([Change("", 0, (), hub.mark, reset=True)])
+        other = Client(Person("bob", "admin", "bob"), ["session:spoken"])
+        await hub.join(other, "")
+        await until(lambda: words(other) == ["secret"])
+        assert b"secret" not in b"".join(client.queue)
+        client.reset(hub.mark)
+        assert b"secret" not in b"".join(client.queue)
+        hub.leave(client)
+        hub.leave(other)
+
+    with served(tmp_path, workflows=(chat,)) as server:
+        server.run(follow(server))
+
+
+async def spoken(server: Served, topic: str, owner: str | None = None) -> None:
+    await (await server.engine.start(chat, session_id="spoken", topic=topic, owner=owner)).outcome()
 
 
 def words(client: Client) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,20 @@ def test_the_name_is_the_owner_or_the_role_and_a_bad_token_is_refused(tmp_path: 
         assert names == ["viewer", "ann"]
         for wrong in ({}, {"role": "root"}, {"role": "viewer", "owner": ""}, {"role": "viewer", "seconds": 0}):
             check_problem(admin.post("/store/tokens", json=wrong), 400)
+
+
+def test_tokens_that_are_created_and_revoked_at_the_same_time_are_all_kept_or_gone(tmp_path: Path) -> None:
+    with served(tmp_path) as server, server.admin() as admin, ThreadPoolExecutor(6) as threads:
+
+        def create(n: int) -> str:
+            id: str = admin.post("/store/tokens", json={"role": "viewer", "name": f"t{n}"}).json()["id"]
+            if n % 3 == 0:
+                assert admin.request("DELETE", f"/store/tokens/{id}", json={}).status_code == 204
+            return id
+
+        made = list(threads.map(create, range(24)))
+        kept = [each["id"] for each in admin.get("/store/tokens").json()["tokens"]]
+        assert sorted(kept) == sorted(id for n, id in enumerate(made) if n % 3)
 
 
 def test_only_an_admin_of_all_owners_sees_tokens(tmp_path: Path) -> None:

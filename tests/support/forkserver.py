@@ -192,7 +192,7 @@ Forks = Callable[[str], ForkServer]
 
 
 class _Server:
-    """The server: one thread that never opens a database."""
+    """The server: one thread, without an open database. Warm-ups close what they open."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, int] = {}

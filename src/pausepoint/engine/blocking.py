@@ -303,7 +303,8 @@ class BlockingEngine:
 
         With ``each``, a bulk `pause`, `resume` or `cancel` has one effect on each session. If a process was killed
         meanwhile, repeat the verb in such a block, even if ``took_effect``: sessions that the request has treated are
-        reported as done, and left as they are now.
+        reported as done, and left as they are now. A `resume` needs ``here=False``: a process that is killed before it
+        drives a session could not complete that later.
         """
         return self._thread.look(lambda: self._wrapped.once(key, each=each))
 

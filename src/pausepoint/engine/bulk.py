@@ -33,6 +33,7 @@ from pausepoint.model.ids import check_session_id
 from pausepoint.model.sessions import Filter, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo
 from pausepoint.stores.found import Found
+from pausepoint.stores.remembered import current_each
 
 JOBS = 8
 """How many sessions a bulk resume drives at a time, unless the caller says otherwise."""
@@ -138,6 +139,8 @@ class Bulk(Control):
             raise ValueError(f"code must be 'accept' or None, not {code!r}.")
         if not here and (wake or code or edits):
             raise ValueError("here=False only closes pauses. You can combine it only with by and budget.")
+        if here and not dry_run and current_each(self.store) is not None:
+            raise ValueError("In a block of once(each=True), a bulk resume needs here=False.")
         if jobs < 1:
             raise ValueError(f"jobs must be a number of sessions, 1 or more, not {jobs}.")
         query = self._query_of(

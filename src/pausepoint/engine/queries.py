@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 DECODED_HERE = 32 * 2**10
 """A state with more bytes is decoded on another thread. These take less than a millisecond."""
 
-WINDOW = 256
-"""The number of records of a log that are read at a time."""
+WINDOW, WIDEST = 256, 4096
+"""The number of records of a log that are read at a time, and the most if many of them are read."""
 
 
 class Queries(Overview):
@@ -578,8 +578,10 @@ class Queries(Overview):
         """Yield the events up to record ``row.seq``, from a few records at a time: a log may be long."""
         # Signals first: those that arrived after record row.seq belong to the next read.
         signals = [signal for signal in await self.store.signals(row.key, cursor.signal) if signal.after <= row.seq]
+        size = WINDOW
         while signals or cursor.seq < row.seq:
-            until = min(cursor.seq + WINDOW, row.seq)
+            until = min(cursor.seq + size, row.seq)
+            size = min(2 * size, WIDEST)  # a store may have to walk back from the end of a step for every read
             records = await self.store.records(row.key, cursor.seq + 1, until) if cursor.seq < until else []
             due = [signal for signal in signals if signal.after <= until]
             for event in history.events(row.session_id, cursor, records, due):

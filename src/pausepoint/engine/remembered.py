@@ -90,7 +90,8 @@ class Requests(Service):
 
         With ``each``, a bulk `pause`, `resume` or `cancel` has one effect on each session. If a process was killed
         meanwhile, repeat the verb in such a block, even if ``took_effect``: sessions that the request has treated are
-        reported as done, and left as they are now.
+        reported as done, and left as they are now. A `resume` needs ``here=False``: a process that is killed before it
+        drives a session could not complete that later.
         """
         self._check_open()
         return self.store.once(key, each)

@@ -80,6 +80,7 @@ class Hub:
         self._boards = Boards(engine, lambda: (self._turn, self.mark), self._tell_read)
         self._turn = 0
         self._talks: dict[str, Talk] = {}
+        self._owners: dict[str, str | None] = {}  # of followed sessions that have changed: an id may pass to another
         self._entries = Entries()
         self._changes: deque[Change] = deque()
         self._news = asyncio.Event()
@@ -134,6 +135,7 @@ class Hub:
         for session_id in client.sessions - followed:
             if session_id in self._talks:
                 self._talks.pop(session_id).stop()
+            self._owners.pop(session_id, None)
         self._used = time.monotonic()
 
     def _followed(self) -> set[str]:
@@ -151,8 +153,13 @@ class Hub:
 
     def _output(self, client: Client) -> bytes:
         """Return the kept live output of the sessions that a client follows. It is numbered, so it may come twice."""
-        talks = [self._talks[each] for each in client.sessions if each in self._talks]
+        talks = [self._talks[each] for each in client.sessions if each in self._talks and self._hears(client, each)]
         return b"".join(part for talk in talks for part in talk.kept)
+
+    def _hears(self, client: Client, session_id: str) -> bool:
+        """Return whether a client gets the live output of a session. Its right was checked when it came."""
+        owner = client.person.owner
+        return session_id in client.sessions and (owner is None or self._owners.get(session_id, owner) == owner)
 
     def _stop_talks(self) -> None:
         for talk in self._talks.values():
@@ -161,7 +168,7 @@ class Hub:
 
     def _tell_output(self, session_id: str, part: bytes) -> None:
         for client in self.clients:
-            if session_id in client.sessions:
+            if self._hears(client, session_id):
                 client.put([part], self.mark)
 
     async def _catch_up(self, client: Client, after: str) -> None:
@@ -310,6 +317,8 @@ class Hub:
             self._held[info.session_id] = info
         await self._look_at_standing(tell=False)
         self.engines = [engine_documents.holder(each) for each in await self.engine.engines()]
+        for session_id in self._followed():
+            self._own(session_id, await self._info(session_id))
         self._stop_talks()  # what has ended or begun meanwhile is not known, so the output is read again
         for client in self.clients:
             client.reset(mark)
@@ -342,13 +351,17 @@ class Hub:
             infos[session_id] = await self._info(session_id)
             self._keep(session_id, infos[session_id])
             if session_id in self._talks:
-                if session_id in removed:  # another session may have its id now, whose output begins anew
+                self._own(session_id, infos[session_id])
+                if session_id in removed:  # another session may have its id now, with output of its own
                     self._talks[session_id].stop()
                     self._talks[session_id] = Talk(self.engine, session_id, self._tell_output)
                 self._talks[session_id].resume()
             if not len(infos) % TURN:
                 await asyncio.sleep(0)
         return [_entry(each, infos[each.session_id]) for each in changes]
+
+    def _own(self, session_id: str, info: SessionInfo | None) -> None:
+        self._owners[session_id] = None if info is None else info.owner
 
     def _measure_lag(self, changes: list[Change]) -> None:
         times = [event.created_at for each in changes for event in each.events]

@@ -38,6 +38,8 @@ class Talk:
             self._task = asyncio.create_task(self._read(), name=f"hub: output of {self._session_id}")
 
     def stop(self) -> None:
+        """Stop reading, and pass nothing on that was read: another session may have the id now."""
+        self._news.clear()
         if self._task is not None:
             self._task.cancel()
 
@@ -52,6 +54,8 @@ class Talk:
     def _pass_on(self) -> None:
         """Tell what was read without a break as one part. Else much output at a time would make all clients slow."""
         parts, self._news = self._news, []
+        if not parts:  # it was stopped
+            return
         self.kept.extend(parts)
         self._size += sum(map(len, parts))
         while self._size > SIZE:

@@ -136,25 +136,25 @@ class Tokens:
 
 
 class _Cached(Generic[T]):
-    """The content of a small file, read again when the file has changed."""
+    """The content of a small file, read again when the file has changed. Several threads may ask for it."""
 
     def __init__(self, path: Path, decode: Callable[[bytes], T]) -> None:
         self._path = path
         self._decode = decode
-        self._seen: tuple[int, ...] = ()
-        self._value: T | None = None
+        self._known: tuple[tuple[int, ...], T | None] = (), None  # one object: no thread sees half of a change
 
     def value(self) -> T | None:
+        seen, value = self._known
         try:
             found = self._path.stat()
-            seen = found.st_ino, found.st_mtime_ns, found.st_size
-            if seen != self._seen:
-                self._value = self._decode(self._path.read_bytes())
+            now = found.st_ino, found.st_mtime_ns, found.st_size
+            if now != seen:
+                value = self._decode(self._path.read_bytes())
+                self._known = now, value
         except OSError:
-            self._seen, self._value = (), None
+            self._known = (), None
             return None
-        self._seen = seen
-        return self._value
+        return value
 
 
 def _restrict(path: Path) -> None:

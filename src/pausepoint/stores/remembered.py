@@ -16,9 +16,9 @@ handles it like this:
 ``took_effect`` true. It skips step 2 and answers from the present facts. There is no moment between the two, because
 effect and ``took_effect`` are one transaction.
 
-The guarantee is about the first transaction of the block. A verb that makes several, such as a bulk verb or a resume
-that also adopts edited artifacts, has taken effect with the first. Such verbs leave out what is done, so a caller that
-must complete the rest repeats them; it does so without ``once``.
+The guarantee is about the first transaction of the block. A verb that makes several, such as a resume that also adopts
+edited artifacts, has taken effect with the first. Such verbs leave out what is done, so a caller that must complete the
+rest repeats them; it does so without ``once``.
 
 **Many sessions.** In ``with once(key, each=True):``, every `pause`, `unpause` and `cancel` is covered. Each of them
 notes, in its own transaction, the sessions that it treats, and leaves out those that the request has treated before. So

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from pausepoint import Engine, PausepointError
@@ -71,8 +71,14 @@ def _serve(folder: Path, options: argparse.Namespace) -> int:
     from pausepoint.apps.demo import stage  # its workflows are for the page only
 
     place = folder / "pausepoint.db"
-    if not place.exists():
-        asyncio.run(_fill(place))
+    try:
+        if not place.exists():
+            asyncio.run(stage.fill(place))
+    except PausepointError as error:
+        print(f"The demo stopped: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
     targets = [word for name in stage.WORKFLOWS for word in ("--target", f"{stage.__name__}:{name}")]
     words = ["serve", "--store", str(place), "--port", str(options.port), *targets]
     pace = {stage.PACE: str(FAST if options.fast else PACE)}
@@ -83,7 +89,7 @@ def _serve(folder: Path, options: argparse.Namespace) -> int:
         code = _end_of(server)
     if options.keep or options.store is not None:
         print(f"The store is kept: {place}")
-    return code
+    return code if code >= 0 else 128 - code  # a signal ended the server before it was ready for one
 
 
 def _end_of(server: subprocess.Popen[bytes]) -> int:
@@ -91,18 +97,10 @@ def _end_of(server: subprocess.Popen[bytes]) -> int:
     try:
         return server.wait()
     except KeyboardInterrupt:
-        try:
+        with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):  # the signal may be for this process only
             return server.wait(GRACE)
-        except subprocess.TimeoutExpired:  # the signal was for this process only
-            server.terminate()
-            return server.wait()
-
-
-async def _fill(place: Path) -> None:
-    from pausepoint.apps.demo import stage
-
-    async with Engine(place, workflows=list(stage.WORKFLOWS.values())) as engine:
-        await stage.fill(engine)
+        server.terminate()
+        return server.wait()
 
 
 async def _tell(folder: Path, pace: float, screen: Screen) -> None:

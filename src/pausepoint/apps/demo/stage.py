@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -133,8 +134,17 @@ RUNNING: tuple[tuple[str, Workflow[Any, Any], dict[str, Any]], ...] = (
 )
 
 
-async def fill(engine: Engine) -> None:
-    """Create the sessions. Those that are to run on the page are left for the server."""
+async def fill(place: Path) -> None:
+    """Create the sessions in a new store. The server drives those that run on the page."""
+    async with Engine(place, workflows=list(WORKFLOWS.values())) as engine:
+        await _rest(engine)
+    async with Engine(place, drives="none") as engine:  # one that drives would drive them before the server
+        for session_id, workflow, given in RUNNING:
+            await engine.start(workflow, session_id=session_id, paused=True, by=BY, **given)
+            await engine.resume(session_id, by=BY, here=False)
+
+
+async def _rest(engine: Engine) -> None:
     for session_id, workflow, given in RESTING:
         await engine.start(workflow, session_id=session_id, **given)
     await engine.idle()
@@ -144,6 +154,3 @@ async def fill(engine: Engine) -> None:
     await engine.resume("report-paused", until="draft", by=BY)
     await engine.idle()
     await engine.pause("report-paused", reason="lunch", by="the operator")
-    for session_id, workflow, given in RUNNING:
-        await engine.start(workflow, session_id=session_id, paused=True, by=BY, **given)
-        await engine.resume(session_id, by=BY, here=False)
