@@ -66,7 +66,7 @@ class Page {
       if (!screen) throw new Problem(404, { detail: 'There is no such page. Choose one on the left.' });
       const [data, now] = await Promise.all([screen.load(route, this), sees && get('/now')]);
       if (route !== this.route) return;
-      Object.assign(this, { data, now, error: null, loaded: Date.now() });
+      Object.assign(this, { data, now, error: null });
       const topics = ['now', ...screen.topics?.(route, data) ?? []];
       this.live.follow(sees ? topics.filter((topic) => topic !== 'inbox' || this.may('answerer')) : topics.slice(1));
     } catch (error) {
@@ -77,6 +77,7 @@ class Page {
       clearTimeout(this.again);
       if (!error.status) this.again = setTimeout(() => this.load(), AGAIN);
     }
+    this.loaded = Date.now();
     this.draw();
   }
 
