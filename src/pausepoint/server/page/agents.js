@@ -2,7 +2,7 @@
 import { html } from './vendor/lit-html.js';
 import { get, of, post } from './api.js';
 import { bar, item, PAUSE, PLAY, ROWS, sheet, status } from './shapes.js';
-import { money, number, time } from './words.js';
+import { number, spent, time } from './words.js';
 import { how, why } from './dialog.js';
 import { question } from './inbox.js';
 
@@ -29,7 +29,7 @@ function button({ session_id, phase }, page) {
   const send = (verb, given) => page.act(() => post(`/runs${path(session_id)}/${verb}`, given), (run) => `The run is ${run.phase ?? run.status}. ${run.note}`);
   const pause = () => page.ask({
     title: `Pause ${session_id}`, say: 'Pause all agents', send: (given) => send('pause', given),
-    body: () => html`<p class="dim">All agents stop after their current step. People can still answer questions.</p>${why}${how}`,
+    body: () => html`<p class="dim">All agents stop at the next safe point. People can still answer questions.</p>${why}${how}`,
   });
   if (!phase || !page.may('operator')) return '';
   return phase === 'running' ? html`<button class="button-of-all" @click=${pause}>${PAUSE}Pause all agents</button>`
@@ -41,7 +41,7 @@ const agent = ({ id, task, since, last }) => html`<li class="fact clip"><b>${tas
 
 const hero = (run, page) => html`<div class="hero ${run.phase?.startsWith('paus') ? 'still' : ''}"><div>
   <h1 class="mono"><a href="#${of(run.session_id)}">${run.session_id}</a></h1><p>${status(run.phase ?? run.status, true)} ${run.reason} ${run.note}</p>
-  <p>Tasks: ${Object.entries(run.counts).map(([name, count]) => `${number(count)} ${name}`).join(', ')}. Spent: ${money(run.spent_usd)}.</p>
+  <p>Tasks: ${[...Map.groupBy(run.tasks, standing)].map(([name, some]) => `${number(some.length)} ${name}`).join(', ')}. Spent: ${spent(run)}.</p>
   ${bar({ done: run.counts.done ?? 0, total: run.tasks.length })}
   <ul class="facts" aria-label="Agents">${run.agents.map(agent)}</ul></div>${button(run, page)}</div>`;
 
@@ -53,11 +53,11 @@ function standing({ status: word, question: asks, waits_for }) {
 
 function task([word, { id, needs, waits_for, agent, note, began_at, ended_at }]) {
   const about = waits_for.length ? `blocked by ${waits_for.join(', ')}` : needs.length && `after ${needs.join(', ')}`;
-  return item(id, status(word), html`${[about, agent, note].filter(Boolean).join(' · ')} ${time(ended_at ?? began_at)}`);
+  return item(id, status(word), html`${[about, agent, note].filter(Boolean).join(' · ')}${agent ? ' · ' : ''}${time(ended_at ?? began_at)}`);
 }
 
 const other = (run) => item(html`<a class="mono" data-row href="#/agents${path(run.session_id)}">${run.session_id}</a>`, status(run.phase ?? run.status),
-  html`${run.owner} ${time(run.updated_at)} ${bar(run.progress)}`);
+  html`${run.owner ? `${run.owner} · ` : ''}${time(run.updated_at)} ${bar(run.progress)}`);
 
 export function view({ list, run }, page) {
   const none = html`A run of an <code>Orchestrator</code> appears here, with its agents, tasks and approvals.`;

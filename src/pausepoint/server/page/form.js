@@ -53,7 +53,7 @@ function parts(it) {
 // The server complains about one field, or about several in one text: "nights: too many; address.city: missing".
 function complaint({ form: { refusal }, path }) {
   const { text = '', field } = refusal ?? {};
-  return field === path ? text : path && text.split('; ').find((each) => each.startsWith(`${path}: `));
+  return field === path ? text : path && text.split('; ').find((each) => each.startsWith(`${path}: `))?.slice(path.length + 2);
 }
 
 const members = (it) => parts(it).map((each) => DRAW[each.kind](each));

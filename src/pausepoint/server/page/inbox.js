@@ -89,6 +89,7 @@ export const waiting = (questions, page, isBrief, more) => sheet('Open questions
 export function view({ questions, next, done, only }, page) {
   if (only) return html`<div class="top"><h1>Question</h1></div><section class="sheet">${question(only, page)}</section>`;
   if (!done) return html`<h1>${sent.has(page.me.question) ? 'Thank you' : 'This question is closed'}</h1><p>You can close this page.</p>`;
-  return html`<div class="top"><h1>Inbox</h1></div><div class="cols">${waiting(questions, page, false,
-    next && html`<a href="#/inbox?after=${encodeURIComponent(next)}">next page</a>`)}${sheet('Recently answered', done, closed, 'No question was answered yet.')}</div>`;
+  return html`<div class="top"><h1>Inbox</h1></div><div class="cols">${waiting(questions, page, false, next &&
+    html`<a href="#/inbox?after=${encodeURIComponent(next)}">next page</a>`)}${sheet('Recently answered', done, closed,
+      'No question was answered yet.')}</div>`;
 }

@@ -3,7 +3,7 @@ import { html } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { get, of } from './api.js';
 import { at, bar, item, more, ROWS, status } from './shapes.js';
-import { capital, counted, later, money, number, time } from './words.js';
+import { capital, counted, later, money, number, spent, time } from './words.js';
 import { course } from './course.js';
 import { cost } from './cost.js';
 import { question } from './inbox.js';
@@ -67,10 +67,10 @@ export function live(name, data, page) {
 
 const meta = (s) => [
   html`<b>${s.workflow}</b> v${s.version}${s.guest ? ' (guest)' : ''}`,
-  s.step && html`at <b class="mono">${at(s)}</b>${s.progress ? ` ${number(s.progress.done)} of ${number(s.progress.total)}` : ''}`,
+  s.step && html`${s.held_by_guard ? '' : 'at '}<b class="mono">${at(s)}</b>${s.progress ? ` ${number(s.progress.done)} of ${number(s.progress.total)}` : ''}`,
   s.owner && html`owner <a href="#/sessions?owner=${encodeURIComponent(s.owner)}"><b>${s.owner}</b></a>`,
   html`created <b>${time(s.created_at)}</b>`, html`changed <b>${time(s.updated_at)}</b>`,
-  (s.spent_usd || s.budget_usd) && html`spent <b>${s.spent_usd ? money(s.spent_usd) : '$0'}</b>${s.budget_usd == null ? '' : ` of ${money(s.budget_usd)}`}`,
+  (s.spent_usd || s.budget_usd) && html`spent <b>${spent(s)}</b>`,
   s.spent_tokens && `${number(s.spent_tokens)} tokens`,
   s.parent_id && html`child of ${link(s.parent_id)}`, s.origin && html`fork of ${link(s.origin.session_id)} at record ${s.origin.seq}`,
   ...s.tags.map((tag) => html`<a class="tag" href="#/sessions?tag=${encodeURIComponent(tag)}">${tag}</a>`),
