@@ -7,7 +7,7 @@ import { how, why } from './dialog.js';
 import { question } from './inbox.js';
 
 const EVERY = 1500;  // milliseconds between two readings of a run: its agents change it many times in a second
-const ORDER = ['running', 'waiting', 'failed', 'ready', 'blocked', 'completed', 'cancelled'];  // of tasks
+const ORDER = ['running', 'paused', 'waiting', 'failed', 'ready', 'blocked', 'completed', 'cancelled'];  // of tasks
 const path = (id) => `/${encodeURIComponent(id)}`;
 
 export const title = () => 'Agents';
@@ -40,16 +40,17 @@ const agent = ({ id, task, since, last }) => html`<li class="fact clip"><b>${tas
   <span>${id} · ${time(since)}<br>${last.summary || last.event_type} · ${time(last.created_at)}</span></li>`;
 
 const hero = (run, page) => html`<div class="hero ${run.phase?.startsWith('paus') ? 'still' : ''}"><div>
-  <h1 class="mono"><a href="#${of(run.session_id)}">${run.session_id}</a></h1><p>${status(run.phase ?? run.status, true)} ${run.reason} ${run.note}</p>
-  <p>Tasks: ${[...Map.groupBy(run.tasks, standing)].map(([name, some]) => `${number(some.length)} ${name}`).join(', ')}. Spent: ${spent(run)}.</p>
+  <h1 class="mono"><a href="#${of(run.session_id)}">${run.session_id}</a></h1>
+  <p>${status(run.phase ?? run.status, true)} ${run.reason && `“${run.reason}”.`} ${run.note}</p>
+  <p>Tasks: ${[...Map.groupBy(run.tasks, standing(run))].map(([name, some]) => `${number(some.length)} ${name}`).join(', ')}. Spent: ${spent(run)}.</p>
   ${bar({ done: run.counts.done ?? 0, total: run.tasks.length })}
   <ul class="facts" aria-label="Agents">${run.agents.map(agent)}</ul></div>${button(run, page)}</div>`;
 
-function standing({ status: word, question: asks, waits_for }) {
-  if (word === 'begun') return asks ? 'waiting' : 'running';
+const standing = ({ phase }) => ({ status: word, question: asks, waits_for }) => {
+  if (word === 'begun') return asks ? 'waiting' : phase === 'paused' ? phase : 'running';
   if (word === 'pending') return waits_for.length ? 'blocked' : 'ready';
   return { done: 'completed', skipped: 'cancelled' }[word] ?? word;
-}
+};
 
 function task([word, { id, needs, waits_for, agent, note, began_at, ended_at }]) {
   const about = waits_for.length ? `blocked by ${waits_for.join(', ')}` : needs.length && `after ${needs.join(', ')}`;
@@ -63,7 +64,7 @@ export function view({ list, run }, page) {
   const none = html`A run of an <code>Orchestrator</code> appears here, with its agents, tasks and approvals.`;
   const runs = sheet('Runs', list.runs, other, none, list.next && html`<a href="#/agents?after=${encodeURIComponent(list.next)}">older</a>`);
   if (!run) return html`<div class="top"><h1>Agents</h1></div>${runs}`;
-  const tasks = run.tasks.map((each) => [standing(each), each]).sort(([one], [two]) => ORDER.indexOf(one) - ORDER.indexOf(two));
+  const tasks = run.tasks.map((each) => [standing(run)(each), each]).sort(([one], [two]) => ORDER.indexOf(one) - ORDER.indexOf(two));
   return html`${hero(run, page)}<div class="cols"><div class="stack">
     ${run.questions.length ? sheet('Waits for approval', run.questions, (q) => question(q, page)) : ''}
     ${sheet('Tasks', tasks, task, '', `${number(Math.min(ROWS, tasks.length))} of ${number(tasks.length)}`)}</div>${runs}</div>`;

@@ -32,7 +32,7 @@ function hero(page) {
 
 // Only a person who sees all sessions learns how the pause took effect.
 const standing = ({ by, reason, created_at, asked, stopped, finishing = [], longest_seconds }) => html`<p><b>${by ?? 'Unknown'}</b> paused it
-  ${time(created_at)}${reason ? `: “${reason}”` : '.'} New sessions stay paused.</p><p>${finishing.length ?
+  ${time(created_at)}${reason && `: “${reason}”`}. New sessions stay paused.</p><p>${finishing.length ?
     `${stopped} of ${counted(asked, 'running session')} stopped. Still finishing:` :
     asked ? `${counted(asked, 'running session')} stopped after ${span(longest_seconds ?? 0)}.` : ''}</p><ul class="finishing">${finishing.map((each) =>
     html`<li><a class="mono" href="#${of(each.session_id)}">${each.session_id}</a> ${each.operation || each.step}, since ${time(each.since)}</li>`)}</ul>`;
