@@ -34,12 +34,14 @@ export const topics = ({ path }) => [`session:${path[1]}`];
 
 let kept = {}, due = null;  // what changes only with the session's mark; the next reading
 
-async function visits({ session_id, etag }, before) {
+async function visits({ session_id, etag, status: word }, before) {
   const base = of(session_id), mark = `${session_id} ${etag} ${before}`, query = { before, limit: ROWS };
   if (kept.mark === mark) return kept;
   const [{ spans }, { checkpoints }, plan] = await Promise.all([get(base + '/spans', query), get(base + '/checkpoints', query),
     get(base + '/plan').then((found) => ({ plan: found }), (problem) => ({ planRefused: problem.message }))]);
-  return kept = { mark, spans, points: checkpoints.filter((each) => !each.redacted), ...plan };
+  // a visit that is only about to begin, after a rewind, is left out
+  const begun = spans.filter((each) => each.ended_at || each.parts[0] || !/ready|paused/.test(word));
+  return kept = { mark, spans: begun, points: checkpoints.filter((each) => !each.redacted), ...plan };
 }
 
 export async function load({ path, query }, page) {
