@@ -39,7 +39,7 @@ async function send(event, q, page) {
     await post(`/inbox/${q.id}/answer`, { value, seen: q.digest });
     sent.set(q.id, value);
     document.activeElement.blur();
-    tell('The answer is recorded.');
+    tell('The answer is sent.');
     if (page.me.question) await new Promise((done) => setTimeout(done, 1500));  // the step may ask again
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
@@ -47,6 +47,7 @@ async function send(event, q, page) {
     else refusals.set(q.id, { text: problem.by ? `${problem.by} was faster and has answered this question.` : problem.message, field: problem.field });
   }
   await page.load();
+  target.querySelector(':has(> .err) :is(input, textarea, select)')?.focus();
 }
 
 // "No" comes first, so the Enter key after a reason never says yes.
