@@ -12,7 +12,7 @@ export function address(path, query = {}) {
 }
 
 // A sentence for programs: "List the sessions with GET /sessions." On the page there are links and buttons.
-const REQUEST = / [A-Z][^.]*\b(GET|POST|DELETE) \/.*?\.(?= |$)/g;
+const REQUEST = / [A-Z][^.,]*\b(GET|POST) \/.*?\.(?= |$)|, or [^.,]*\bPOST \/.*?(?=\.( |$))/g;
 
 // A refusal by the server, or no answer at all (status 0).
 export class Problem extends Error {

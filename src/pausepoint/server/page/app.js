@@ -155,7 +155,7 @@ const frame = (page) => page.me ? html`<div class="frame">
   <main id="main" tabindex="-1">${page.isLinked ? '' : OFFLINE}${page.error ? failure(page.error) : page.data ? page.screen.view(page.data, page) :
     html`<p class="empty" aria-busy="true">Loading…</p>`}</main></div>${page.dialog ? dialog(page) : ''}` : signIn(page);
 
-const OFFLINE = html`<p class="note" role="status">The server does not answer. The page shows what it knew, and continues when the server is back.</p>`;
+const OFFLINE = html`<p class="note" role="status">The server does not answer. This page continues when it is back.</p>`;
 
 const failure = ({ status, message }) => html`<div class="top"><h1>${status === 404 ? 'There is nothing here' : 'This did not work'}</h1></div>
   <p class="note bad" role="alert">${message}</p><a class="b" href="#/">Start page</a>`;

@@ -32,11 +32,12 @@ const act = (d, page, file, [say, [past, text]]) => html`<button class="b tiny" 
   },
 })}>${say}…</button>`;
 
-const compared = ({ texts }) => html`<tr><td colspan="3" class="whole"><b class="small">Recorded against present</b><pre class="trace diff" tabindex="0">${
+const compared = ({ texts }) => html`<tr><td colspan="3"><b class="small">Recorded against present</b><pre class="trace" tabindex="0">${
   !texts ? 'The file is too large to compare here.' : texts[0] === texts[1] ? 'The content is the same.' : diff(...texts)}</pre></td></tr>`;
 
+// Only an edit can be adopted.
 function row(d, page, each) {
-  const isChosen = d.chosen === each, verbs = { edited: 2, invalid: 1, missing: 1 }[each.state] ?? 0;  // only an edit can be adopted
+  const isChosen = d.chosen === each, verbs = { edited: 2, invalid: 1, missing: 1 }[each.state] ?? 0;
   return html`<tr data-row><td><a class="mono" href=${address(path(d, each.path, 'present'))} download>${each.path}</a><div
     class="dim small">${each.step} · ${size(each.size)}</div></td><td><span class="st ${SHAPES[each.state]}">${each.state}</span><div
       class="dim small">${each.by ? `adopted from ${each.by}; ` : ''}${each.why}</div></td><td><span class="row end"><a class="b tiny"

@@ -6,7 +6,7 @@ import { counted, later, number, size, time } from './words.js';
 
 const LEVELS = { bad: 'failed', warn: 'paused', ok: 'completed' };
 const WAYS = { gc: 'Clean up', verify: 'Verify', 'standing-pause': 'Resume on the page Now' };
-const FIELDS = { name: 'Name, for the history', owner: 'Owner; empty to see the sessions of all', days: 'Days until it expires; empty for never' };
+const FIELDS = { name: 'Name, for the history', owner: 'Owner; empty for all', days: 'Days until it expires; empty for never' };
 
 let made;  // the token that was just created, with its secret, until the person leaves the screen
 
@@ -68,7 +68,7 @@ const collect = (page) => page.ask({
   title: 'Clean up', say: 'Clean up', body: () => 'Data that no session needs is deleted permanently:',
   plan: async () => {
     const { total_bytes, ...found } = await job('/store/gc', { apply: false });
-    return [report(found) || 'Nothing is to be deleted.', html`<p class="dim">The store has ${size(total_bytes)}.</p>`];
+    return [report(found) || 'Nothing.', html`<p class="dim">The store has ${size(total_bytes)}.</p>`];
   },
   send: () => page.act(() => job('/store/gc', { apply: true }), (found) => `The store is cleaned up. It has ${size(found.total_bytes)}.`),
 });
@@ -79,7 +79,7 @@ const create = (page) => page.ask({
   title: 'Create a token', say: 'Create',
   body: () => html`<label class="field">Role<select class="in" name="role"><option>viewer<option>answerer<option>operator<option>admin</select></label>
     ${Object.entries(FIELDS).map(([name, text]) => html`<label class="field">${text}
-      <input class="in" name=${name} type=${name === 'days' ? 'number' : 'text'}></label>`)}`,
+      <input class="in" name=${name} min="1" type=${name === 'days' ? 'number' : 'text'}></label>`)}`,
   send: async ({ days, ...given }) => {
     made = await post('/store/tokens', { ...given, seconds: days && days * 86400 });
     await page.load();
@@ -94,7 +94,7 @@ const revoke = (page, { id, name }) => page.ask({
 const token = (page) => (each) => item(each.name, html`<button class="b tiny" data-row @click=${() => revoke(page, each)}>Revoke…</button>`,
   html`${each.role}${each.owner && ` of ${each.owner}`}, ${each.id}, created ${time(each.created_at)}, expires ${later(each.expires_at) || 'never'}`);
 
-const secret = ({ name, token: text }) => html`<label class="field note wait">Copy the token of ${name}. It is shown only once.
+const secret = ({ name, token: text }) => html`<label class="field note">Copy the token of ${name}. It is shown only once.
   <input class="in mono" readonly .value=${text} @focus=${(event) => event.target.select()}></label>`;
 
 const button = (page, say, ask, look) => html`<button class="b ${look}" @click=${() => ask(page)}>${say}…</button>`;
