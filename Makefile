@@ -73,7 +73,7 @@ campaign: $(DEV) ## run all fault instruments (ARGS="--seconds 7200")
 tasks: $(DEV) ## run 1,700 tasks and kill agents (ARGS="--kills 1000")
 	@$(PY) -m tests.orchestrator.campaign $(ARGS)
 
-browser: $(DEV) ## try every screen in Chromium, in every look (ARGS="-k dialog")
+browser: $(DEV) ## try every screen in Chromium, in every look
 	@$(PYTEST) -m "browser or not browser" tests/page $(ARGS)
 
 shots: $(DEV) ## take the pictures of the page (FOLDER=docs/pictures)

@@ -178,6 +178,9 @@ def _everything(call: Caller, server: Served) -> None:
             assert time.monotonic() < end
             time.sleep(0.01)
         assert job["status"] == "done", job
+    made = call("POST /store/tokens", {"role": "viewer"})
+    assert [each["id"] for each in call("GET /store/tokens")["tokens"]] == [made["id"]]
+    call(f"DELETE /store/tokens/{made['id']}", {})
     assert b"one" in call("GET /sessions/one/export").content
     assert call("DELETE /sessions/one", {"reason": "asked to"})["by"] == "root"
     assert call.client.get("/sessions/one").json()["tombstone"]["reason"] == "asked to"

@@ -2,12 +2,12 @@
 import { html } from './vendor/lit-html.js';
 import { get, of, post } from './api.js';
 import { bar, item, PAUSE, PLAY, ROWS, sheet, status } from './shapes.js';
-import { money, number, time } from './words.js';
+import { number, spent, time } from './words.js';
 import { how, why } from './dialog.js';
 import { question } from './inbox.js';
 
 const EVERY = 1500;  // milliseconds between two readings of a run: its agents change it many times in a second
-const ORDER = ['running', 'waiting', 'failed', 'ready', 'blocked', 'completed', 'cancelled'];  // of tasks
+const ORDER = ['running', 'paused', 'waiting', 'failed', 'ready', 'blocked', 'completed', 'cancelled'];  // of tasks
 const path = (id) => `/${encodeURIComponent(id)}`;
 
 export const title = () => 'Agents';
@@ -29,7 +29,7 @@ function button({ session_id, phase }, page) {
   const send = (verb, given) => page.act(() => post(`/runs${path(session_id)}/${verb}`, given), (run) => `The run is ${run.phase ?? run.status}. ${run.note}`);
   const pause = () => page.ask({
     title: `Pause ${session_id}`, say: 'Pause all agents', send: (given) => send('pause', given),
-    body: () => html`<p class="dim">All agents stop after their current step. People can still answer questions.</p>${why}${how}`,
+    body: () => html`<p class="dim">All agents stop at the next safe point. People can still answer questions.</p>${why}${how}`,
   });
   if (!phase || !page.may('operator')) return '';
   return phase === 'running' ? html`<button class="button-of-all" @click=${pause}>${PAUSE}Pause all agents</button>`
@@ -40,30 +40,31 @@ const agent = ({ id, task, since, last }) => html`<li class="fact clip"><b>${tas
   <span>${id} · ${time(since)}<br>${last.summary || last.event_type} · ${time(last.created_at)}</span></li>`;
 
 const hero = (run, page) => html`<div class="hero ${run.phase?.startsWith('paus') ? 'still' : ''}"><div>
-  <h1 class="mono"><a href="#${of(run.session_id)}">${run.session_id}</a></h1><p>${status(run.phase ?? run.status, true)} ${run.reason} ${run.note}</p>
-  <p>Tasks: ${Object.entries(run.counts).map(([name, count]) => `${number(count)} ${name}`).join(', ')}. Spent: ${money(run.spent_usd)}.</p>
+  <h1 class="mono"><a href="#${of(run.session_id)}">${run.session_id}</a></h1>
+  <p>${status(run.phase ?? run.status, true)} ${run.reason && `“${run.reason}”.`} ${run.note}</p>
+  <p>Tasks: ${[...Map.groupBy(run.tasks, standing(run))].map(([name, some]) => `${number(some.length)} ${name}`).join(', ')}. Spent: ${spent(run)}.</p>
   ${bar({ done: run.counts.done ?? 0, total: run.tasks.length })}
   <ul class="facts" aria-label="Agents">${run.agents.map(agent)}</ul></div>${button(run, page)}</div>`;
 
-function standing({ status: word, question: asks, waits_for }) {
-  if (word === 'begun') return asks ? 'waiting' : 'running';
+const standing = ({ phase }) => ({ status: word, question: asks, waits_for }) => {
+  if (word === 'begun') return asks ? 'waiting' : phase === 'paused' ? phase : 'running';
   if (word === 'pending') return waits_for.length ? 'blocked' : 'ready';
   return { done: 'completed', skipped: 'cancelled' }[word] ?? word;
-}
+};
 
 function task([word, { id, needs, waits_for, agent, note, began_at, ended_at }]) {
   const about = waits_for.length ? `blocked by ${waits_for.join(', ')}` : needs.length && `after ${needs.join(', ')}`;
-  return item(id, status(word), html`${[about, agent, note].filter(Boolean).join(' · ')} ${time(ended_at ?? began_at)}`);
+  return item(id, status(word), html`${[about, agent, note].filter(Boolean).join(' · ')}${agent ? ' · ' : ''}${time(ended_at ?? began_at)}`);
 }
 
 const other = (run) => item(html`<a class="mono" data-row href="#/agents${path(run.session_id)}">${run.session_id}</a>`, status(run.phase ?? run.status),
-  html`${run.owner} ${time(run.updated_at)} ${bar(run.progress)}`);
+  html`${run.owner ? `${run.owner} · ` : ''}${time(run.updated_at)} ${bar(run.progress)}`);
 
 export function view({ list, run }, page) {
   const none = html`A run of an <code>Orchestrator</code> appears here, with its agents, tasks and approvals.`;
   const runs = sheet('Runs', list.runs, other, none, list.next && html`<a href="#/agents?after=${encodeURIComponent(list.next)}">older</a>`);
   if (!run) return html`<div class="top"><h1>Agents</h1></div>${runs}`;
-  const tasks = run.tasks.map((each) => [standing(each), each]).sort(([one], [two]) => ORDER.indexOf(one) - ORDER.indexOf(two));
+  const tasks = run.tasks.map((each) => [standing(run)(each), each]).sort(([one], [two]) => ORDER.indexOf(one) - ORDER.indexOf(two));
   return html`${hero(run, page)}<div class="cols"><div class="stack">
     ${run.questions.length ? sheet('Waits for approval', run.questions, (q) => question(q, page)) : ''}
     ${sheet('Tasks', tasks, task, '', `${number(Math.min(ROWS, tasks.length))} of ${number(tasks.length)}`)}</div>${runs}</div>`;

@@ -11,10 +11,13 @@ export function address(path, query = {}) {
   return url;
 }
 
+// A sentence for programs: "List the sessions with GET /sessions." On the page there are links and buttons.
+const REQUEST = / [A-Z][^.,]*\b(GET|POST) \/.*?\.(?= |$)|, or [^.,]*\bPOST \/.*?(?=\.( |$))/g;
+
 // A refusal by the server, or no answer at all (status 0).
 export class Problem extends Error {
   constructor(status, body) {
-    super(body.detail || 'The request failed. Try it again.');
+    super(body.detail?.replace(REQUEST, '') || 'The request failed. Try it again.');
     Object.assign(this, body, { status });
   }
 }

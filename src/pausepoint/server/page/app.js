@@ -46,7 +46,7 @@ class Page {
   }
 
   get screen() {
-    const [name = 'now', id] = this.route.path;
+    const [name = this.may('viewer') ? 'now' : 'inbox', id] = this.route.path;
     return name === 'sessions' && id ? session : SCREENS[name];
   }
 
@@ -57,9 +57,6 @@ class Page {
       this.me = await (token ? post('/login', { token }) : get('/me'));
     } catch (problem) {
       this.error = problem;
-    }
-    if (this.me && !this.may('viewer') && !location.hash.startsWith('#/inbox')) {
-      history.replaceState(null, '', `#/inbox/${encodeURIComponent(this.me.question ?? '')}`);
     }
     this.live = new Live(this);
     find('#app').replaceChildren();  // the text that is shown while this file loads
@@ -74,7 +71,7 @@ class Page {
       if (!screen) throw new Problem(404, { detail: 'There is no such page. Choose one on the left.' });
       const [data, now] = await Promise.all([screen.load(route, this), sees && get('/now')]);
       if (route !== this.route) return;
-      Object.assign(this, { data, now, error: null, loaded: Date.now() });
+      Object.assign(this, { data, now, error: null });
       const topics = ['now', ...screen.topics?.(route, data) ?? []];
       this.live.follow(sees ? topics.filter((topic) => topic !== 'inbox' || this.may('answerer')) : topics.slice(1));
     } catch (error) {
@@ -85,6 +82,7 @@ class Page {
       clearTimeout(this.again);
       if (!error.status) this.again = setTimeout(() => this.load(), AGAIN);
     }
+    this.loaded = Date.now();
     this.draw();
   }
 
@@ -149,8 +147,9 @@ class Page {
 
 function link(page, name, count, tone) {
   if (!page.may(name === 'inbox' ? 'answerer' : 'viewer')) return '';
-  return html`<a class="to" href="#/${name === 'now' ? '' : name}" aria-current=${(page.route.path[0] ?? 'now') === name ? 'page' : nothing}>${icon(name)}
-    ${SCREENS[name].title(page.route)}${count ? html`<span class="count pill ${tone}">${count}<span class="unseen"> ${tone}</span></span>` : ''}</a>`;
+  return html`<a class="to" href="#/${name === 'now' ? '' : name}" aria-current=${page.screen === SCREENS[name] ||
+    page.route.path[0] === name ? 'page' : nothing}>${icon(name)}${SCREENS[name].title(page.route)}${count ?
+    html`<span class="count pill ${tone}">${count}<span class="unseen"> ${tone}</span></span>` : ''}</a>`;
 }
 
 const frame = (page) => page.me ? html`<div class="frame">
@@ -164,10 +163,10 @@ const frame = (page) => page.me ? html`<div class="frame">
   <main id="main" tabindex="-1">${page.isLinked ? '' : OFFLINE}${page.error ? failure(page.error) : page.data ? page.screen.view(page.data, page) :
     html`<p class="empty" aria-busy="true">Loading…</p>`}</main></div>${page.dialog ? dialog(page) : ''}` : signIn(page);
 
-const OFFLINE = html`<p class="note" role="status">The server does not answer. The page shows what it knew, and continues when the server is back.</p>`;
+const OFFLINE = html`<p class="note" role="status">The server does not answer. This page continues when it is back.</p>`;
 
 const failure = ({ status, message }) => html`<div class="top"><h1>${status === 404 ? 'There is nothing here' : 'This did not work'}</h1></div>
-  <p class="note bad" role="alert">${message}</p><a class="b" href="#/">Back to Now</a>`;
+  <p class="note bad" role="alert">${message}</p><a class="b" href="#/">Start page</a>`;
 
 function signIn(page) {
   const send = (event) => {
@@ -207,7 +206,7 @@ document.addEventListener('keydown', (event) => {
   does(page);
 });
 document.addEventListener('visibilitychange', () => { if (!document.hidden && page.route) page.load(); });
-addEventListener('hashchange', () => page.moved());
+addEventListener('hashchange', () => location.hash.startsWith('#token=') ? location.reload() : page.moved());
 setInterval(() => { if (!document.hidden && page.data && !page.dialog) page.draw(); }, 15_000);  // times such as "2 min ago"
 
 page.begin();

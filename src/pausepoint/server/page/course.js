@@ -1,7 +1,7 @@
 // The course of a session: a row for each step, and for each operation of a function, and when it ran.
 import { html, svg } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
-import { counted, money, span, sum } from './words.js';
+import { counted, local, money, span, sum } from './words.js';
 import { table } from './shapes.js';
 import { isWait, scale } from './scale.js';
 
@@ -18,8 +18,9 @@ function row({ s, plan }, name, visits, here, targets = []) {
   const { verdict = 'done', why, visits: before } = plans.find((each) => name === (each.step ?? each.operation)) ?? {};
   const kept = visits.filter((each) => !each.left_behind), isPast = verdict === 'done' && before > 0;  // before a fork
   const isTold = verdict !== 'done' && !['completed', 'cancelled'].includes(s.status);
-  return { name, visits, kept, here, targets, verdict: isTold && verdict, why: (isTold || !visits.length) && why,
-    isReached: here || isPast || kept.length, parts: visits.flatMap((each) => each.parts ?? []) };
+  return { name, visits, kept, here, targets, verdict: isTold && (why === 'running' ? why : verdict),
+    why: (isTold || !visits.length) && why !== 'running' && local(why), isReached: here || isPast || kept.length,
+    parts: visits.flatMap((each) => each.parts ?? []) };
 }
 
 function operations(d) {
@@ -100,7 +101,7 @@ const items = ({ name, parts }) => html`<details class="known pad"><summary>Item
   tabindex="0">${table([['Item'], ['Took', 'r']], parts.filter(isItem), 'id', (part) => html`<tr><td class="mono">${part.name} ${part.id.split('~')[1]} <span
     class="err">${part.error}</span></td><td class="r num dim">${part.ended_at ? lasted(part) : 'not yet'}</td></tr>`)}</div></details>`;
 
-const KEYS = html`<div class="keys">${['visit', 'current', 'waits', 'idle time, shortened', 'undone by a rewind'].map((text, n) =>
+const KEYS = html`<div class="keys grow">${['visit', 'current', 'waits', 'idle time, shortened', 'undone by a rewind'].map((text, n) =>
   html`<span><i class="k${n + 1}"></i>${text}</span>`)}<span><b class="k6">▾</b> retry</span></div>`;
 
 const height = () => innerWidth > 760 ? 58 : 92;  // of a row, see style.css
@@ -124,7 +125,7 @@ export function course(d, page) {
       ${repeat(rows, (each) => each.name, (each, n) => [rail(each, from + n, all), label(each, d), lane(each, time)])}
       ${gap(all.length - from - rows.length)}</div>
     ${all.filter((each) => each.parts.some(isItem)).map(items)}
-    <footer class="row">${KEYS}<span class="grow"></span>${d.spans.some((each) => each.part_count > each.parts.length) ?
+    <footer class="row">${KEYS}${d.spans.some((each) => each.part_count > each.parts.length) ?
       html`<span>At most 200 operations of a visit are drawn.</span>` : ''}${d.earlier ? link('Earlier', d.spans[0].seq) :
         ''}${d.before ? link('Latest', '') : ''}</footer></section>`;
 }

@@ -52,9 +52,9 @@ function parts(it) {
 // drawing
 
 // The server complains about one field, or about several in one text: "nights: too many; address.city: missing".
-function complaint({ form: { refusal }, path }) {
-  const { text = '', field } = refusal ?? {};
-  return field === path ? text : path && text.split('; ').find((each) => each.startsWith(`${path}: `));
+function complaint({ form: { refusal }, path, kind }) {
+  const { text = '', field } = refusal ?? {}, isOurs = (each) => each.startsWith(`${path}: `) || (kind === 'json' && each.startsWith(`${path}.`));
+  return field === path ? text : path && text.split('; ').find(isOurs)?.replace(`${path}: `, '');
 }
 
 const members = (it) => parts(it).map((each) => DRAW[each.kind](each));

@@ -22,9 +22,9 @@ export async function asked(query, former = []) {
 export async function load({ path, query }, page) {
   const id = page.me.question ?? path[1];
   if (id) return { only: await get(`/inbox/${id}`).catch((problem) => { if (problem.status !== 410) throw problem; }) };
-  const [found, done] = await Promise.all([asked({ after: query.get('after') }, page.data?.questions),
+  const [open, { questions: done }] = await Promise.all([asked({ after: query.get('after') }, page.data?.questions),
     get('/inbox', { status: Object.keys(CLOSED), sort: 'updated', limit: 12 })]);
-  return { ...found, done: done.questions };
+  return { ...open, done };
 }
 
 // A question that is asked again begins with the former answer.
@@ -39,13 +39,15 @@ async function send(event, q, page) {
     await post(`/inbox/${q.id}/answer`, { value, seen: q.digest });
     sent.set(q.id, value);
     document.activeElement.blur();
-    tell('The answer is recorded.');
+    tell('The answer is sent.');
     if (page.me.question) await new Promise((done) => setTimeout(done, 1500));  // the step may ask again
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
-    refusals.set(q.id, { text: problem.by ? `${problem.by} was faster and has answered this question.` : problem.message, field: problem.field });
+    if (!problem.status) tell(problem.message, true);
+    else refusals.set(q.id, { text: problem.by ? `${problem.by} was faster and has answered this question.` : problem.message, field: problem.field });
   }
   await page.load();
+  target.querySelector(':has(> .err) :is(input, textarea, select)')?.focus();
 }
 
 // "No" comes first, so the Enter key after a reason never says yes.

@@ -2,7 +2,7 @@
 import { html } from './vendor/lit-html.js';
 import { act, of } from './api.js';
 import { at, bar, item, sheet, status, PAUSE, PLAY } from './shapes.js';
-import { counted, later, money, number, span, sum, time, total } from './words.js';
+import { counted, later, money, number, span, spent, sum, time, total } from './words.js';
 import { how, why } from './dialog.js';
 import { asked, waiting } from './inbox.js';
 
@@ -32,7 +32,7 @@ function hero(page) {
 
 // Only a person who sees all sessions learns how the pause took effect.
 const standing = ({ by, reason, created_at, asked, stopped, finishing = [], longest_seconds }) => html`<p><b>${by ?? 'Unknown'}</b> paused it
-  ${time(created_at)}${reason ? `: “${reason}”` : '.'} New sessions stay paused.</p><p>${finishing.length ?
+  ${time(created_at)}${reason && `: “${reason}”`}. New sessions stay paused.</p><p>${finishing.length ?
     `${stopped} of ${counted(asked, 'running session')} stopped. Still finishing:` :
     asked ? `${counted(asked, 'running session')} stopped after ${span(longest_seconds ?? 0)}.` : ''}</p><ul class="finishing">${finishing.map((each) =>
     html`<li><a class="mono" href="#${of(each.session_id)}">${each.session_id}</a> ${each.operation || each.step}, since ${time(each.since)}</li>`)}</ul>`;
@@ -52,11 +52,11 @@ const link = (hash, text) => html`<a data-row href="#${hash}">${text}</a>`;
 
 // member of `/now` → name, filter, second line of a row, and the text without rows
 const LISTS = {
-  running: ['Running', 'status=running,pausing', ({ workflow, progress, spent_usd, budget_usd, ...s }) => `${workflow} · ${at(s)} · ${
-    progress ? `${number(progress.done)} of ${number(progress.total)} · ` : ''}${money(spent_usd)}${budget_usd ? ` of ${money(budget_usd)}` : ''}`,
+  running: ['Running', 'status=running,pausing', ({ progress, ...s }) => `${s.workflow} · ${at(s)} · ${
+    progress ? `${number(progress.done)} of ${number(progress.total)} · ` : ''}${spent(s)}`,
   'Nothing is running. Start a session with pausepoint run.'],
   failed: ['Failed', 'failed=true', ({ failure }) => `${failure.step}: ${failure.type}: ${failure.message.split('\n')[0]}`, 'Nothing failed.'],
-  paused: ['Paused individually', 'status=paused', ({ pause: { kind, by, reason } }) => `${kind}${by ? ` by ${by}` : ''}: ${reason || 'no reason given'}`,
+  paused: ['Paused individually', 'status=paused', ({ pause: { kind, by, reason } }) => `${by ? `by ${by}` : kind}: ${reason || 'no reason given'}`,
     'No session is paused individually.'],
   waking: ['Wakes next', 'status=sleeping', (s) => html`${s.workflow} · ${s.status === 'sleeping' ? 'wakes' : 'expires'} ${later(s.wakes_at)}`,
     'No timer runs.'],
@@ -64,8 +64,8 @@ const LISTS = {
 
 function list(now, member) {
   const [name, filter, sub, none] = LISTS[member];
-  return sheet(name, now[member].slice(0, 6), (s) => item(link(of(s.session_id), s.session_id), status(s.status), html`<div class="clip">${sub(s)}</div>`, bar(s.progress)), none,
-    link(`/sessions?${filter}`, 'all'));
+  return sheet(name, now[member].slice(0, 6), (s) => item(link(of(s.session_id), s.session_id), status(s.status),
+    html`<div class="clip">${sub(s)}</div>`, bar(s.progress)), none, link(`/sessions?${filter}`, 'all'));
 }
 
 function spend({ spending }) {

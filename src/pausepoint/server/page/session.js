@@ -3,7 +3,7 @@ import { html } from './vendor/lit-html.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { get, of } from './api.js';
 import { at, bar, item, more, ROWS, status } from './shapes.js';
-import { capital, counted, later, money, number, time } from './words.js';
+import { capital, counted, later, money, number, spent, time } from './words.js';
 import { course } from './course.js';
 import { cost } from './cost.js';
 import { question } from './inbox.js';
@@ -34,12 +34,14 @@ export const topics = ({ path }) => [`session:${path[1]}`];
 
 let kept = {}, due = null;  // what changes only with the session's mark; the next reading
 
-async function visits({ session_id, etag }, before) {
+async function visits({ session_id, etag, status: word }, before) {
   const base = of(session_id), mark = `${session_id} ${etag} ${before}`, query = { before, limit: ROWS };
   if (kept.mark === mark) return kept;
   const [{ spans }, { checkpoints }, plan] = await Promise.all([get(base + '/spans', query), get(base + '/checkpoints', query),
     get(base + '/plan').then((found) => ({ plan: found }), (problem) => ({ planRefused: problem.message }))]);
-  return kept = { mark, spans, points: checkpoints.filter((each) => !each.redacted), ...plan };
+  // a visit that is only about to begin, after a rewind, is left out
+  const begun = spans.filter((each) => each.ended_at || each.parts[0] || !/ready|paused/.test(word));
+  return kept = { mark, spans: begun, points: checkpoints.filter((each) => !each.redacted), ...plan };
 }
 
 export async function load({ path, query }, page) {
@@ -67,10 +69,10 @@ export function live(name, data, page) {
 
 const meta = (s) => [
   html`<b>${s.workflow}</b> v${s.version}${s.guest ? ' (guest)' : ''}`,
-  s.step && html`at <b class="mono">${at(s)}</b>${s.progress ? ` ${number(s.progress.done)} of ${number(s.progress.total)}` : ''}`,
+  s.step && html`${s.held_by_guard ? '' : 'at '}<b class="mono">${at(s)}</b>${s.progress ? ` ${number(s.progress.done)} of ${number(s.progress.total)}` : ''}`,
   s.owner && html`owner <a href="#/sessions?owner=${encodeURIComponent(s.owner)}"><b>${s.owner}</b></a>`,
   html`created <b>${time(s.created_at)}</b>`, html`changed <b>${time(s.updated_at)}</b>`,
-  (s.spent_usd || s.budget_usd) && html`spent <b>${s.spent_usd ? money(s.spent_usd) : '$0'}</b>${s.budget_usd == null ? '' : ` of ${money(s.budget_usd)}`}`,
+  (s.spent_usd || s.budget_usd) && html`spent <b>${spent(s)}</b>`,
   s.spent_tokens && `${number(s.spent_tokens)} tokens`,
   s.parent_id && html`child of ${link(s.parent_id)}`, s.origin && html`fork of ${link(s.origin.session_id)} at record ${s.origin.seq}`,
   ...s.tags.map((tag) => html`<a class="tag" href="#/sessions?tag=${encodeURIComponent(tag)}">${tag}</a>`),

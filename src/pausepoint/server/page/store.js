@@ -6,7 +6,7 @@ import { counted, later, number, size, time } from './words.js';
 
 const LEVELS = { bad: 'failed', warn: 'paused', ok: 'completed' };
 const WAYS = { gc: 'Clean up', verify: 'Verify', 'standing-pause': 'Resume on the page Now' };
-const FIELDS = { name: 'Name, for the history', owner: 'Owner, if it may see only the sessions of one', days: 'Days until it ends' };
+const FIELDS = { name: 'Name, for the history', owner: 'Owner; empty for all', days: 'Days until it expires; empty for never' };
 
 let made;  // the token that was just created, with its secret, until the person leaves the screen
 
@@ -32,7 +32,7 @@ const remedy = (text) => (text ?? '').split(/((?:GET|POST|DELETE) \/\S+)/).map((
 
 const check = ({ level, about, text, way_out }) => item(about, html`<span class="st pill ${LEVELS[level]}">${level}</span>`, text, remedy(way_out));
 
-const engine = (each) => item(`process ${each.pid} on ${each.host}`, small([each.isDead ? 'died, began ' : 'since ', time(each.since)]),
+const engine = (each) => item(`process ${each.pid} on ${each.host}`, small([each.isDead ? 'died, started ' : 'started ', time(each.since)]),
   `drives ${each.workflows.join(', ') || 'nothing'}`, html`holds ${counted(each.sessions.length, 'session')} ${links(each.sessions)}`);
 
 const misfit = ({ session, reasons, ways }) => item(links([session.session_id]), small(session.workflow),
@@ -56,7 +56,7 @@ const line = (each) => each.session_id ? `${each.session_id}: ${each.why ?? each
 function report(found) {
   const shown = (name, value) => value.map ? value.slice(0, 200).map(line).join('\n') : name.endsWith('bytes') ? size(value) : number(value);
   const rows = Object.entries(found).filter(([, value]) => value?.length || (value > 0 && value !== true));
-  return html`<dl class="kv">${rows.map(([name, value]) => html`<dt>${name.replace(/_bytes|_/, ' ')}</dt><dd>${shown(name, value)}</dd>`)}</dl>`;
+  return rows.length && html`<dl class="kv">${rows.map(([name, value]) => html`<dt>${name.replace(/_bytes|_/, ' ')}</dt><dd>${shown(name, value)}</dd>`)}</dl>`;
 }
 
 const verify = (page) => page.ask({
@@ -65,8 +65,11 @@ const verify = (page) => page.ask({
 });
 
 const collect = (page) => page.ask({
-  title: 'Clean up', say: 'Clean up', body: () => 'What is no longer needed would be deleted permanently:',
-  plan: async () => report(await job('/store/gc', { apply: false })),
+  title: 'Clean up', say: 'Clean up', body: () => 'Data that no session needs is deleted permanently:',
+  plan: async () => {
+    const { total_bytes, ...found } = await job('/store/gc', { apply: false });
+    return [report(found) || 'Nothing.', html`<p class="dim">The store has ${size(total_bytes)}.</p>`];
+  },
   send: () => page.act(() => job('/store/gc', { apply: true }), (found) => `The store is cleaned up. It has ${size(found.total_bytes)}.`),
 });
 
@@ -76,7 +79,7 @@ const create = (page) => page.ask({
   title: 'Create a token', say: 'Create',
   body: () => html`<label class="field">Role<select class="in" name="role"><option>viewer<option>answerer<option>operator<option>admin</select></label>
     ${Object.entries(FIELDS).map(([name, text]) => html`<label class="field">${text}
-      <input class="in" name=${name} type=${name === 'days' ? 'number' : 'text'}></label>`)}`,
+      <input class="in" name=${name} min="1" type=${name === 'days' ? 'number' : 'text'}></label>`)}`,
   send: async ({ days, ...given }) => {
     made = await post('/store/tokens', { ...given, seconds: days && days * 86400 });
     await page.load();
@@ -89,9 +92,9 @@ const revoke = (page, { id, name }) => page.ask({
 });
 
 const token = (page) => (each) => item(each.name, html`<button class="b tiny" data-row @click=${() => revoke(page, each)}>Revoke…</button>`,
-  html`${each.role}${each.owner && ` of ${each.owner}`}, ${each.id}, created ${time(each.created_at)}, ends ${later(each.expires_at) || 'never'}`);
+  html`${each.role}${each.owner && ` of ${each.owner}`}, ${each.id}, created ${time(each.created_at)}, expires ${later(each.expires_at) || 'never'}`);
 
-const secret = ({ name, token: text }) => html`<label class="field note wait">Copy the token of ${name}. It is shown only once.
+const secret = ({ name, token: text }) => html`<label class="field note">Copy the token of ${name}. It is shown only once.
   <input class="in mono" readonly .value=${text} @focus=${(event) => event.target.select()}></label>`;
 
 const button = (page, say, ask, look) => html`<button class="b ${look}" @click=${() => ask(page)}>${say}…</button>`;

@@ -2,7 +2,7 @@
 import { html } from './vendor/lit-html.js';
 import { of, post, Problem } from './api.js';
 import { at, ROWS } from './shapes.js';
-import { capital, counted, shown } from './words.js';
+import { capital, counted, local, shown } from './words.js';
 import { how, opened, why } from './dialog.js';
 import { drawn, forget, readValue } from './form.js';
 import { Large, read } from './state.js';
@@ -20,7 +20,7 @@ export const buttons = (d, page) => html`<div class="row acts">${Object.entries(
   html`<button class="b ${KINDS[verb] ?? ''}" @click=${() => ask(verb, d, page)}>${capital(verb)}…</button>` : '')}</div>`;
 
 const row = ([verdict, name, text, kind = verdict.split(' ')[0]]) =>
-  html`<li><span class="verdict ${kind}">${verdict}</span><b class="mono clip">${name}</b><span class="dim">${text}</span></li>`;
+  html`<li><span class="verdict ${kind}">${verdict}</span><b class="mono clip">${name}</b><span class="dim">${local(text)}</span></li>`;
 
 function planned({ obstacles, steps, operations, replaces }) {
   const rows = [

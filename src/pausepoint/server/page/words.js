@@ -22,7 +22,11 @@ export const time = moment(ago);
 export const later = moment((when) => since(when) > 0 ? 'now' : `in ${span(-since(when))}`);
 export const clock = moment((when) => new Date(when).toLocaleTimeString([], { timeStyle: 'medium' }));
 
+// The server's moments in a text, in the reader's own time zone.
+export const local = (text) => text?.replace(/\d{4}-\d\d-\d\dT[\d:.+-]+\d/g, (when) => new Date(when).toLocaleString());
+
 export const money = (usd) => usd ? `$${usd.toFixed(usd < 0.01 ? 4 : 2)}` : '–';
+export const spent = ({ spent_usd, budget_usd }) => `${spent_usd ? money(spent_usd) : '$0'}${budget_usd == null ? '' : ` of ${money(budget_usd)}`}`;
 export const number = (n) => n.toLocaleString('en');
 export const total = (figures) => Object.values(figures ?? {}).reduce((all, each) => all + each, 0);
 export const sum = (list, name) => list.reduce((total, each) => total + (each[name] ?? 0), 0);
