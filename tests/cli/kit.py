@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from pausepoint.cli.app import COMMANDS
 from tests.cli import documents, ways
-from tests.support.forked import Program
+from tests.support.forked import FORKS, Program
 
 PATIENCE = 120.0
 
@@ -69,7 +69,7 @@ def run(
 
 
 def _started(words: list[str], ends: list[int], cwd: Path, env: dict[str, str], new: bool) -> Program | Popen[bytes]:
-    if not new:
+    if FORKS and not new:
         return Program(_recorded(words, env), ends, cwd, env)
     before = (lambda: os.login_tty(0)) if os.isatty(ends[0]) else None
     stdin, stdout, stderr = ends

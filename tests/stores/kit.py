@@ -15,7 +15,7 @@ from typing import Any
 import pausepoint
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing.suite.base import Driver, new_session, on_loop, operator, payloads, started, stored
-from tests.support.forked import Piped
+from tests.support.forked import Piped, piped
 
 __all__ = [
     "ENGINE", "LOCKER", "Driver", "Process", "new_session", "on_loop", "opened", "operator", "outside", "payloads",
@@ -61,19 +61,21 @@ def unbound(query: str) -> list[None] | dict[str, None]:
 class Process:
     """A child process that prints ``ready`` and then follows the lines sent to it."""
 
-    def __init__(self, child: Piped) -> None:
-        self.child = child
+    def __init__(self, child: Piped | subprocess.Popen[str]) -> None:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        self.child, self.stdin, self.stdout = child, child.stdin, child.stdout
 
     @property
     def pid(self) -> int:
         return self.child.pid
 
     def send(self, line: str = "go") -> None:
-        self.child.stdin.write(line + "\n")
-        self.child.stdin.flush()
+        self.stdin.write(line + "\n")
+        self.stdin.flush()
 
     def line(self) -> str:
-        return self.child.stdout.readline().strip()
+        return self.stdout.readline().strip()
 
     def ask(self, line: str) -> str:
         self.send(line)
@@ -81,7 +83,7 @@ class Process:
 
     def finish(self) -> int:
         """Close its input, wait until it ends, and return its exit code."""
-        self.child.stdin.close()
+        self.stdin.close()
         return self.child.wait()
 
     def kill(self) -> int:
@@ -93,7 +95,7 @@ class Process:
 def process(program: str, *args: str | Path) -> Iterator[Process]:
     """Start a Python program and wait until it prints ``ready``."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((SOURCE, os.getcwd()))}
-    with Piped(["-c", program, *map(str, args)], Path.cwd(), environment) as child:
+    with piped(["-c", program, *map(str, args)], Path.cwd(), environment) as child:
         running = Process(child)
         assert running.line() == "ready"
         yield running

@@ -194,5 +194,5 @@ def test_engines_call_at_the_same_time_and_take_turns_at_lock_points(tmp_path: P
     with suite.arena_in(Place(suite.make_store, tmp_path)) as arena:
         trials = [arena.trial(("send", "edit"), n) for n in range(12)]
     assert [trial.wrong for trial in trials if trial.wrong] == []
-    assert trials[0].overlapped
+    assert any(trial.overlapped for trial in trials)
     assert sum(trial.switches for trial in trials) > 0

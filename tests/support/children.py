@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pausepoint
-from tests.support.forked import Piped
+from tests.support.forked import Piped, piped
 from tests.support.loop import PATIENCE, excused
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +84,7 @@ def child(program: str, *args: object) -> Iterator[Child]:
     """Start a program: the body of ``async def main(args)``, with Pausepoint's public names and `Pipeline` imported."""
     text = _PRELUDE + "async def main(args):\n" + textwrap.indent(textwrap.dedent(program), "    ")
     words = ["-c", text + "\nasyncio.run(main(sys.argv[1:]))\n", *map(str, args)]
-    with Piped(words, Path.cwd(), _environment()) as started, _ended_in_time(started):
+    with piped(words, Path.cwd(), _environment()) as started, _ended_in_time(started):
         yield Child(started)
 
 

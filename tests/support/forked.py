@@ -14,14 +14,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from subprocess import PIPE, Popen
 from types import ModuleType
 from typing import Self
 
 from tests.support.forkserver import PATIENCE, ROOT, ForkServer, say
+
+FORKS = Path("/proc/self/fd").exists()
+"""Whether a forked process can open the streams of the test: it can on Linux. Elsewhere tests start a new Python."""
 
 _WRITE = os.O_WRONLY | os.O_APPEND
 
@@ -77,8 +81,22 @@ class Program:
         self.send_signal(signal.SIGKILL)
 
 
+@contextmanager
+def piped(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Iterator[Piped | Popen[str]]:
+    """Start a program with pipes as its standard input and output. The end of the block kills it."""
+    if FORKS:
+        with Piped(words, cwd, env) as program:
+            yield program
+        return
+    with Popen([sys.executable, *words], stdin=PIPE, stdout=PIPE, text=True, cwd=cwd, env=env) as popen:
+        try:
+            yield popen
+        finally:
+            popen.kill()
+
+
 class Piped(Program):
-    """A program with pipes as its standard input and output. The end of the block kills it."""
+    """A forked program of `piped`."""
 
     def __init__(self, words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         (asked, asking), (telling, told) = os.pipe(), os.pipe()
