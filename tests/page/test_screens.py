@@ -171,7 +171,7 @@ def test_a_person_who_is_not_signed_in_sees_how(chrome: Browser, shown: Served) 
 def test_an_address_that_leads_nowhere_says_so(ann: Person, path: str) -> None:
     ann.page.goto(f"{ann.server.base}/#{path}")
     expect(ann.main.get_by_role("alert")).to_be_visible(timeout=10_000)
-    expect(ann.main.get_by_role("link", name="Now")).to_be_visible()
+    expect(ann.main.get_by_role("link", name="Start page")).to_be_visible()
     assert [each for each in ann.complaints() if NETWORK not in each] == []
 
 
