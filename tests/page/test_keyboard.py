@@ -47,6 +47,7 @@ def test_sign_in(chrome: Browser, server: Served) -> None:
         expect(person.heading).to_have_text("Sign in")
 
 
+@pytest.mark.browser
 def test_the_token_leaves_the_address_and_the_history(chrome: Browser, server: Served) -> None:
     with visit(chrome, server) as person:
         person.sign_in()
@@ -76,15 +77,15 @@ def answer(person: Person, question: str, *keys: str) -> None:
     ("kind", "keys", "value"),
     [
         ("text", ["with <b>care</b>"], "with <b>care</b>"),
-        ("whole", ["42"], 42),
-        ("number", ["2.5"], 2.5),
+        pytest.param("whole", ["42"], 42, marks=pytest.mark.browser),
+        pytest.param("number", ["2.5"], 2.5, marks=pytest.mark.browser),
         ("yes", ["Space"], True),
         ("day", ["05052027"], "2027-05-05"),
         ("few", ["Space", "ArrowRight"], "green"),
-        ("many", ["Den"], "Denmark"),
+        pytest.param("many", ["Den"], "Denmark", marks=pytest.mark.browser),
         ("list", ["Space", "Shift+Tab", "one"], ["one"]),
         ("either", ["Tab", "7"], 7),
-        ("maybe", [], None),
+        pytest.param("maybe", [], None, marks=pytest.mark.browser),
         ("any", ['{"a": 1}'], {"a": 1}),
     ],
 )
@@ -285,6 +286,7 @@ def test_keys_lead_to_every_screen_and_through_lists(person: Person) -> None:
     expect(person.dialog).to_have_count(0)
 
 
+@pytest.mark.browser
 def test_the_tabs_of_a_session_follow_the_arrows(ann: Person) -> None:
     asked(ann.server, brief, "squid", topic="squid")
     ann.open(session("squid"))
@@ -295,6 +297,7 @@ def test_the_tabs_of_a_session_follow_the_arrows(ann: Person) -> None:
         expect(ann.page.get_by_role("tabpanel", name=name)).to_be_visible()
 
 
+@pytest.mark.browser
 def test_a_time_is_the_readers_own(chrome: Browser, server: Served) -> None:
     asked(server, interview, "talk", kind="moment")
     with visit(chrome, server, timezone_id="Asia/Kathmandu") as person:

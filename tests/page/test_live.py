@@ -68,6 +68,7 @@ def test_updates_keep_the_focus_and_what_is_typed(chrome: Browser, moving: Serve
         expect(form.get_by_label("Breakfast")).not_to_be_checked()
 
 
+@pytest.mark.browser
 def test_updates_of_a_session_keep_the_dialog_and_what_is_typed(chrome: Browser, moving: Served) -> None:
     with visit(chrome, moving) as person:
         person.sign_in()
@@ -96,6 +97,7 @@ def test_a_session_is_drawn_as_it_goes(chrome: Browser, moving: Served) -> None:
         expect(person.button("Resume")).to_be_visible()
 
 
+@pytest.mark.browser
 def test_back_and_forward(person: Person) -> None:
     asked(person.server, brief, "octopus", topic="octopus")
     waiting = Screen("/sessions?status=waiting", "Sessions")
@@ -151,6 +153,7 @@ def test_a_person_who_answers_second_learns_who_was_faster(person: Person) -> No
     assert state(person.server, "octopus").tone == "formal"
 
 
+@pytest.mark.browser
 def test_eight_tabs_hold_one_stream(chrome: Browser, server: Served) -> None:
     with window(chrome) as context, server.admin() as client:
         people = [Person(context.new_page(), server) for _ in range(8)]
@@ -229,6 +232,7 @@ def test_an_action_without_an_answer_is_sent_once_more_and_counts_once(person: P
 # times
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("zone", ["Pacific/Auckland", "America/St_Johns"])
 def test_times_are_those_of_the_readers_zone(chrome: Browser, server: Served, zone: str) -> None:
     asked(server, brief, "octopus", topic="octopus")

@@ -27,6 +27,8 @@ SCREENS = (
     session("crawl-kelp", "Output"), session("memo-moorwerk", "Artifacts"), session("digest-ann", "Files"),
     session("brief-whelk", "Children"), session("import-returns"),
 )  # fmt: skip
+SAMPLE = (NOW, INBOX, SESSIONS, AGENTS, STORE, *SCREENS[6:14:4], SCREENS[-1])
+"""The screens that the suite looks at. The others are for ``make browser``."""
 UNUSUAL = (
     session("summary-kelp"), session("book-sea", "Children"), session("sync-returns"), session("ladder-34"),
     session("ladder-120"), session("rounds"), session("visitor-1"), session("b:ann@example.org+1"),
@@ -78,7 +80,7 @@ def faults(person: Person, examined: tuple[tuple[int, Scheme], ...] = LOOKS) -> 
     return {where: wrong for where, wrong in found.items() if wrong}
 
 
-@pytest.mark.parametrize("screen", SCREENS, ids=str)
+@pytest.mark.parametrize("screen", SAMPLE, ids=str)
 def test_a_screen_is_quiet_fits_the_window_and_has_no_barrier(ann: Person, screen: Screen) -> None:
     look(ann, 1440, "light")
     ann.open(screen)
@@ -159,6 +161,7 @@ def test_what_a_role_may_not_do_is_not_offered(chrome: Browser, shown: Served) -
         assert faults(person, ()) == {}
 
 
+@pytest.mark.browser
 def test_a_person_who_is_not_signed_in_sees_how(chrome: Browser, shown: Served) -> None:
     with visit(chrome, shown) as person:
         person.allowed.append(NETWORK)

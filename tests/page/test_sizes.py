@@ -57,6 +57,7 @@ def opened(person: Person, screen: Screen) -> None:
     assert time.monotonic() - began < SOON
 
 
+@pytest.mark.browser
 def test_a_course_of_34_steps_is_drawn_whole(ann: Person) -> None:
     opened(ann, session("ladder-34"))
     course = ann.region("Course")
@@ -109,6 +110,7 @@ def test_a_field_of_5_mb_is_shown_in_part_on_demand(ann: Person) -> None:
     ann.press("Escape")
 
 
+@pytest.mark.browser
 def test_of_450_visits_a_page_is_drawn(ann: Person) -> None:
     opened(ann, session("rounds"))
     expect(ann.region("Course").get_by_role("link", name="Earlier visits")).to_be_visible()
@@ -148,6 +150,7 @@ def painted(person: Person, times: int) -> list[float]:
     return found
 
 
+@pytest.mark.browser
 def test_the_first_paint_is_quick(ann: Person) -> None:
     """The best of several, because other programs run on the machine."""
     best = min(painted(ann, 5))

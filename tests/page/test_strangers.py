@@ -145,6 +145,7 @@ def test_long_texts_of_strangers_fit_a_narrow_window(ann: Person) -> None:
     assert {view: wide for view, wide in found.items() if wide} == {}
 
 
+@pytest.mark.browser
 def test_a_filter_by_a_strangers_text_finds_its_sessions(ann: Person) -> None:
     ann.open(SESSIONS)
     ann.region("List of sessions").get_by_role("link", name=words("owner-<img")).first.click()
@@ -162,6 +163,7 @@ ADDRESSES = [
 ]  # fmt: skip
 
 
+@pytest.mark.browser
 def test_no_address_runs_what_it_contains(ann: Person) -> None:
     """A stranger may send a link to the page."""
     for address in ADDRESSES:
@@ -172,6 +174,7 @@ def test_no_address_runs_what_it_contains(ann: Person) -> None:
             examined(ann)
 
 
+@pytest.mark.browser
 def test_html_and_svg_of_a_session_are_downloads(ann: Person) -> None:
     ann.open(session(ASKS, "Files"))
     with ann.page.expect_download() as download:
@@ -199,6 +202,7 @@ def test_what_a_stranger_types_stays_text(ann: Person) -> None:
     ann.press("Escape")
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("screen", [NOW, session(ASKS)], ids=["now", "session"])
 def test_html_from_text_throws_on_the_page(chrome: Browser, stranger: Served, screen: Screen) -> None:
     with visit(chrome, stranger) as person:
