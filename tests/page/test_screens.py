@@ -147,6 +147,7 @@ def test_empty_screens_say_what_will_appear_there(person: Person) -> None:
         assert any(word in text for word in words), (screen, text)
 
 
+@pytest.mark.browser
 def test_what_a_role_may_not_do_is_not_offered(chrome: Browser, shown: Served) -> None:
     with visit(chrome, shown) as person:
         person.sign_in(shown.token("viewer"))
