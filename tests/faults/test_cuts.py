@@ -26,7 +26,7 @@ from tests.support.loop import on_loop
 from tests.support.mortal import MortalStore, crash
 
 WHOLLY = ("cancel", "cancel paused", "rewind")
-"""The verbs over trees. They are cut at every tick, the others at some."""
+"""The verbs over trees. They are cut at each of the first ticks, the others at some."""
 
 
 @pytest.mark.parametrize("name", WHOLLY)

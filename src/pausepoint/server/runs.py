@@ -6,6 +6,7 @@ orchestrator is imported when a request needs it, because that takes long and mo
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.errors import UnknownSession
@@ -120,7 +121,9 @@ def _note(call: Call, info: SessionInfo, drivers: list[dict[str, Any]]) -> str:
         return "The run has ended."
     if info.status.value == "failed":
         return "The run has failed. A resume does not repeat failed tasks: retry or skip them with its program."
-    if info.session_id in call.engine.running or (_drives(call, info) and info.holder is None):
+    # What was read may be a moment old: this engine may have parked the run since.
+    own = info.holder is None or any(each["pid"] == os.getpid() for each in drivers)
+    if info.session_id in call.engine.running or (_drives(call, info) and own):
         return "This server drives the run."
     if drivers:
         return f"Process {drivers[0]['pid']} on {drivers[0]['host']} drives the run."
