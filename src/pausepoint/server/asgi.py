@@ -84,14 +84,14 @@ def app(
     return application(engine, Settings(who, page, hosts, drives))
 
 
-PARTS = ("engine.obstacles", "engine.operations", "engine.plan", "engine.spans")
-"""What the engine imports when it is first asked for a plan or spans. All requests would wait for that."""
+LATE = ("engine.obstacles", "engine.operations", "engine.plan", "engine.spans")
+"""The modules that the engine imports when it is first asked for a plan or spans. All requests would wait for that."""
 
 
 def application(engine: Engine, settings: Settings) -> Guard:
     """Return the guarded application."""
-    for part in PARTS:
-        import_module(f"pausepoint.{part}")
+    for module in LATE:
+        import_module(f"pausepoint.{module}")
     desk = Desk(engine, settings)
     paths: dict[str, dict[str, Route]] = {}
     for route in ROUTES:

@@ -7,6 +7,7 @@ orchestrator is imported when a request needs it, because that takes long and mo
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.errors import UnknownSession
@@ -122,7 +123,7 @@ def _note(call: Call, info: SessionInfo, drivers: list[dict[str, Any]]) -> str:
     if info.status.value == "failed":
         return "The run has failed. A resume does not repeat failed tasks: retry or skip them with its program."
     # What was read may be a moment old: this engine may have parked the run since.
-    own = info.holder is None or any(each["pid"] == os.getpid() for each in drivers)
+    own = info.holder is None or {"pid": os.getpid(), "host": socket.gethostname()} in drivers
     if info.session_id in call.engine.running or (_drives(call, info) and own):
         return "This server drives the run."
     if drivers:
