@@ -507,16 +507,9 @@ class Queries(Overview):
                 if shown is not None and shown != progress:
                     progress = shown
                     done, total = shown
-                    summary = f"{done}/{total}"
-                    yield Event(
-                        "",
-                        session_id,
-                        self.clock.now(),
-                        row.step or "",
-                        "progress",
-                        summary,
-                        {"done": done, "total": total},
-                    )
+                    data = {"done": done, "total": total}
+                    now = self.clock.now()
+                    yield Event("", session_id, now, row.step or "", "progress", f"{done}/{total}", data)
                 await self._wait_for_change(news)
 
     async def watch(self, session_id: str) -> AsyncGenerator[SessionInfo, None]:
