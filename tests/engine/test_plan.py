@@ -165,6 +165,7 @@ async def test_a_sleeping_session_says_until_when() -> None:
         while await session.status() != "sleeping":
             await clock.asleep()
         assert (await session.plan())["nap"].why == "sleeps until 2023-11-14T23:13:20+00:00"
+        assert "sleeps" not in (await session.plan(wake=True))["nap"].why
 
 
 @on_loop

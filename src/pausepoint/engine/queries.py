@@ -349,13 +349,14 @@ class Queries(Overview):
         self._check_open()
         return await standing_pause(self)
 
-    async def plan(self, session_id: str, *, rerun: str | Sequence[str] = ()) -> Plan:
+    async def plan(self, session_id: str, *, rerun: str | Sequence[str] = (), wake: bool = False) -> Plan:
         """Return what a resume would do with each step, and why. Runs and changes nothing.
 
-        ``rerun`` is as for `resume`.
+        ``rerun`` and ``wake`` are as for `resume`.
         """
         self._check_open()
         row = await self._row(session_id)
+        row = replace(row, wakes_at=0) if wake else row
         workflow = self._workflow_of(row)
         line = fold(await self.store.records(row.key, row.key_frame))
         return await self._planned(workflow, row, line, await self.store.pauses(row.key), as_names(rerun))

@@ -166,9 +166,9 @@ class Session(Generic[S, R]):
         """Return the session's children, newest first."""
         return await self._control.children(self.id)
 
-    async def plan(self, *, rerun: str | Sequence[str] = ()) -> Plan:
-        """Return what a resume would do with each step, and why. Runs nothing. ``rerun`` is as for `resume`."""
-        return await self._control.plan(self.id, rerun=rerun)
+    async def plan(self, *, rerun: str | Sequence[str] = (), wake: bool = False) -> Plan:
+        """Return what a resume would do with each step, and why. Runs nothing. The options are as for `resume`."""
+        return await self._control.plan(self.id, rerun=rerun, wake=wake)
 
     async def artifacts(self) -> list[ArtifactState]:
         """Return the state of each published file: valid, edited, invalid, missing or stale."""

@@ -127,6 +127,7 @@ class Planned(Body, frozen=True):
     at: Place | None = None
     changes: Fields = {}
     reuse: bool = False
+    wake: bool = False
 
 
 class Answer(Body, frozen=True):

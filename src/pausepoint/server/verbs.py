@@ -167,7 +167,7 @@ async def plan_verb(call: Call) -> Reply:
 
 async def _planned(call: Call, session_id: str, asked: bodies.Planned) -> Plan:
     if asked.verb == "resume":
-        return await call.engine.plan(session_id, rerun=asked.rerun)
+        return await call.engine.plan(session_id, rerun=asked.rerun, wake=asked.wake)
     if asked.verb == "fork":
         return await call.engine.plan_fork(session_id, asked.at, asked.changes, reuse=asked.reuse)
     if asked.verb == "edit":

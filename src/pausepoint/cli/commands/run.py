@@ -336,7 +336,10 @@ async def _chosen(
         publishes = bool(workflow.publishes) and info.holder is None
         if dry_run or until is not None or publishes:
             id, again = info.session_id, how["rerun"]
-            plan = await (engine.plan(id, rerun=again) if start is None else engine.plan_rewind(id, start, rerun=again))
+            if start is None:
+                plan = await engine.plan(id, rerun=again, wake=how["wake"])
+            else:
+                plan = await engine.plan_rewind(id, start, rerun=again)
             if until is not None:
                 _check_until(plan, until)
             if dry_run:

@@ -156,12 +156,11 @@ const frame = (page) => page.me ? html`<div class="frame">
   <nav class="side" aria-label="Pages"><a class="brand" href="#/"><img src=${new URL('icon.svg', import.meta.url)} width="24" alt="">Pausepoint</a>
     ${link(page, 'now')}${link(page, 'inbox', page.now?.questions, 'waiting')}
     ${link(page, 'sessions', total(page.now?.failures), 'failed')}
-    ${link(page, 'agents')}${link(page, 'store')}
-    <div class="foot small dim"><span class="st ${page.isLinked ? 'completed' : 'paused'}">● ${page.isLinked ? 'live' : 'connecting…'}</span>
-      <div class="clip">${page.me.name} · ${page.me.role}</div><button class="b tiny quiet" @click=${KEYS['?']}>Keys <kbd>?</kbd></button>
-      <button class="b tiny quiet" @click=${() => post('/logout').finally(() => location.reload())}>Sign out</button></div></nav>
+    ${link(page, 'agents')}${link(page, 'store')}</nav>
   <main id="main" tabindex="-1">${page.isLinked ? '' : OFFLINE}${page.error ? failure(page.error) : page.data ? page.screen.view(page.data, page) :
-    html`<p class="empty" aria-busy="true">Loading…</p>`}</main></div>${page.dialog ? dialog(page) : ''}` : signIn(page);
+    html`<p class="empty" aria-busy="true">Loading…</p>`}</main><footer class="foot small dim"><span class="st ${page.isLinked ? 'completed' : 'paused'}">● ${page.isLinked ? 'live' : 'connecting…'}</span>
+      <div class="clip">${page.me.name} · ${page.me.role}</div><button class="b tiny quiet" @click=${KEYS['?']}>Keys <kbd>?</kbd></button>
+      <button class="b tiny quiet" @click=${() => post('/logout').finally(() => location.reload())}>Sign out</button></footer></div>${page.dialog ? dialog(page) : ''}` : signIn(page);
 
 const OFFLINE = html`<p class="note" role="status">The server does not answer. This page continues when it is back.</p>`;
 

@@ -12,7 +12,7 @@ const ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad' };
 
 export function can({ status }) {
   const isIn = (...names) => names.includes(status), isOver = isIn('completed', 'cancelled'), isHeld = isIn('running', 'pausing');
-  return { pause: !isOver && !isIn('paused', 'pausing'), resume: isIn('paused', 'failed', 'ready', 'created'), rewind: !isHeld, fork: true, edit: !isHeld,
+  return { pause: !isOver && !isIn('failed', 'paused', 'pausing'), resume: isIn('paused', 'failed', 'ready', 'created'), rewind: !isHeld, fork: true, edit: !isHeld,
     cancel: !isOver };
 }
 
@@ -128,8 +128,8 @@ export async function ask(verb, d, page) {
   }
 
   const plan = (given) => tried(async () => {
-    const { fields: edits, rerun, to, at: from, changes, reuse } = request(given), isSame = edits && !Object.keys(edits).length;
-    return planned(await post(of(id) + '/plan', { verb: isSame ? 'resume' : it.path, fields: edits, rerun, to, at: from, changes, reuse }));
+    const { fields: edits, rerun, to, at: from, changes, reuse, wake } = request(given), isSame = edits && !Object.keys(edits).length;
+    return planned(await post(of(id) + '/plan', { verb: isSame ? 'resume' : it.path, fields: edits, rerun, to, at: from, changes, reuse, wake }));
   });
 
   const send = (given) => tried(async () => {
