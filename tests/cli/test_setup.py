@@ -163,11 +163,15 @@ HEAVY = {"pydantic", "apsw", "msgspec", "rich", "pausepoint.engine.engine", "pau
 STRANGE = {"rich", "pytest", "hypothesis", "pausepoint.testing", "pausepoint.apps.demo", "opentelemetry", "jsonschema"}
 
 
+def unmeasured() -> dict[str, str]:
+    """The environment without a measurement of coverage, which imports modules of its own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+
+
 def imported(cwd: Path, *calls: list[str]) -> list[tuple[object, set[str]]]:
     """How each call ended, and what was imported by then."""
-    done = subprocess.run(
-        [sys.executable, "-c", MODULES, json.dumps(calls)], cwd=cwd, capture_output=True, text=True, check=True
-    )
+    words = [sys.executable, "-c", MODULES, json.dumps(calls)]
+    done = subprocess.run(words, cwd=cwd, env=unmeasured(), capture_output=True, text=True, check=True)
     return [(code, set(found)) for code, found in json.loads(done.stdout)]
 
 
@@ -200,7 +204,7 @@ def test_a_listing_and_a_completion_import_few_modules(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
-        env=os.environ | words,
+        env=unmeasured() | words,
         capture_output=True,
         text=True,
         check=True,
