@@ -19,6 +19,7 @@ PausepointError
 │   └── OutsideStep        the code that asked for its context does not run inside a step
 ├── OrchestratorError      an orchestrator cannot do what was asked
 │   ├── AgentsStuck        some agents did not stop in time; names them
+│   ├── GateRefused        the gate of agents cannot be opened, or does not accept a report
 │   ├── SnapshotMissing · SnapshotNotSaved · DamagedSnapshot · RestoreRefused
 ├── StepError              a step did or returned something that is not allowed
 │   ├── ValueRefused       a value cannot be stored; names the path to it
@@ -303,6 +304,10 @@ class AgentsStuck(OrchestratorError):
     """Some agents did not finish their current step in time. The pause stays requested."""
 
     agent_ids: list[str]
+
+
+class GateRefused(OrchestratorError):
+    """The gate cannot be opened, or an agent is not known there."""
 
 
 class SnapshotMissing(OrchestratorError):

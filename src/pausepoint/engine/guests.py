@@ -171,6 +171,9 @@ class Visitor(Generic[S]):
             return {}
         return dict(self.given) if isinstance(self.given, Mapping) else self.given
 
+    def _digest(self) -> bytes | None:
+        return encoded_input(self.workflow, self._input(), None, self.control.limits)[1]
+
     async def _check(self, row: SessionRow) -> None:
         """Check that a stored session can be visited now."""
         if row.workflow != self.workflow.name or not row.guest:
@@ -181,8 +184,7 @@ class Visitor(Generic[S]):
             )
         self.control._workflow_of(row)
         check_owner(row, self.options["owner"])
-        _, digest = encoded_input(self.workflow, self._input(), None, self.control.limits)
-        if self.given is not None and digest != row.input_digest:
+        if self.given is not None and self._digest() != row.input_digest:
             raise InputConflict(
                 f"Session {row.session_id!r} already exists with different input. Visit it with the same input or"
                 " without input=, or pass another session_id.",

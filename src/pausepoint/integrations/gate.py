@@ -1,0 +1,315 @@
+"""The hook that an agent calls before and after each tool call. It asks the gate, and waits there while paused.
+
+It starts for every tool call, so it uses only the standard library and is run as a file:
+``python -I -S gate.py claude``, with the hook's JSON as its input. The other side is `pausepoint.orchestrator.gates`.
+
+The socket of the gate is in the environment of the agent, or in the nearest ``.pausepoint/gate.json``. Without a server
+there, the hook looks at the flag file that exists while everything is paused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the module `typing` alone would cost a tenth of the hook's time
+    from collections.abc import Mapping
+    from typing import Any
+
+EVENTS = {
+    "PreToolUse": "before",
+    "PostToolUse": "after",
+    "PostToolUseFailure": "after",
+    "PostToolBatch": "batch",
+    "PermissionRequest": "asks",
+    "SessionStart": "start",
+    "UserPromptSubmit": "prompt",
+    "Notification": "idle",
+    "SubagentStop": "substop",
+    "Stop": "stop",
+    "SessionEnd": "end",
+}
+"""The names of an agent's hooks, and what they mean here."""
+
+LIMIT = 1_000_000
+"""The most bytes of one message."""
+
+SHOWN = 16 * 1024
+"""The most characters of one argument. Longer ones are cut; their hash stays."""
+
+COMMAND = 512 * 1024
+"""The most characters of a shell command, which is searched for restricted words."""
+
+DEADLINE = 86_400 - 60
+"""Seconds until a call that still waits is refused. The agent would run the tool when the hook's time is over."""
+
+PATIENCE = 30.0
+"""Seconds until a server that went away, or has not started yet, counts as lost."""
+
+SHELLS = ("sh", "dash", "bash", "zsh", "ash", "busybox")
+"""The names of processes that only start the hook for the agent."""
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at the flag file, the parent process and the clock."""
+
+NOT_SERVED = "Pausepoint's gate has no server"
+START = "Start it:  pausepoint gate serve"
+
+
+class Lost(Exception):
+    """The server of the gate cannot be reached."""
+
+
+class Orphaned(Exception):
+    """The agent has ended, so nobody reads the answer."""
+
+
+class Place:
+    """Where the gate is, and what happens without a server (``on_loss``).
+
+    ``own`` means that the program that started the agent serves the gate. Then its absence is a loss.
+    """
+
+    def __init__(
+        self, path: str, flag: str = "", on_loss: str = "open", token: str | None = None, own: bool = False
+    ) -> None:
+        self.path = path
+        self.flag = flag
+        self.on_loss = on_loss
+        self.token = token
+        self.own = own
+
+
+def find(environ: Mapping[str, str], folder: str) -> Place | None:
+    """Return the place of the gate, or None if the agent has none."""
+    if environ.get("PAUSEPOINT_GATE"):
+        on_loss = environ.get("PAUSEPOINT_GATE_ON_LOSS", "closed")
+        return Place(environ["PAUSEPOINT_GATE"], "", on_loss, environ.get("PAUSEPOINT_GATE_TOKEN"), own=True)
+    while True:
+        try:
+            with open(os.path.join(folder, ".pausepoint", "gate.json"), encoding="utf-8") as file:
+                given = json.load(file)
+            return Place(str(given["socket"]), str(given.get("flag", "")), given.get("on_loss", "open"))
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def report(given: dict[str, Any], kind: str, place: Place) -> dict[str, Any] | None:
+    """Return the message for the gate, from the JSON of a hook. None for a hook that the gate does not need."""
+    event = EVENTS.get(str(given.get("hook_event_name")))
+    if event is None or (event == "idle" and given.get("notification_type", "idle_prompt") != "idle_prompt"):
+        return None
+    agent = {
+        "kind": kind,
+        "session": str(given.get("session_id") or "")[:200],
+        "sub": str(given.get("agent_id") or "")[:200] or None,
+        "folder": str(given.get("cwd") or os.getcwd())[:4096],
+        "pid": lineage()[-1],
+    }
+    found: dict[str, Any] = {"v": 1, "token": place.token, "event": event, "agent": agent}
+    if event in ("before", "after", "asks"):
+        name = str(given.get("tool_name") or "")[:200]
+        found["call"] = {"id": str(given.get("tool_use_id") or "")[:200], "name": name}
+        if event == "before":
+            found["call"]["arguments"] = shortened(given.get("tool_input"))
+        elif event == "after":
+            found["ok"] = given.get("hook_event_name") != "PostToolUseFailure"
+    if event in ("stop", "substop"):
+        found["background"] = background(given.get("background_tasks"))
+    if given.get("transcript_path") and event in ("stop", "end", "substop"):
+        found["transcript"] = str(given["transcript_path"])[:4096]
+    return found
+
+
+def background(tasks: Any) -> list[dict[str, str]]:
+    """Return what the agent has left running: its sub-agents and commands."""
+    running = [each for each in tasks or () if isinstance(each, dict) and each.get("status") == "running"]
+    return [
+        {"kind": str(each.get("type"))[:40], "what": str(each.get("command") or each.get("description") or "")[:1_000]}
+        for each in running[:100]
+    ]
+
+
+def shortened(arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a call with long texts cut. A cut text ends with its length and hash."""
+    if not isinstance(arguments, dict):
+        arguments = {"value": arguments}
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        most = COMMAND if name == "command" else SHOWN
+        found[name] = value if len(text) <= most else cut(text, most)
+    whole = json.dumps(found)
+    return found if len(whole) < LIMIT - 10_000 else {"cut": cut(whole, SHOWN)}
+
+
+def cut(text: str, most: int) -> str:
+    """Return the beginning of a text, with the length and the hash of the whole."""
+    from hashlib import sha256  # seldom needed, and slow to import
+
+    digest = sha256(text.encode("utf-8", "replace")).hexdigest()
+    return f"{text[:most]}… ({len(text)} characters in all, SHA-256 {digest})"
+
+
+def lineage() -> list[int]:
+    """Return the processes from the hook's parent up to the agent. Shells in between only started the hook."""
+    found = [os.getppid()]
+    try:
+        while True:
+            with open(f"/proc/{found[-1]}/stat", encoding="utf-8", errors="replace") as file:
+                name, _, rest = file.read().rpartition(")")
+            if name.partition("(")[2] not in SHELLS:
+                return found
+            found.append(int(rest.split()[1]))
+    except OSError:  # no such file system, or the process has just ended
+        return found
+
+
+class Talk:
+    """One report to the gate, and the answer."""
+
+    def __init__(self, place: Place, message: dict[str, Any]) -> None:
+        self.place = place
+        self.line = json.dumps(message).encode("utf-8", "replace") + b"\n"
+        self.lineage = lineage()
+        self.began = time.monotonic()
+        self.why = ""
+        self.reached = False
+
+    def answer(self, patience: float) -> dict[str, Any]:
+        """Return the last word of the gate. Raises `Lost` if no server answers for ``patience`` seconds.
+
+        A server that has answered before may only be restarting, so it always gets some time.
+        """
+        lost_at: float | None = None
+        while True:
+            try:
+                return self._asked()
+            except (OSError, ValueError) as error:
+                lost_at = lost_at or time.monotonic()
+                allowed = PATIENCE if self.reached else patience
+                if time.monotonic() - lost_at >= allowed and not self._flagged():
+                    raise Lost(error) from None
+            self._check()
+            time.sleep(LOOK_EVERY)
+
+    def _asked(self) -> dict[str, Any]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(LOOK_EVERY)
+            line.connect(self.place.path)
+            line.settimeout(10.0)
+            line.sendall(self.line)
+            self.reached, rest = True, b""
+            while True:
+                self._await(line)
+                data = line.recv(65_536)
+                if not data:
+                    raise ConnectionError("the gate's server has gone")
+                *lines, rest = (rest + data).split(b"\n")
+                for each in lines:
+                    said = json.loads(each)
+                    if said.get("do") != "wait":
+                        return dict(said)
+                    self.why = str(said.get("why", ""))
+
+    def _await(self, line: socket.socket) -> None:
+        """Wait until the gate says something, or the agent has ended: that closes our standard output."""
+        poll = select.poll()
+        poll.register(line, select.POLLIN)
+        poll.register(1, 0)
+        while not (found := dict(poll.poll(LOOK_EVERY * 1000))):
+            self._check()
+        if 1 in found:
+            raise Orphaned
+
+    def _flagged(self) -> bool:
+        if not self.place.flag or not os.path.exists(self.place.flag):
+            return False
+        self.why = self.why or "everything is paused"
+        return True
+
+    def _check(self) -> None:
+        """Stop waiting if the agent is gone. Refuse before the agent's own time-out, which would run the tool."""
+        if lineage() != self.lineage:
+            raise Orphaned
+        if time.monotonic() - self.began > DEADLINE:
+            raise TimeoutError(f"This call has waited for a day: {self.why or 'the gate is closed'}. Stop here.")
+
+
+def before(place: Place, message: dict[str, Any]) -> dict[str, Any]:
+    """Return what to do with a tool call, as the gate or, without one, the place says."""
+    try:
+        return Talk(place, message).answer(PATIENCE if place.own or place.on_loss == "closed" else 0.0)
+    except TimeoutError as late:
+        return {"do": "refuse", "reason": str(late)}
+    except Lost:
+        if place.on_loss == "closed":
+            way = "Resume the run." if place.own else START
+            return {"do": "refuse", "reason": f"{NOT_SERVED}, and this project asks to stop then. {way}"}
+        return {"do": "run"}
+
+
+def tell(place: Place, message: dict[str, Any]) -> None:
+    """Report something that needs no answer. Without a server, it is lost; the start of a session says so once."""
+    try:
+        Talk(place, message).answer(0.0)
+    except Lost:
+        if message["event"] == "start" and not place.own:
+            then = "tool calls are refused" if place.on_loss == "closed" else "calls run unless everything is paused"
+            print(json.dumps({"systemMessage": f"{NOT_SERVED}: {then}. {START}"}))
+    except TimeoutError:
+        pass
+
+
+def decision(said: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the agent reads: nothing if its own rules apply, otherwise a permission or a refusal."""
+    if said.get("do") == "run" and not said.get("approved"):
+        return None
+    verdict, reason = ("allow", "approved by a person") if said.get("do") == "run" else ("deny", said.get("reason"))
+    found = {"hookEventName": "PreToolUse", "permissionDecision": verdict, "permissionDecisionReason": str(reason)}
+    return {"hookSpecificOutput": found}
+
+
+def main(kind: str, text: bytes, environ: Mapping[str, str]) -> int:
+    """Handle one call of the hook and return its exit code."""
+    given = json.loads(text)
+    if not isinstance(given, dict):
+        raise ValueError("the hook's input is not an object")
+    folder = str(given.get("cwd") or environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
+    place = find(environ, folder)
+    message = None if place is None else report(given, kind, place)
+    if place is None or message is None:
+        return 0
+    if message["event"] != "before":
+        tell(place, message)
+        return 0
+    found = decision(before(place, message))
+    if found is not None and (kind == "claude" or found["hookSpecificOutput"]["permissionDecision"] == "deny"):
+        print(json.dumps(found))
+    return 0
+
+
+def run() -> int:
+    """Handle one call of the hook. A failure ends with 1; the settings turn that into 2 where a failure must refuse."""
+    try:
+        code = main(sys.argv[1], sys.stdin.buffer.read(), os.environ)
+        sys.stdout.flush()
+    except Orphaned:
+        return 1
+    except BaseException as error:  # an interrupt, too: the agent reads the last line
+        print(f"Pausepoint's gate: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return 1
+    return code
+
+
+if __name__ == "__main__":
+    os._exit(run())  # nothing is left to clean up, and the agent waits

@@ -1,0 +1,476 @@
+"""Gates: agents of other programs report here before each tool call, and wait here while they are paused.
+
+An agent such as Claude Code calls a hook before and after each tool call, `pausepoint.integrations.gate`. The hook
+connects to the socket of `Gates` and asks. Each agent has a `Gate` with the calls that wait at it or are in flight.
+`Gate.attend` lets them through inside a step, where each call is an operation: so a pause, a budget and a cancellation
+hold it like any other operation, and it counts as in flight until the agent says that it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import stat
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Literal, NamedTuple, Self
+from uuid import uuid4
+
+import msgspec
+from msgspec import Meta
+
+from pausepoint.errors import Declined, GateRefused
+from pausepoint.orchestrator.approval import restriction_of_call
+from pausepoint.orchestrator.snapshot import ToolCall
+from pausepoint.runtime.context import Context
+
+LIMIT = 1 << 20
+"""The most bytes of one line."""
+
+CALL = "agent.call"
+"""The event of a call that an agent wants to make. A session that attends agents declares it."""
+
+KEPT = 2_000
+"""The most characters of one argument in the history."""
+
+CONTAINERS = ("Task", "Agent")
+"""Tools that run another agent, whose calls come to the gate on their own. They do not count as in flight."""
+
+_UNUSUAL = re.compile(r"[^\w.-]")
+
+Text = Annotated[str, Meta(max_length=4096)]
+Name = Annotated[str, Meta(max_length=200)]
+
+
+class AgentFacts(msgspec.Struct, frozen=True):
+    """Who reports: the program, its own session, and the process. ``sub`` is the id of a sub-agent inside it."""
+
+    kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+    session: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+    sub: Name | None = None
+    folder: Text = ""
+    pid: Annotated[int, Meta(ge=0)] = 0
+
+
+class CallFacts(msgspec.Struct, frozen=True):
+    """A tool call, as the agent describes it."""
+
+    id: Name = ""
+    name: Name = ""
+    arguments: dict[str, Any] = {}
+
+
+class Background(msgspec.Struct, frozen=True):
+    """Something that an agent has left running while its turn is over: a ``shell`` command, or a ``subagent``."""
+
+    kind: Name = ""
+    what: Text = ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One line of a hook."""
+
+    v: Literal[1]
+    event: Literal[
+        "before", "after", "asks", "batch", "start", "prompt", "idle", "stop", "substop", "end", "spend", "progress"
+    ]
+    agent: AgentFacts
+    token: Name | None = None
+    call: CallFacts | None = None
+    ok: bool = True
+    transcript: Text = ""
+    background: Annotated[tuple[Background, ...], Meta(max_length=100)] = ()
+    usd: Annotated[float, Meta(ge=0, le=1e9)] = 0
+    tokens: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
+    done: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
+    total: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
+
+
+_decode = msgspec.json.Decoder(Report).decode
+
+Answer = dict[str, Any]
+OK: Answer = {"do": "ok"}
+
+
+class Cost(NamedTuple):
+    """What an agent says it has spent."""
+
+    id: str
+    usd: float
+    tokens: int
+
+
+class Call:
+    """One tool call: it waits at the gate until it is answered, then it is in flight until it has ended."""
+
+    def __init__(self, facts: CallFacts, sub: str | None, answer: Callable[[Answer], None]) -> None:
+        self.id = facts.id or f"call-{uuid4().hex}"
+        self.name = facts.name or "call"
+        self.arguments = facts.arguments
+        self.sub = sub
+        self.in_flight = False
+        self.asks = False  # the agent asks its own person for a permission
+        self.is_noted = False  # it is in the history of the session
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._answer = answer
+
+    def __repr__(self) -> str:
+        return f"Call({self.id!r}, {self.said!r})"
+
+    @property
+    def said(self) -> str:
+        """The call in one line."""
+        first = next((value for value in self.arguments.values() if isinstance(value, str)), "")
+        line = " ".join(first.split())
+        return f"{self.name}: {line[:200]}" if line else self.name
+
+    def answer(self, answer: Answer) -> None:
+        """Tell the hook what to do. Does nothing if the hook has gone."""
+        self._answer(answer)
+
+    def again(self, answer: Callable[[Answer], None]) -> None:
+        """Answer another connection from now on: the hook lost the first one."""
+        self._answer = answer
+        if self.in_flight:
+            answer({"do": "run"})
+
+    def end(self, how: str) -> None:
+        """Note that the call is over."""
+        if not self.ended.done():
+            self.ended.set_result(how)
+
+
+class Gate:
+    """The gate of one agent. ``restricted`` are the commands and tools that need a person's approval."""
+
+    def __init__(self, name: str, restricted: Sequence[str] = ()) -> None:
+        self.name = name
+        self.restricted = tuple(restricted)
+        self.agent: AgentFacts | None = None
+        self.calls: dict[str, Call] = {}
+        self.costs: list[Cost] = []
+        self.transcript = ""
+        self.background: tuple[Background, ...] = ()
+        self.at_rest = asyncio.Event()  # the agent has ended its turn, or has not begun one
+        self.at_rest.set()
+        self.ended = asyncio.Event()  # the agent has ended
+        self.is_lost = False  # its process ended without a word
+        self.news = asyncio.Event()
+        self.shown = (0, 0)
+        self.why = ""
+        self._refusal = ""
+
+    def __repr__(self) -> str:
+        return f"Gate({self.name!r}, {len(self.waiting)} waiting, {len(self.in_flight)} in flight)"
+
+    @property
+    def waiting(self) -> list[Call]:
+        """The calls that wait to be let through."""
+        return [call for call in self.calls.values() if not call.in_flight]
+
+    @property
+    def in_flight(self) -> list[Call]:
+        """The calls that the agent makes now."""
+        return [call for call in self.calls.values() if call.in_flight]
+
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        """The calls that wait, for a snapshot."""
+        return tuple(ToolCall(call.id, call.name, call.arguments) for call in self.waiting)
+
+    # what the agent reports
+
+    def heard(self, report: Report, answer: Callable[[Answer], None]) -> Call | None:
+        """Take a report. Return the call if its hook waits for an answer; the others are answered at once."""
+        self.agent = report.agent
+        self.transcript = report.transcript or self.transcript
+        if report.event == "before":
+            return self._arrived(report, answer)
+        answer(OK)
+        match report.event:
+            case "after":
+                self._over(report)
+            case "asks":
+                self._asks(report)
+            case "batch":
+                self._end_calls("not reported", report.agent.sub)
+            case "stop" | "idle":
+                self.background = report.background
+                self._rest()
+            case "prompt":
+                self._end_calls("interrupted")
+                self.at_rest.clear()
+            case "end":
+                self.finish()
+            case "spend":
+                self.costs.append(Cost(uuid4().hex, report.usd, report.tokens))
+            case "progress":
+                self.shown = (report.done, report.total)
+        self.news.set()
+        return None
+
+    def _arrived(self, report: Report, answer: Callable[[Answer], None]) -> Call:
+        facts = report.call or CallFacts()
+        self.at_rest.clear()
+        if (known := self.calls.get(facts.id)) is not None:
+            known.again(answer)
+            return known
+        call = Call(facts, report.agent.sub, answer)
+        self.calls[call.id] = call
+        if self._refusal:
+            self.refuse(call, self._refusal)
+        elif self.why:
+            answer({"do": "wait", "why": self.why})
+        self.news.set()
+        return call
+
+    def _over(self, report: Report) -> None:
+        facts = report.call or CallFacts()
+        same = [call for call in self.in_flight if call.name == facts.name and call.sub == report.agent.sub]
+        call = self.calls.get(facts.id) or (same[0] if same and not facts.id else None)
+        if call is not None:
+            call.end("done" if report.ok else "failed")
+            if call.name == "TodoWrite":
+                self._note_todos(call.arguments.get("todos"))
+
+    def _asks(self, report: Report) -> None:
+        """Mark a call that waits for a yes in the agent's own window. It may begin at any time."""
+        name = report.call.name if report.call is not None else ""
+        for call in self.in_flight:
+            if call.name == name and call.sub == report.agent.sub:
+                call.asks = True
+
+    def _note_todos(self, todos: Any) -> None:
+        if isinstance(todos, list):
+            done = [each for each in todos if isinstance(each, dict) and each.get("status") == "completed"]
+            self.shown = (len(done), len(todos))
+
+    def _rest(self) -> None:
+        """The turn is over, so no call of the agent itself is in flight, also if its end was not reported."""
+        if any(each.kind == "subagent" for each in self.background):
+            self._end_calls("not reported", None)  # a sub-agent works on; its end begins another turn
+            return
+        self._end_calls("not reported")
+        self.at_rest.set()
+
+    def _end_calls(self, how: str, *subs: str | None) -> None:
+        """End the calls in flight: all, or those of the agent itself (None) or of one sub-agent."""
+        for call in self.in_flight:
+            if not subs or call.sub in subs:
+                call.end(how)
+
+    def finish(self) -> None:
+        """Note that the agent has ended."""
+        for call in self.waiting:
+            self.left(call)
+        self._end_calls("interrupted")
+        self.ended.set()
+        self.news.set()
+
+    def lost(self) -> None:
+        """Note that the agent's process has ended without a word."""
+        self.is_lost = True
+        self.finish()
+
+    def left(self, call: Call) -> None:
+        """Forget a call whose hook has gone before it was answered: the agent does not make it."""
+        if not call.in_flight and self.calls.get(call.id) is call:
+            del self.calls[call.id]
+            call.end("withdrawn")
+            self.news.set()
+
+    def tell(self, why: str) -> None:
+        """Say why calls wait, from now on. An empty reason is not sent."""
+        self.why = why
+        for call in self.waiting if why else ():
+            call.answer({"do": "wait", "why": why})
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether every call is refused."""
+        return bool(self._refusal)
+
+    def close(self, reason: str) -> None:
+        """Refuse every call from now on."""
+        self._refusal = reason
+        for call in self.waiting:
+            self.refuse(call, reason)
+
+    def refuse(self, call: Call, reason: str) -> None:
+        """Refuse one call. The agent reads the reason."""
+        call.answer({"do": "refuse", "reason": reason})
+        self.calls.pop(call.id, None)
+        call.end("refused")
+
+    # what a session does with it
+
+    async def attend(self, ctx: Context) -> None:
+        """Let calls through, one operation each, until the agent rests or has ended.
+
+        A pause holds the calls that wait; they are let through when this runs again.
+        """
+        self.why = ""
+        served: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while not (self._is_quiet and all(task.done() for task in served.values())):
+                self.news.clear()
+                await self._record(ctx)
+                for call in [call for call in self.calls.values() if call.id not in served]:
+                    served[call.id] = group.create_task(self._pass(ctx, call))
+                    served[call.id].add_done_callback(lambda _: self.news.set())
+                await self.news.wait()
+        await self._record(ctx)
+
+    @property
+    def _is_quiet(self) -> bool:
+        return not self.calls and (self.at_rest.is_set() or self.ended.is_set())
+
+    async def _record(self, ctx: Context) -> None:
+        if self.shown[1]:
+            ctx.progress(*self.shown)
+        while self.costs:
+            cost = self.costs[0]
+            await ctx.do(charge, cost.usd, cost.tokens, key=cost.id)
+            self.costs.remove(cost)
+
+    async def _pass(self, ctx: Context, call: Call) -> None:
+        if not call.is_noted:
+            ctx.emit(CALL, call.said, id=call.id, name=call.name, arguments=_stored(call.arguments))
+            await ctx.commit()  # so that everybody sees what waits here
+            call.is_noted = True
+        approved = False
+        if not call.in_flight and (pattern := restriction_of_call(call.name, call.arguments, self.restricted)):
+            call.answer({"do": "wait", "why": "it needs an approval"})
+            try:
+                question = f"{self.name} wants to run {call.said!r}. It is restricted ({pattern}). Allow it?"
+                approved = await ctx.confirm(question, key=call.id, expires=None)
+            except Declined as no:
+                self.refuse(call, f"A person refused it: {no.reason or 'no reason given'}. Do not try it another way.")
+                return
+        if call.ended.done():
+            return  # its hook has gone meanwhile
+        await ctx.do(self._tool(call, approved), key=call.id)
+        self.calls.pop(call.id, None)
+
+    def _tool(self, call: Call, approved: bool) -> Callable[[], Any]:
+        """Return the operation of a call: it is in flight from the answer until the agent reports its end."""
+
+        async def tool() -> str:
+            if not call.in_flight and not call.ended.done():
+                call.in_flight = True
+                call.answer({"do": "run", "approved": True} if approved else {"do": "run"})
+            return "started" if call.name in CONTAINERS else await asyncio.shield(call.ended)
+
+        tool.__name__ = tool.__qualname__ = _UNUSUAL.sub("_", call.name)
+        return tool
+
+
+def charge(usd: float, tokens: int, ctx: Context) -> None:
+    """Record a cost of an agent, as an operation of its session."""
+    ctx.spend(usd=usd, tokens=tokens)
+
+
+def _stored(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for the history, where nobody needs a whole file."""
+    found = {}
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        found[name] = text if len(text) <= KEPT else f"{text[:KEPT]}…"
+    return found
+
+
+class Gates:
+    """The socket at which hooks report. ``find(report)`` returns the gate of an agent; it may raise `GateRefused`."""
+
+    def __init__(self, path: Path, find: Callable[[Report], Gate]) -> None:
+        self.path = path
+        self._find = find
+        self._server: asyncio.Server | None = None
+        self._talks: set[asyncio.Task[Any]] = set()
+        self._inode = 0
+
+    async def __aenter__(self) -> Self:
+        await self._check_free()
+        old = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._talk, str(self.path), limit=LIMIT, backlog=1024)
+        except OSError as error:
+            raise GateRefused(f"The gate cannot be opened at {self.path}: {error.strerror or error}.") from error
+        finally:
+            os.umask(old)
+        self._inode = self.path.stat().st_ino
+        return self
+
+    async def _check_free(self) -> None:
+        """Remove the socket that a killed server left. Refuse if a server listens there."""
+        try:
+            if not stat.S_ISSOCK(self.path.lstat().st_mode):
+                raise GateRefused(f"{self.path} exists and is not a socket. Remove it, or choose another path.")
+            _, writer = await asyncio.open_unix_connection(str(self.path))
+        except FileNotFoundError:
+            return
+        except ConnectionRefusedError:
+            with suppress(FileNotFoundError):
+                self.path.unlink()
+            return
+        writer.close()
+        raise GateRefused(f"Another process serves the gate at {self.path}. End it first, or use it.")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for talk in tuple(self._talks):
+            talk.cancel()
+        with suppress(OSError):
+            if self.path.stat().st_ino == self._inode:
+                self.path.unlink()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._talks.add(task)
+
+        def answer(said: Answer) -> None:
+            if not writer.is_closing():
+                writer.write(msgspec.json.encode(said) + b"\n")
+                if said["do"] != "wait":
+                    writer.close()
+
+        try:
+            await self._heard(reader, answer, writer)
+        except (ValueError, GateRefused) as error:
+            answer({"do": "refuse", "reason": f"The gate refuses this report: {error}"})
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the hook has gone, or the server ends
+        finally:
+            self._talks.discard(task)
+            writer.close()
+
+    async def _heard(
+        self, reader: asyncio.StreamReader, answer: Callable[[Answer], None], writer: asyncio.StreamWriter
+    ) -> None:
+        if _uid(writer) not in (None, os.getuid()):
+            raise GateRefused("it comes from another user.")
+        report = _decode(await reader.readline())
+        gate = self._find(report)
+        call = gate.heard(report, answer)
+        if call is not None:
+            try:
+                await reader.read(1)  # ends when the hook has read the answer, or has gone
+            finally:
+                gate.left(call)
+
+
+def _uid(writer: asyncio.StreamWriter) -> int | None:
+    """Return the user at the other end, or None where the system does not tell."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    found = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", found)[1])

@@ -1,0 +1,229 @@
+"""Agents that people start by hand, as guest sessions: so lists, pauses, questions and budgets work for them.
+
+An agent such as Claude Code in a terminal reports to the gate of its project. Its session here is named after its own
+one. While the agent works, the session is visited; each tool call is an operation of the visit. While the agent waits
+for its person, the session is ready. When the agent ends, the session is completed; if its process dies, it has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import BaseModel
+
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.bulk import Bulk
+from pausepoint.errors import GateRefused, Parked, PausepointError, UnknownSession
+from pausepoint.model.sessions import Status
+from pausepoint.orchestrator.gates import CALL, AgentFacts, Gate, Gates, Report, charge
+from pausepoint.orchestrator.transcripts import tokens_in
+from pausepoint.runtime.context import Context
+from pausepoint.threads import in_thread
+
+MOST = 1_000
+"""The most agents that one gate serves."""
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks at the processes of the agents."""
+
+HELD = (Status.PAUSED, Status.PAUSING, Status.WAITING, Status.SLEEPING)
+AGAIN = 1.0
+"""Seconds until the session is tried again after an error of the store."""
+
+SHORT = 8
+"""How many characters of an agent's own session are in the id of its session here."""
+
+
+class AgentGone(Exception):
+    """The process of an agent has ended without a word."""
+
+
+class GuestAgent(BaseModel):
+    """The state of an agent's session: what it is, its own session, where it works, and how it ended."""
+
+    kind: str
+    session: str
+    folder: str = ""
+    ended: str = ""
+
+
+AGENTS = Workflow.guest("agent", state=GuestAgent, events=[CALL], questions_expire=None)
+
+
+class GuestAgents:
+    """Serves the gate of a project: each agent that reports there gets a guest session in the store.
+
+    ``restricted`` are the commands and tools that need a person's approval.
+    """
+
+    def __init__(self, engine: Bulk, path: Path, restricted: Sequence[str] = ()) -> None:
+        self.engine = engine
+        self.restricted = tuple(restricted)
+        self.gates: dict[tuple[str, str], Gate] = {}
+        self._socket = Gates(path, self._find)
+        self._tasks: dict[Gate, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self.engine.register(AGENTS)
+        await self._socket.__aenter__()
+        self._looking = asyncio.create_task(self._look())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._socket.__aexit__(kind, error, trace)
+        tasks = [task for task in (self._looking, *self._tasks.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def __iter__(self) -> Iterator[Gate]:
+        return iter(self.gates.values())
+
+    def _find(self, report: Report) -> Gate:
+        who = report.agent.kind, report.agent.session
+        gate = self.gates.get(who)
+        if gate is None:
+            if len(self.gates) >= MOST:
+                raise GateRefused(f"{MOST} agents are at this gate already. End some of them.")
+            gate = self.gates[who] = Gate(f"{who[0]}-{who[1][:SHORT]}", self.restricted)
+            guest = _Guest(self.engine, gate, report.agent, begins=report.event == "start")
+            self._tasks[gate] = asyncio.create_task(self._serve(guest, who), name=f"gate {gate.name}")
+        return gate
+
+    async def _serve(self, guest: _Guest, who: tuple[str, str]) -> None:
+        try:
+            await guest.serve()
+        finally:
+            self.gates.pop(who, None)
+            self._tasks.pop(guest.gate, None)
+
+    async def _look(self) -> None:
+        """Notice agents whose process has ended without a report."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            for gate in tuple(self):
+                if gate.agent is not None and not gate.ended.is_set() and not _is_alive(gate.agent.pid):
+                    gate.lost()
+
+
+class _Guest:
+    """One agent and its session. ``begins``: the agent has just begun, so a session of its past is not continued."""
+
+    def __init__(self, engine: Bulk, gate: Gate, agent: AgentFacts, begins: bool) -> None:
+        self.engine = engine
+        self.gate = gate
+        self.agent = agent
+        self.begins = begins
+        self.session_id = ""
+        self.is_new = False  # the session does not exist yet
+
+    async def serve(self) -> None:
+        """Visit the session whenever the agent has something to do, until the agent ends."""
+        while True:
+            self.gate.news.clear()
+            if await self._turn():
+                return
+            await self.gate.news.wait()
+
+    async def _turn(self) -> bool:
+        """Visit the session until the agent rests. Return whether the agent has ended and its session says so."""
+        gate = self.gate
+        try:
+            if gate.is_closed or not await self._is_open():
+                return gate.ended.is_set()
+            await self._visit()
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            return False  # the agent rests
+        except AgentGone:
+            pass
+        except Parked as parked:
+            await self._wait(parked)
+            return False
+        except PausepointError as error:  # such as a full disk
+            gate.tell(str(error))
+            await asyncio.sleep(AGAIN)
+            gate.news.set()
+            return False
+        return True
+
+    async def _visit(self) -> None:
+        gate = self.gate
+        agent = self.agent
+        state = GuestAgent(kind=agent.kind, session=agent.session, folder=agent.folder)
+        given = state if self.is_new else None
+        async with self.engine.visit(AGENTS, session_id=self.session_id, input=given, tags=[agent.kind]) as ctx:
+            self.is_new = False
+            await gate.attend(ctx)
+            await self._charge(ctx)
+            if gate.is_lost and not gate.at_rest.is_set():
+                raise AgentGone(f"The process of agent {gate.name} ended in the middle of its work.")
+            if not gate.ended.is_set():
+                raise asyncio.CancelledError  # ends the visit; the session stays open
+            ctx.output = {"ended": "its process ended" if gate.is_lost else "it ended"}
+
+    async def _is_open(self) -> bool:
+        """Choose the session of this agent. Return False if it was cancelled: then nothing is let through."""
+        number = 1
+        while not self.session_id:
+            name = self.gate.name if number == 1 else f"{self.gate.name}-{number}"
+            try:
+                info = await self.engine.info(name)
+            except UnknownSession:
+                self.session_id, self.is_new = name, True
+                break
+            stored = await self.engine.stored(name)
+            ours = info.workflow == AGENTS.name and stored.values.get("session") == self.agent.session
+            if ours and info.status is Status.CANCELLED and not self.begins:
+                self._close(name)
+                return False
+            if ours and info.status not in (Status.COMPLETED, Status.CANCELLED):
+                self.session_id = name
+            number += 1
+        self.gate.name = self.session_id
+        return True
+
+    def _close(self, session_id: str) -> None:
+        self.gate.close(f"Session {session_id} was cancelled by a person. Stop here, and do not try another way.")
+
+    async def _charge(self, ctx: Context) -> None:
+        """Record what the agent has used since the last turn, by the sum in its transcript."""
+        if not self.gate.transcript:
+            return
+        total = await in_thread(tokens_in, Path(self.gate.transcript))
+        known = (await self.engine.info(self.session_id)).spent_tokens
+        if total > known:
+            await ctx.do(charge, 0.0, total - known, key=f"until {total}")
+
+    async def _wait(self, parked: Parked) -> None:
+        """Wait until a session that must not run may run again, or the agent has gone."""
+        self.gate.tell(f"{parked.status}: {parked.reason}".rstrip(": "))
+        async with aclosing(self.engine.watch(self.session_id)) as news:
+            async for info in news:
+                if info.status is Status.CANCELLED:
+                    self._close(self.session_id)
+                if info.status not in HELD:
+                    break
+        self.gate.news.set()
+
+
+def _is_alive(pid: int) -> bool:
+    """Return whether a process exists. The hook may not know it (0); then the agent has to say that it ends."""
+    if pid <= 1:
+        return True
+    with suppress(PermissionError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+    return True
