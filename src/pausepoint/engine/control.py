@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
+from pausepoint.engine import flags
 from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import check_owner, check_texts, tags_of
 from pausepoint.engine.creation import budget_of, encoded_input, given_input
@@ -480,6 +481,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, R
         some = await self.store.find(Filter(statuses=(Status.PAUSING, Status.PAUSED), limit=PAGE))
         await self.store.lift(by, self.clock.now())
         self.driver.on_change()
+        await flags.show(self.store)
         released = [row for row in some if row.under_everything and not row.own_pause]
         for row in await self._present(released):
             await self._drive_if_due(row)

@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.codec.values import DEFAULT_LIMITS, Limits
 from pausepoint.definition.workflow import Workflow, hold_seconds
+from pausepoint.engine import flags
 from pausepoint.engine.base import Drives
 from pausepoint.engine.bulk import Bulk
 from pausepoint.errors import CallRefused, StoreClosed, StoreError
@@ -145,6 +146,7 @@ class Engine(Bulk):
         await self.store.open(self.driver.on_change)
         self.is_open = True
         self._pid = os.getpid()
+        await flags.mend(self.store)
         if self.drives != "none":
             self.waker.start()
 

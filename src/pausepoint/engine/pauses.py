@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
+from pausepoint.engine import flags
 from pausepoint.engine.base import check_texts
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.standstill import standstill
@@ -81,6 +82,7 @@ class Pauses(Queries):
         self.driver.on_change()
         await self.driver.refresh()
         if pause.standing:
+            await flags.show(self.store)
             found = await self._first_under_pause()
         log_pause_request(found, pause.by, pause.reason)
         for damage in found.damaged:

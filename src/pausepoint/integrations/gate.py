@@ -234,7 +234,12 @@ class Talk:
     def _flagged(self) -> bool:
         if not self.place.flag or not os.path.exists(self.place.flag):
             return False
-        self.why = self.why or "everything is paused"
+        try:
+            with open(self.place.flag, encoding="utf-8") as file:
+                found = json.load(file)
+            self.why = f"everything is paused: {found['reason']} ({found['by']})"
+        except (OSError, ValueError, KeyError, TypeError):  # it was just removed
+            self.why = "everything is paused"
         return True
 
     def _check(self) -> None:

@@ -125,7 +125,7 @@ class Call:
     @property
     def said(self) -> str:
         """The call in one line."""
-        first = next((value for value in self.arguments.values() if isinstance(value, str)), "")
+        first = next((value for value in self.arguments.values() if isinstance(value, str) and value.strip()), "")
         line = " ".join(first.split())
         return f"{self.name}: {line[:200]}" if line else self.name
 
@@ -445,7 +445,7 @@ class Gates:
 
         try:
             await self._heard(reader, answer, writer)
-        except (ValueError, GateRefused) as error:
+        except (ValueError, RecursionError, GateRefused) as error:
             answer({"do": "refuse", "reason": f"The gate refuses this report: {error}"})
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the hook has gone, or the server ends

@@ -456,6 +456,9 @@ class Store(Protocol):
         is not valid, because its folder could be anywhere.
         """
 
+    def flag(self) -> Path | None:
+        """Return the file that the engine creates while everything is paused; None if the store is not on a disk."""
+
     def streams(self) -> StreamFolder | None:
         """Return the folder for the live streams of sessions; None if only this process can follow them.
 

@@ -85,6 +85,9 @@ class Removals(Sessions):
     def folder(self, session_id: str) -> Path | None:
         return None
 
+    def flag(self) -> Path | None:
+        return None
+
     def streams(self) -> StreamFolder | None:
         return None
 

@@ -532,6 +532,9 @@ class SqliteStore(Notes):
     def folder(self, session_id: str) -> Path | None:
         return None if self._place.in_memory else session_folder(self.path, session_id)
 
+    def flag(self) -> Path | None:
+        return None if self._place.in_memory else Path(f"{self.path}-paused")
+
     def streams(self) -> StreamFolder | None:
         return None if self._place.in_memory else StreamFolder(Path(f"{self.path}-streams"), Path(self.path))
 

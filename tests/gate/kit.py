@@ -1,0 +1,104 @@
+"""A project with a gate, and fake agents in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pausepoint.integrations.gate as hook
+from pausepoint import Engine
+from pausepoint.orchestrator.guests import GuestAgents
+from tests.gate import fake_agent
+
+EVENTS = list(hook.EVENTS)
+COMMAND = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(hook.__file__)} claude"
+
+
+class Project:
+    """A folder with a store, a gate and the hooks of agents. Its path is short, because a socket's path must be."""
+
+    def __init__(self, folder: Path, on_loss: str = "open") -> None:
+        self.folder = folder
+        self.store = folder / ".pausepoint" / "pausepoint.db"
+        self.effects = folder / "effects.txt"
+        self.socket = Path(mkdtemp(prefix="gate-")) / "gate.sock"
+        self.store.parent.mkdir(parents=True)
+        given = {"v": 1, "socket": str(self.socket), "flag": f"{self.store}-paused", "on_loss": on_loss}
+        (folder / ".pausepoint" / "gate.json").write_text(json.dumps(given))
+        closed = " || exit 2" if on_loss == "closed" else ""
+        hooks = {each: [{"hooks": [{"type": "command", "command": COMMAND}]}] for each in EVENTS}
+        hooks["PreToolUse"] = [
+            {"matcher": "*", "hooks": [{"type": "command", "command": COMMAND + closed, "timeout": 86_400}]}
+        ]
+        (folder / ".claude").mkdir()
+        (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+
+    @asynccontextmanager
+    async def served(self, *restricted: str) -> AsyncIterator[tuple[Engine, GuestAgents]]:
+        """Serve the gate in this process."""
+        async with Engine(self.store) as engine, GuestAgents(engine, self.socket, restricted) as agents:
+            yield engine, agents
+
+    async def agent(self, name: str, *options: str) -> asyncio.subprocess.Process:
+        """Start a fake agent. Its own session has its name."""
+        words = [sys.executable, fake_agent.__file__, "--name", name, "--effects", str(self.effects), *options]
+        session = [] if "--resume" in options else ["--session", name]
+        return await asyncio.create_subprocess_exec(
+            *words, *session, cwd=self.folder, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+
+    @property
+    def done(self) -> Counter[str]:
+        """How often each effect happened."""
+        return Counter(self.effects.read_text().split() if self.effects.exists() else ())
+
+    async def call_hook(self, event: str, session: str = "s", **more: Any) -> tuple[int, Any]:
+        """Call the hook once. Return its exit code and the JSON that it printed, if any."""
+        return await called({"hook_event_name": event, "session_id": session, "cwd": str(self.folder), **more})
+
+
+async def called(given: dict[str, Any] | bytes, env: dict[str, str] | None = None) -> tuple[int, Any]:
+    """Call the hook with this input."""
+    words = [sys.executable, "-I", "-S", hook.__file__, "claude"]
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+    )  # fmt: skip
+    out, _ = await process.communicate(given if isinstance(given, bytes) else json.dumps(given).encode())
+    assert process.returncode is not None
+    return process.returncode, json.loads(out) if out else None
+
+
+async def until(condition: Callable[[], Awaitable[bool] | bool]) -> None:
+    """Wait for a condition. The test's own limit ends the wait."""
+    while True:
+        found = condition()
+        if found if isinstance(found, bool) else await found:
+            return
+        await asyncio.sleep(0.02)
+
+
+async def ended(processes: Sequence[asyncio.subprocess.Process]) -> list[str]:
+    """Wait for agents, and return what they printed."""
+    found = await asyncio.gather(*(each.communicate() for each in processes))
+    assert {each.returncode for each in processes} == {0}, [out.decode() for out, _ in found]
+    return [out.decode() for out, _ in found]
+
+
+async def said_to(socket: Path, message: dict[str, Any] | bytes) -> dict[str, Any]:
+    """Say one line to a gate, without the hook, and return the last word of the answer."""
+    reader, writer = await asyncio.open_unix_connection(str(socket))
+    writer.write(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
+    lines = (await reader.read()).splitlines()
+    writer.close()
+    return dict(json.loads(lines[-1]))

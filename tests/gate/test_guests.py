@@ -1,0 +1,193 @@
+"""Agents started by hand, as guest sessions: pause, resume, questions, cancellation, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from pausepoint import Engine, Status
+from pausepoint.model.views import SessionInfo
+from tests.gate.kit import Project, ended, said_to, until
+from tests.support.loop import on_loop
+
+SIX = [f"agent{n}" for n in range(6)]
+
+
+async def by_name(engine: Engine) -> dict[str, SessionInfo]:
+    return {info.session_id.removeprefix("claude-"): info for info in await engine.sessions()}
+
+
+async def statuses(engine: Engine) -> dict[str, str]:
+    return {name: info.status.value for name, info in (await by_name(engine)).items()}
+
+
+async def refused(project: Project, session: str, **arguments: str) -> str:
+    """Let the hook ask about a call, and return why it is refused."""
+    code, said = await project.call_hook("PreToolUse", session, tool_name="Bash", tool_use_id="t", tool_input=arguments)
+    found = said["hookSpecificOutput"]
+    assert (code, found["permissionDecision"]) == (0, "deny")
+    return str(found["permissionDecisionReason"])
+
+
+def all_once(names: list[str], calls: int) -> dict[str, int]:
+    return {f"{name}-{n}": 1 for name in names for n in range(1, calls + 1)}
+
+
+@on_loop
+async def test_six_agents_stop_at_one_pause_and_each_call_is_made_once(project: Project) -> None:
+    async with project.served() as (engine, agents):
+        running = [await project.agent(name, "--calls", "5", "--think", "0.05") for name in SIX]
+        await until(lambda: len(project.done) >= 8)
+        await engine.pause(everything=True, reason="lunch", by="ann", wait=True)
+        made = project.done
+        assert set((await statuses(engine)).values()) <= {"paused", "completed"}
+        await until(lambda: all(gate.waiting for gate in agents))
+        assert project.done == made, "no call began after the pause had returned"
+        assert all(gate.why == "paused: lunch (by ann)" for gate in agents)
+        await engine.lift_pause(by="ann")
+        await ended(running)
+        assert project.done == all_once(SIX, 5)
+        await until(lambda: not list(agents))
+        assert await statuses(engine) == dict.fromkeys(SIX, "completed")
+
+
+@on_loop
+async def test_a_paused_session_shows_the_call_that_waits(project: Project) -> None:
+    async with project.served() as (engine, agents):
+        running = await project.agent("ada", "--calls", "3")
+        await until(lambda: len(project.done) >= 1)
+        await engine.pause("claude-ada", wait=True)
+        await until(lambda: any(gate.waiting for gate in agents))
+        [gate] = agents
+        assert [(call.name, call.arguments["description"]) for call in gate.pending] == [
+            ("Bash", gate.waiting[0].said[6:])
+        ]
+        calls = [event async for event in engine.events("claude-ada") if event.event_type == "agent.call"]
+        assert calls[-1].data["id"] == gate.waiting[0].id
+        await engine.resume("claude-ada")
+        await ended([running])
+        assert project.done == all_once(["ada"], 3)
+
+
+@pytest.mark.parametrize(
+    "options", [["--parallel"], ["--sub"], ["--sub", "--parallel"], ["--forbid", "2"]], ids=" ".join
+)
+@on_loop
+async def test_a_pause_stops_any_kind_of_agent(project: Project, options: list[str]) -> None:
+    """Calls at once, sub-agents, and a call that the agent's own rules refuse, whose end is not reported."""
+    async with project.served() as (engine, agents):
+        running = await project.agent("ada", "--calls", "6", "--turn", "3", "--work", "0.05", *options)
+        await until(lambda: len(project.done) >= 2)
+        await engine.pause(everything=True, wait=True)
+        made = project.done
+        await until(lambda: all(gate.waiting for gate in agents))
+        assert project.done == made
+        await engine.lift_pause()
+        await ended([running])
+        forbidden = {"ada-2"} if "--forbid" in options else set()
+        assert project.done == {name: 1 for name in all_once(["ada"], 6) if name not in forbidden}
+
+
+@on_loop
+async def test_a_restricted_call_waits_for_a_person_and_the_other_agent_goes_on(project: Project) -> None:
+    async with project.served("git push") as (engine, _):
+        asks = await project.agent("ada", "--calls", "1", "--command", ": git push {name}")
+        bob = asyncio.create_task(refused(project, "bob", command="git push -f"))
+        free = await project.agent("eve", "--calls", "2")
+        await ended([free])
+        await until(lambda: _count(engine, 2))
+        ada, no = sorted(await engine.questions(), key=lambda each: each.session_id)
+        assert "git push ada-1" in ada.next_question
+        assert "restricted (git push)" in ada.next_question
+        assert (await statuses(engine))["ada"] == "waiting"
+        await engine.answer(ada.id, {"approved": True}, by="ann")
+        await engine.answer(no.id, {"approved": False, "reason": "not on a Friday"}, by="ann")
+        await ended([asks])
+        assert project.done == {"ada-1": 1, "eve-1": 1, "eve-2": 1}
+        assert "not on a Friday" in await bob
+
+
+async def _count(engine: Engine, count: int) -> bool:
+    return len(await engine.questions()) == count
+
+
+@on_loop
+async def test_a_cancelled_agent_is_refused_every_further_call(project: Project) -> None:
+    async with project.served() as (engine, agents):
+        running = await project.agent("ada", "--calls", "12", "--think", "0.05")
+        await until(lambda: len(project.done) >= 2)
+        await engine.cancel("claude-ada", by="ann")
+        await until(lambda: all(gate.is_closed for gate in agents))
+        made = project.done
+        await ended([running])
+        assert project.done == made
+        assert "was cancelled by a person" in await refused(project, "ada")
+
+
+@on_loop
+async def test_an_agent_that_is_killed_has_failed_and_can_continue(project: Project) -> None:
+    async with project.served() as (engine, agents):
+        running = await project.agent("ada", "--calls", "4", "--work", "0.2")
+        await until(lambda: len(project.done) >= 2)
+        await engine.pause("claude-ada", wait=True)
+        await until(lambda: any(gate.waiting for gate in agents))
+        running.send_signal(signal.SIGKILL)
+        await running.wait()
+        await until(lambda: not any(gate.waiting for gate in agents))  # its hook has gone with it
+        await engine.resume("claude-ada")
+        await until(lambda: not list(agents))
+        info = await engine.info("claude-ada")
+        assert (info.status, info.failure and info.failure.type) == (Status.FAILED, "AgentGone")
+        await ended([await project.agent("ada", "--calls", "4", "--resume", "ada")])
+        assert project.done == all_once(["ada"], 4)
+        await until(lambda: not list(agents))
+        assert await statuses(engine) == {"ada": "completed"}
+
+
+@on_loop
+async def test_an_agent_that_begins_again_after_its_end_gets_another_session(project: Project) -> None:
+    async with project.served() as (engine, agents):
+        for _ in range(2):
+            await ended([await project.agent("ada", "--calls", "1")])
+            await until(lambda: not list(agents))
+        assert await statuses(engine) == {"ada": "completed", "ada-2": "completed"}
+
+
+@on_loop
+async def test_tokens_of_the_transcript_are_counted_once(project: Project) -> None:
+    async with project.served() as (engine, agents):
+        await ended([await project.agent("ada", "--calls", "3", "--turn", "1")])
+        await until(lambda: not list(agents))
+        spent = (await engine.info("claude-ada")).spent_tokens
+        assert spent > 0
+        assert spent % 110 == 0
+
+
+@on_loop
+async def test_a_spent_budget_holds_the_next_call(project: Project) -> None:
+    async with project.served() as (engine, _):
+        await project.call_hook("SessionStart", "ada")
+        await until(lambda: _is(engine, "ada", "ready"))
+        await engine.pause("claude-ada")
+        await engine.resume("claude-ada", budget=0.5)
+        message = {"v": 1, "event": "spend", "agent": {"kind": "claude", "session": "ada"}, "usd": 0.75, "tokens": 9}
+        assert await said_to(project.socket, message) == {"do": "ok"}
+        await until(lambda: _spent(engine, "claude-ada", 9))
+        asks = asyncio.create_task(
+            project.call_hook("PreToolUse", "ada", tool_name="Bash", tool_use_id="t", tool_input={"command": "make"})
+        )
+        await until(lambda: _is(engine, "ada", "paused"))
+        [pause] = await engine.pauses("claude-ada")
+        assert pause.kind == "budget"
+        await engine.resume("claude-ada", budget=2)
+        assert await asks == (0, None)
+
+
+async def _is(engine: Engine, name: str, status: str) -> bool:
+    return (await statuses(engine)).get(name) == status
+
+
+async def _spent(engine: Engine, session_id: str, tokens: int) -> bool:
+    return (await engine.info(session_id)).spent_tokens == tokens
