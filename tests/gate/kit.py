@@ -35,7 +35,7 @@ class Project:
         given = {"v": 1, "socket": str(self.socket), "flag": f"{self.store}-paused", "on_loss": on_loss}
         (folder / ".pausepoint" / "gate.json").write_text(json.dumps(given))
         closed = " || exit 2" if on_loss == "closed" else ""
-        hooks = {each: [{"hooks": [{"type": "command", "command": COMMAND}]}] for each in EVENTS}
+        hooks: dict[str, Any] = {each: [{"hooks": [{"type": "command", "command": COMMAND}]}] for each in EVENTS}
         hooks["PreToolUse"] = [
             {"matcher": "*", "hooks": [{"type": "command", "command": COMMAND + closed, "timeout": 86_400}]}
         ]

