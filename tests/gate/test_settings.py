@@ -211,8 +211,8 @@ def test_a_gate_file_says_what_was_written_and_nothing_else_is_accepted(tmp_path
     apply([Change(path, None, made.to_bytes(), 0o600)])
     assert read_gate(path) == made
     assert read_gate(tmp_path / "none") is None
-    for wrong in ("[]", "{}", "{", json.dumps(made.to_json() | {"v": 2}), json.dumps(made.to_json() | {"socket": 1}),
-                  json.dumps(made.to_json() | {"on_loss": "maybe"}), json.dumps(made.to_json() | {"restricted": [1]})):  # fmt: skip
+    faults: list[dict[str, Any]] = [{"v": 2}, {"socket": 1}, {"flag": ""}, {"on_loss": "maybe"}, {"restricted": [1]}]
+    for wrong in ["{", "[]", "{}", *(json.dumps(made.to_json() | fault) for fault in faults)]:
         path.write_text(wrong)
         with pytest.raises(SettingsRefused, match=r"gate\.json is not valid: .*Delete the file"):
             read_gate(path)
@@ -223,7 +223,7 @@ def test_a_socket_is_in_a_private_folder_and_its_path_is_short(tmp_path: Path, m
     assert socket_path(tmp_path).parent == Path(f"/tmp/pausepoint-{os.getuid()}")
     assert socket_path(tmp_path) != socket_path(tmp_path / "other")
     monkeypatch.setenv("XDG_RUNTIME_DIR", f"/{'x' * 90}")
-    with pytest.raises(SettingsRefused, match="too long for a socket.*XDG_RUNTIME_DIR"):
+    with pytest.raises(SettingsRefused, match=r"too long for a socket.*XDG_RUNTIME_DIR"):
         socket_path(tmp_path)
     make_private(tmp_path / "mine")
     (tmp_path / "mine").chmod(0o755)

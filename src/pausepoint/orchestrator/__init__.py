@@ -19,6 +19,7 @@ from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeCon
 from pausepoint.orchestrator.graph import Task
 from pausepoint.orchestrator.history import SessionLog, SessionStateStore
 from pausepoint.orchestrator.hooks import HookCommand, HookSettings, hook_command
+from pausepoint.orchestrator.installation import Installation
 from pausepoint.orchestrator.orchestrator import Orchestrator
 from pausepoint.orchestrator.registry import Agent, AgentRegistry, Agents
 from pausepoint.orchestrator.runs import AgentStatus, RunReader, RunReport, TaskStatus, phase_of, runs
@@ -50,6 +51,7 @@ __all__ = [
     "GateSettings",
     "HookCommand",
     "HookSettings",
+    "Installation",
     "Logged",
     "MemoryLog",
     "Orchestrator",

@@ -199,4 +199,3 @@ def _verdict(said: dict[str, Any]) -> Verdict:
     if do == "refuse":
         return Verdict("refuse", str(said.get("reason", "")) or "the gate refuses it")
     return Verdict("later", f"the gate answers {do!r}, which is not known here")
-

@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -77,9 +76,7 @@ KINDS = {
 
 def hook_file() -> Path:
     """Return the file of the hook. The module is not imported."""
-    package = find_spec(NAME)
-    assert package is not None and package.origin is not None  # this module is part of it
-    return Path(package.origin).parent.parent / HOOK
+    return Path(__file__).absolute().parents[2] / HOOK
 
 
 class HookCommand(NamedTuple):
@@ -136,13 +133,13 @@ class Entry(NamedTuple):
 
     event: str
     group: int
-    index: int
+    place: int
     matcher: Any
     hook: dict[str, Any]
 
     @property
     def path(self) -> tuple[str | int, ...]:
-        return ("hooks", self.event, self.group, "hooks", self.index)
+        return ("hooks", self.event, self.group, "hooks", self.place)
 
     @property
     def matches_all(self) -> bool:
@@ -197,12 +194,8 @@ class HookSettings:
             yield "hooks that are not an object"
             return
         for event, groups in hooks.items():
-            for group in groups if isinstance(groups, list) else [None]:
-                listed = group.get("hooks") if isinstance(group, dict) else None
-                is_well = isinstance(listed, list) and all(isinstance(each, dict) for each in listed)
-                if not is_well or not isinstance(group.get("matcher", ""), str):
-                    yield f"an entry of hooks.{event} that is not an object with a list of hooks"
-                    break
+            if not isinstance(groups, list) or not all(map(_is_group, groups)):
+                yield f"an entry of hooks.{event} that is not an object with a list of hooks"
 
     def entries(self) -> list[Entry]:
         """Return the hooks of the gate, also those of another installation."""
@@ -245,7 +238,7 @@ class HookSettings:
     @property
     def is_empty(self) -> bool:
         """Whether the file says nothing."""
-        return self.text.value == {}
+        return not self.text.value
 
     def to_bytes(self) -> bytes:
         """Return the file."""
@@ -256,12 +249,10 @@ class HookSettings:
 
     def _added(self, event: str, hook: dict[str, Any]) -> HookSettings:
         group = {"matcher": "*", "hooks": [hook]} if "ToolUse" in event else {"hooks": [hook]}
-        hooks = self.text.value.get("hooks")
-        if hooks is None:
-            return self._changed(self.text.added((), {event: [group]}, "hooks"))
-        if event not in hooks:
-            return self._changed(self.text.added(("hooks",), [group], event))
-        return self._changed(self.text.added(("hooks", event), group))
+        text = self.text if "hooks" in self.text.value else self.text.added((), {}, "hooks")
+        if event in text.value["hooks"]:
+            return self._changed(text.added(("hooks", event), group))
+        return self._changed(text.added(("hooks",), [group], event))
 
     def _without(self, event: str) -> HookSettings:
         """Remove the hooks of the gate from an event, and what is empty then."""
@@ -273,6 +264,13 @@ class HookSettings:
                 path = path[:-2] if path[-2] == "hooks" and len(path) > 2 else path[:-1]
                 text = text.removed(path)
         return self._changed(text)
+
+
+def _is_group(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("matcher", ""), str):
+        return False
+    hooks = value.get("hooks")
+    return isinstance(hooks, list) and all(isinstance(each, dict) for each in hooks)
 
 
 def _at(value: Any, path: tuple[str | int, ...]) -> Any:

@@ -49,28 +49,28 @@ class JsonText:
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         self._newline = "\r\n" if "\r\n" in text else "\n"
-        self._unit = self._indent_of(self._root.children[0].begins) if self._root.children else None
-        self._unit = self._unit or "  "
+        first = self._indent_of(self._root.children[0].begins) if self._root.children else None
+        self._unit = first or "  "
 
     def added(self, path: Path, value: Any, name: str | None = None) -> JsonText:
-        """Return the document with a value at the end of a list, or of an object under ``name``."""
+        """Return the document with a value at the end of a list, or of an object under ``name``. It gets one line."""
         node = self._at(path)
-        begin = "" if name is None else f"{json.dumps(name, ensure_ascii=False)}: "
+        begin = "" if name is None else f"{_rendered(name)}: "
         if node.children:
             last = node.children[-1]
             indent = self._indent_of(last.begins)
             space = " " if indent is None else self._newline + indent
-            return self._changed(last.end, last.end, f",{space}{begin}{self._rendered(value, indent)}")
+            return self._changed(last.end, last.end, f",{space}{begin}{_rendered(value)}")
         outer = re.match(r"[ \t]*", self.text[self._line_start(node.begins) :])
         assert outer is not None  # it matches an empty text
         indent = outer[0] + self._unit
-        inside = f"{self._newline}{indent}{begin}{self._rendered(value, indent)}{self._newline}{outer[0]}"
+        inside = f"{self._newline}{indent}{begin}{_rendered(value)}{self._newline}{outer[0]}"
         return self._changed(node.start + 1, node.end - 1, inside)
 
     def replaced(self, path: Path, value: Any) -> JsonText:
-        """Return the document with another value in this place."""
+        """Return the document with another value in this place, in one line."""
         node = self._at(path)
-        return self._changed(node.start, node.end, self._rendered(value, self._indent_of(node.begins)))
+        return self._changed(node.start, node.end, _rendered(value))
 
     def removed(self, path: Path) -> JsonText:
         """Return the document without a member or an item."""
@@ -99,11 +99,9 @@ class JsonText:
         before = self.text[self._line_start(at) : at]
         return before if "\n" in self.text[:at] and not before.strip() else None
 
-    def _rendered(self, value: Any, indent: str | None) -> str:
-        if indent is None:
-            return json.dumps(value, ensure_ascii=False)
-        lines = json.dumps(value, ensure_ascii=False, indent=self._unit).split("\n")
-        return (self._newline + indent).join(lines)
+
+def _rendered(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _not_json(name: str) -> NoReturn:

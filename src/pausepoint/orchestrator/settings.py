@@ -43,7 +43,7 @@ class GateSettings:
     - ``restricted``: commands and tools that a person must approve.
     - ``created``: settings files that did not exist before.
 
-    >>> GateSettings("/run/x.sock", "/p/x.db-paused", "sqlite:////p/x.db", restricted=("git push",)).to_json()["on_loss"]
+    >>> GateSettings("/run/x.sock", "/p/x.db-paused", "sqlite:////p/x.db").to_json()["on_loss"]
     'open'
     """
 
@@ -89,29 +89,33 @@ def read_gate(path: Path) -> GateSettings | None:
         return None
     try:
         return _settings(json.loads(data))
-    except (ValueError, KeyError, TypeError) as error:
-        raise SettingsRefused(
-            f"{path} is not valid: {error}. Delete the file, then install the gate again."
-        ) from None
+    except ValueError as error:
+        raise SettingsRefused(f"{path} is not valid: {error}. Delete the file, then install the gate again.") from None
 
 
 def _settings(given: Any) -> GateSettings:
     if not isinstance(given, dict) or given.get("v") != VERSION:
         raise ValueError(f"it is not an object with v = {VERSION}")
-    texts = {name: given.get(name) for name in ("socket", "flag", "store")}
-    lists = {name: given.get(name, []) for name in ("restricted", "created")}
-    for name, value in texts.items():
-        if not isinstance(value, str) or not value:
-            raise ValueError(f"{name} is not a text")
-    for name, value in lists.items():
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise ValueError(f"{name} is not a list of texts")
     if given.get("on_loss") not in get_args(OnLoss):
         raise ValueError("on_loss is neither open nor closed")
     return GateSettings(
-        texts["socket"], texts["flag"], texts["store"], given["on_loss"],
-        tuple(lists["restricted"]), tuple(lists["created"]),
+        _text(given, "socket"), _text(given, "flag"), _text(given, "store"), given["on_loss"],
+        _texts(given, "restricted"), _texts(given, "created"),
     )  # fmt: skip
+
+
+def _text(given: dict[str, Any], name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is not a text")
+    return value
+
+
+def _texts(given: dict[str, Any], name: str) -> tuple[str, ...]:
+    value = given.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"{name} is not a list of texts")
+    return tuple(value)
 
 
 # the socket
@@ -178,8 +182,8 @@ class Change:
     def diff(self) -> list[str]:
         """Return the lines of a unified diff."""
         before, after = (_lines(data) for data in (self.before, self.after))
-        names = ["/dev/null" if data is None else str(self.path) for data in (self.before, self.after)]
-        return [line.rstrip("\r\n") for line in difflib.unified_diff(before, after, *names)]
+        former, new = ("/dev/null" if data is None else str(self.path) for data in (self.before, self.after))
+        return [line.rstrip("\r\n") for line in difflib.unified_diff(before, after, former, new)]
 
 
 def _lines(data: bytes | None) -> list[str]:
