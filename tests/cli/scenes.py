@@ -105,7 +105,7 @@ def ended(folder: Path, words: Sequence[str], file: Path | None = None) -> tuple
         return done.code, done.stdout + done.stderr
     with (
         chdir(folder),
-        CliRunner().isolation(env={"EDITOR": "true"}) as (out, err, _),
+        CliRunner().isolation(env={"EDITOR": "true", **_at_home(folder)}) as (out, err, _),
         pytest.MonkeyPatch.context() as at,
     ):
         at.setattr(sys, "argv", ["pausepoint", *words])
@@ -117,6 +117,11 @@ def ended(folder: Path, words: Sequence[str], file: Path | None = None) -> tuple
             return int(end.code or 0), click.unstyle((out.getvalue() + err.getvalue()).decode())
         finally:
             stop()
+
+
+def _at_home(folder: Path) -> dict[str, str]:
+    """The settings of this user's agents must not change."""
+    return {"CLAUDE_CONFIG_DIR": str(folder / ".user"), "CODEX_HOME": str(folder / ".user")}
 
 
 class Page(BaseModel):
@@ -346,7 +351,17 @@ def tagged(folder: Path) -> None:
 
 EVERY_KIND = ("", "fail", "sleep", "wait", "ask", "call", "guard")
 
+
+def gated(folder: Path) -> None:
+    """A project with the gate in its own settings and in those of the user."""
+    project(folder)
+    for words in (["--user"], []):
+        assert ended(folder, ["gate", "install", "claude", "--yes", *words])[0] == 0
+
+
 SCENES = {
+    "a gate": Scene(gated, ("gate install claude --yes", "gate check", "gate uninstall --yes"), codes={"gate": 1}),
+    "no gate": Scene(project, ("gate spend --usd 1", "gate check")),
     "a guest": Scene(guest, ("show web1", "resume web1 --json", "ls")),
     "nothing": Scene(nothing, ("ls", "status", "inbox", "doctor", "verify", "show x", "init")),
     "a file of my own": Scene(project, ("init",)),

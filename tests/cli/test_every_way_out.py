@@ -180,6 +180,10 @@ def _completed(words: list[str]) -> list[str]:
             return ["answer", name, "formal", *options]
         case ["worker", *options]:
             return ["worker", "--once", *options]
+        case ["gate", "serve", *_]:
+            return ["gate", "--help"]  # it runs until it is stopped; tests of the gate do that
+        case ["gate", "install" | "uninstall", *_]:
+            return [*words, "--yes"]
     return words
 
 

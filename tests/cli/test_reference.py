@@ -25,7 +25,8 @@ NO_JSON = {"demo", "completion"}
 def options_of(name: str) -> set[str]:
     command = app.get_command(click.Context(app), name)
     assert command is not None
-    return {option for param in command.params for option in param.opts}
+    below = list(command.commands.values()) if isinstance(command, click.Group) else []
+    return {option for each in (command, *below) for param in each.params for option in param.opts}
 
 
 def test_the_page_is_what_the_commands_say_of_themselves() -> None:
@@ -92,7 +93,7 @@ def test_the_exit_codes_of_the_page_are_those_of_the_program() -> None:
     listed = {int(number) for number, _ in rows(section(PAGE, "Exit codes"))}
     assert listed == {
         failing.DONE, failing.FAILED, failing.USAGE, failing.PERSON, failing.NOT_FOUND, failing.CONFLICT,
-        failing.DECISION, failing.INTERRUPTED, failing.TERMINATED,
+        failing.DECISION, failing.TRY_LATER, failing.INTERRUPTED, failing.TERMINATED,
     }  # fmt: skip
 
 
@@ -128,6 +129,7 @@ CALLS: dict[str, str] = {
     "fork": "FAILED --at-step write --set topic=ok", "verify": "", "doctor": "", "gc": "",
     "export": "FAILED file.jsonl", "import": "file.jsonl --session-id copy", "artifacts": "ls FAILED",
     "redact": "copy --seq 2", "workflows": "", "serve": "token list",
+    "gate": "install claude --dry-run",
 }  # fmt: skip
 """A call of every command that has --json, in an order in which each has something to do."""
 

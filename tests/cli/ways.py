@@ -161,8 +161,9 @@ def written() -> Iterator[str]:
 
 def wrong_options() -> Iterator[str]:
     """Yield texts that name an option which no command has."""
-    commands = [app.get_command(click.Context(app), name) for name in COMMANDS]
-    params = [param for each in commands if each is not None for param in each.params]
+    commands = [found for name in COMMANDS if (found := app.get_command(click.Context(app), name)) is not None]
+    commands += [below for each in commands if isinstance(each, click.Group) for below in each.commands.values()]
+    params = [param for each in commands for param in each.params]
     known = {option for param in params for option in (*param.opts, *param.secondary_opts)}
     for path, text in texts():
         named = re.findall(r"(?<![\w-])--[a-z][a-z-]*\b(?![-{])", text)

@@ -1,8 +1,9 @@
-"""The project of a test."""
+"""The projects of the tests, each with agents, a user and a socket of its own."""
 
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,3 +26,16 @@ def closed(tmp_path: Path) -> Iterator[Project]:
     made = Project(tmp_path / "closed", on_loss="closed")
     yield made
     shutil.rmtree(made.socket.parent, ignore_errors=True)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a project. Sockets need a short path, so they are not below it."""
+    for name in ("PAUSEPOINT_GATE", "PAUSEPOINT_GATE_TOKEN", "PAUSEPOINT_GATE_ON_LOSS", "PAUSEPOINT_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "user" / ".claude"))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "user" / ".codex"))
+    (tmp_path / "project").mkdir()
+    with tempfile.TemporaryDirectory(prefix="pp", dir="/tmp") as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        yield tmp_path / "project"

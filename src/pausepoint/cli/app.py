@@ -40,6 +40,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pause": ("pause", "Pause one session, several, or everything."),
         "cancel": ("pause", "End a session permanently."),
         "send": ("pause", "Send a message to a session."),
+        "gate": ("gate", "Put agents that you start by hand under the pause button."),
         "edit": ("edit", "Change the state of a session that is not running."),
         "rewind": ("edit", "Redo a step and the steps after it."),
         "fork": ("edit", "Start a new session from a checkpoint of another one."),

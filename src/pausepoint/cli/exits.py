@@ -2,7 +2,7 @@
 
 0 done · 1 failed or cancelled · 2 usage · 3 not finished (paused, waiting, sleeping) · 4 not found ·
 5 conflict (running elsewhere, wrong owner, different input) · 6 a decision about an artifact is
-needed · 130 interrupted · 143 terminated.
+needed · 75 try later (the gate) · 130 interrupted · 143 terminated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pausepoint.errors import FolderRefused, PausepointError, StoreDamaged, did_
 from pausepoint.name import NAME
 
 DONE, FAILED, USAGE, PERSON, NOT_FOUND, CONFLICT, DECISION = 0, 1, 2, 3, 4, 5, 6
-INTERRUPTED, TERMINATED = 130, 143
+TRY_LATER, INTERRUPTED, TERMINATED = 75, 130, 143
 
 # Names instead of classes, so that nothing has to be imported before an error is raised.
 _CODES = {

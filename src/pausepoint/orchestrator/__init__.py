@@ -14,14 +14,18 @@ from pausepoint.orchestrator.bus import (
     TaskFailed,
     TaskStarted,
 )
+from pausepoint.orchestrator.callers import GateCaller, GatePlace, Verdict, find_place
 from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
 from pausepoint.orchestrator.graph import Task
 from pausepoint.orchestrator.history import SessionLog, SessionStateStore
+from pausepoint.orchestrator.hooks import HookCommand, HookSettings, hook_command
+from pausepoint.orchestrator.installation import Installation
 from pausepoint.orchestrator.orchestrator import Orchestrator
 from pausepoint.orchestrator.registry import Agent, AgentRegistry, Agents
 from pausepoint.orchestrator.runs import AgentStatus, RunReader, RunReport, TaskStatus, phase_of, runs
 from pausepoint.orchestrator.safety import Safety
 from pausepoint.orchestrator.sessions import SessionAgents
+from pausepoint.orchestrator.settings import GateSettings, SettingsRefused, find_gate, read_gate, socket_path
 from pausepoint.orchestrator.snapshot import (
     AgentState,
     FileStateStore,
@@ -42,6 +46,12 @@ __all__ = [
     "EventBus",
     "EventLog",
     "FileStateStore",
+    "GateCaller",
+    "GatePlace",
+    "GateSettings",
+    "HookCommand",
+    "HookSettings",
+    "Installation",
     "Logged",
     "MemoryLog",
     "Orchestrator",
@@ -57,6 +67,7 @@ __all__ = [
     "SessionAgents",
     "SessionLog",
     "SessionStateStore",
+    "SettingsRefused",
     "SnapshotStore",
     "Task",
     "TaskAgent",
@@ -66,6 +77,12 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "ToolCall",
+    "Verdict",
+    "find_gate",
+    "find_place",
+    "hook_command",
     "phase_of",
+    "read_gate",
     "runs",
+    "socket_path",
 ]

@@ -214,11 +214,12 @@ async def _doctor(cli: Cli, accept_loss: bool) -> int:
     bad = any(finding.level == "bad" for finding in findings)
     if cli.out.as_json:
         cli.out.document(document(findings, known))
-    _show_findings(cli.out, findings)
+    show_findings(cli.out, findings)
     return FAILED if bad else DONE
 
 
-def _show_findings(out: Output, findings: list[Finding]) -> None:
+def show_findings(out: Output, findings: list[Finding]) -> None:
+    """Print findings, one below the other, and how many problems there are."""
     width = max(len(finding.about) for finding in findings)
     last = ""
     for finding in findings:

@@ -1,0 +1,279 @@
+"""The hooks of the gate in the settings of Claude Code and Codex: add them, take them back, check them.
+
+Other entries of these files are never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pausepoint.name import NAME
+from pausepoint.orchestrator.json_text import JsonText
+from pausepoint.orchestrator.settings import OnLoss, SettingsRefused, read_file
+
+Scope = Literal["project", "local", "user"]
+"""Whose settings: those of the project, those of this copy of it, or those of the user."""
+
+HELD, SHORT = 86_400, 60
+"""Seconds that an agent waits for the hook before a tool call, and for the others."""
+
+BEFORE = "PreToolUse"
+HOOK = f"{NAME}/integrations/gate.py"
+
+_ENDS = {"closed": 2, "open": 1}
+"""Exit codes of a hook that failed. 2 refuses the call. With 1 the agent shows the failure and continues."""
+
+
+@dataclass(frozen=True)
+class AgentKind:
+    """An agent whose hooks are known: its files and the events that it has."""
+
+    name: str
+    title: str
+    files: dict[Scope, str]
+    home: str
+    variable: str
+    events: tuple[str, ...]
+
+    def file(self, scope: Scope, root: Path) -> Path:
+        """Return the settings file. Raises `SettingsRefused` if the agent has none of this scope."""
+        if scope not in self.files:
+            raise SettingsRefused(f"{self.title} has no settings for one copy of a project. Leave out --local.")
+        if scope != "user":
+            return root / self.files[scope]
+        given = os.environ.get(self.variable)
+        return (Path(given) if given else Path.home() / self.home) / self.files[scope]
+
+
+KINDS = {
+    "claude": AgentKind(
+        "claude",
+        "Claude Code",
+        {"project": ".claude/settings.json", "local": ".claude/settings.local.json", "user": "settings.json"},
+        ".claude",
+        "CLAUDE_CONFIG_DIR",
+        (
+            BEFORE, "PostToolUse", "PostToolUseFailure", "PostToolBatch", "PermissionRequest", "UserPromptSubmit",
+            "SessionStart", "SessionEnd", "Stop", "SubagentStop", "Notification",
+        ),
+    ),
+    "codex": AgentKind(
+        "codex",
+        "Codex",
+        {"project": ".codex/hooks.json", "user": "hooks.json"},
+        ".codex",
+        "CODEX_HOME",
+        (BEFORE, "PostToolUse", "UserPromptSubmit", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),
+    ),
+}  # fmt: skip
+
+
+def hook_file() -> Path:
+    """Return the file of the hook. The module is not imported."""
+    return Path(__file__).absolute().parents[2] / HOOK
+
+
+class HookCommand(NamedTuple):
+    """The command of a hook, taken apart."""
+
+    python: str
+    hook: str
+    kind: str
+
+    def line(self, event: str, on_loss: OnLoss) -> str:
+        """Return the shell command for an event.
+
+        A failure must not end with 2, unless it must refuse a tool call: Python itself ends with 2 if the file is
+        gone, and agents would then keep a turn from ending, or discard what a person typed.
+
+        >>> HookCommand("/bin/python", "/x/pausepoint/integrations/gate.py", "claude").line("PreToolUse", "closed")
+        '"/bin/python" -I -S "/x/pausepoint/integrations/gate.py" claude || exit 2'
+        """
+        end = _ENDS[on_loss if event == BEFORE else "open"]
+        return f"{_quoted(self.python)} -I -S {_quoted(self.hook)} {self.kind} || exit {end}"
+
+    @classmethod
+    def of(cls, line: object) -> HookCommand | None:
+        """Return the parts of a command that `line` made, also with other paths; None for any other command.
+
+        >>> HookCommand.of("'/old/py' -I -S /y/pausepoint/integrations/gate.py codex || exit 1")
+        HookCommand(python='/old/py', hook='/y/pausepoint/integrations/gate.py', kind='codex')
+        >>> HookCommand.of("nice -I -S gate.py claude") is None
+        True
+        """
+        try:
+            words = shlex.split(line) if isinstance(line, str) else []
+        except ValueError:
+            return None
+        if len(words) in (5, 8) and words[1:3] == ["-I", "-S"] and words[3].endswith(f"/{HOOK}") and words[4] in KINDS:
+            is_whole = words[5:7] in ([], ["||", "exit"])
+            return cls(words[0], words[3], words[4]) if is_whole else None
+        return None
+
+
+def hook_command(kind: str) -> HookCommand:
+    """Return the command of this installation."""
+    if not sys.executable:
+        raise SettingsRefused("The path of the Python interpreter is not known. Install from another Python.")
+    return HookCommand(sys.executable, str(hook_file()), kind)
+
+
+def _quoted(path: str) -> str:
+    return shlex.quote(path) if set(path) & set('"$`\\!\n') else f'"{path}"'
+
+
+class Entry(NamedTuple):
+    """A hook of the gate in a settings file."""
+
+    event: str
+    group: int
+    place: int
+    matcher: Any
+    hook: dict[str, Any]
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        return ("hooks", self.event, self.group, "hooks", self.place)
+
+    @property
+    def matches_all(self) -> bool:
+        return self.matcher in (None, "", "*")
+
+    @property
+    def command(self) -> HookCommand:
+        found = HookCommand.of(self.hook["command"])
+        assert found is not None  # this is how it was found
+        return found
+
+
+class HookSettings:
+    """A settings file of an agent, with or without the hooks of the gate."""
+
+    def __init__(self, kind: AgentKind, path: Path, data: bytes | None) -> None:
+        """Read the content of a file. Raises `SettingsRefused` if hooks cannot be added to it."""
+        self.kind = kind
+        self.path = path
+        self.data = data
+        self._mark = b"\xef\xbb\xbf" if (data or b"").startswith(b"\xef\xbb\xbf") else b""
+        text = self._decoded((data or b"").removeprefix(self._mark))
+        try:
+            self.text = JsonText(text if text.strip() else "{}\n")
+        except ValueError as error:
+            raise self._refused(f"is not valid JSON: {error}") from None
+        for problem in self.misshapen():
+            raise self._refused(f"has {problem}, so {kind.title} ignores the whole file")
+
+    @classmethod
+    def read(cls, kind: AgentKind, path: Path) -> HookSettings:
+        """Read a settings file, which need not exist."""
+        return cls(kind, path, read_file(path))
+
+    def _decoded(self, data: bytes) -> str:
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise self._refused("is not UTF-8") from None
+
+    def _refused(self, what: str) -> SettingsRefused:
+        return SettingsRefused(f"{self.path} {what}. Fix the file first. Nothing was changed.")
+
+    def misshapen(self) -> Iterator[str]:
+        """Yield what does not have the shape of hooks. One such entry makes agents ignore all settings of the file."""
+        value = self.text.value
+        if not isinstance(value, dict):
+            yield f"a {type(value).__name__} instead of an object"
+            return
+        hooks = value.get("hooks", {})
+        if not isinstance(hooks, dict):
+            yield "hooks that are not an object"
+            return
+        for event, groups in hooks.items():
+            if not isinstance(groups, list) or not all(map(_is_group, groups)):
+                yield f"an entry of hooks.{event} that is not an object with a list of hooks"
+
+    def entries(self) -> list[Entry]:
+        """Return the hooks of the gate, also those of another installation."""
+        return [
+            Entry(event, group, index, outer.get("matcher"), hook)
+            for event, groups in self.text.value.get("hooks", {}).items()
+            for group, outer in enumerate(groups)
+            for index, hook in enumerate(outer["hooks"])
+            if (command := HookCommand.of(hook.get("command"))) is not None and command.kind == self.kind.name
+        ]
+
+    def wanted(self, event: str, command: HookCommand, on_loss: OnLoss) -> dict[str, Any]:
+        """Return the hook for an event."""
+        timeout = HELD if event == BEFORE else SHORT
+        return {"type": "command", "command": command.line(event, on_loss), "timeout": timeout}
+
+    def with_hooks(self, command: HookCommand, on_loss: OnLoss) -> bytes:
+        """Return the file with the hooks of the gate. Hooks of another installation are replaced in their place."""
+        new = self
+        for event in {entry.event: None for entry in self.entries()}:
+            if event not in self.kind.events:
+                new = new._without(event)
+        for event in self.kind.events:
+            wanted = new.wanted(event, command, on_loss)
+            found = [entry for entry in new.entries() if entry.event == event]
+            if len(found) == 1 and found[0].matches_all:
+                kept = {**found[0].hook, **wanted}
+                new = new if kept == found[0].hook else new._changed(new.text.replaced(found[0].path, kept))
+            else:
+                new = new._without(event)._added(event, wanted)
+        return new.to_bytes()
+
+    def without_hooks(self) -> bytes:
+        """Return the file without the hooks of the gate."""
+        new = self
+        for event in {entry.event: None for entry in self.entries()}:
+            new = new._without(event)
+        return new.to_bytes()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the file says nothing."""
+        return not self.text.value
+
+    def to_bytes(self) -> bytes:
+        """Return the file."""
+        return self._mark + self.text.text.encode()
+
+    def _changed(self, text: JsonText) -> HookSettings:
+        return HookSettings(self.kind, self.path, self._mark + text.text.encode())
+
+    def _added(self, event: str, hook: dict[str, Any]) -> HookSettings:
+        group = {"matcher": "*", "hooks": [hook]} if "ToolUse" in event else {"hooks": [hook]}
+        text = self.text if "hooks" in self.text.value else self.text.added((), {}, "hooks")
+        if event in text.value["hooks"]:
+            return self._changed(text.added(("hooks", event), group))
+        return self._changed(text.added(("hooks",), [group], event))
+
+    def _without(self, event: str) -> HookSettings:
+        """Remove the hooks of the gate from an event, and what is empty then."""
+        text = self.text
+        for entry in reversed([each for each in self.entries() if each.event == event]):
+            path: tuple[str | int, ...] = entry.path
+            text = text.removed(path)
+            while len(path) > 1 and not _at(text.value, path[:-1]):
+                path = path[:-2] if path[-2] == "hooks" and len(path) > 2 else path[:-1]
+                text = text.removed(path)
+        return self._changed(text)
+
+
+def _is_group(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("matcher", ""), str):
+        return False
+    hooks = value.get("hooks")
+    return isinstance(hooks, list) and all(isinstance(each, dict) for each in hooks)
+
+
+def _at(value: Any, path: tuple[str | int, ...]) -> Any:
+    for name in path:
+        value = value[name]
+    return value

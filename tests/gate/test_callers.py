@@ -1,0 +1,174 @@
+"""`gate before` and `gate spend`: what scripts and git hooks get from the gate."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pausepoint.orchestrator import GateCaller, GatePlace, Verdict, callers, socket_path
+from tests.cli import documents
+from tests.cli.kit import Done
+from tests.cli.zoo import here
+from tests.gate.fake_server import FakeGate, serving
+from tests.support.loop import PATIENCE
+
+WAIT = {"do": "wait", "why": "paused: lunch (ann)"}
+RUN, HOLD = {"do": "run"}, {"do": "hold"}
+
+
+@pytest.fixture
+def installed(alone: Path) -> Path:
+    assert here(alone, "gate", "install", "claude", "--yes").code == 0
+    return alone
+
+
+def asked(project: Path, *words: str) -> Done:
+    done = here(project, "gate", "before", "--name", "deploy", *words)
+    if "--json" in words:
+        documents.check("gate", done.stdout)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "said"),
+    [
+        ([RUN], 0, ""),
+        ([WAIT, WAIT, {"do": "run", "approved": True}], 0, "Waiting: paused: lunch (ann)\n"),
+        ([{"do": "refuse", "reason": "not on\n Fridays"}], 1, "Refused: not on Fridays\n"),
+        ([{"do": "dance"}], 75, "Try again later: the gate answers 'dance', which is not known here\n"),
+    ],
+)
+def test_the_answer_is_the_exit_code(installed: Path, answers: list[Any], code: int, said: str) -> None:
+    with serving(socket_path(installed), *answers) as server:
+        done = asked(installed, "--arg", "env=prod", "--arg", "note=a=b")
+    assert (done.code, done.stdout, done.stderr) == (code, "", said)
+    message = server.asked[0]
+    assert (message["v"], message["token"], message["event"]) == (1, None, "before")
+    assert message["call"]["name"] == "deploy"
+    assert message["call"]["arguments"] == {"env": "prod", "note": "a=b"}
+    assert (message["agent"]["kind"], message["agent"]["session"]) == ("script", "deploy")
+    assert server.events() == (["before", "after"] if code == 0 else ["before"]), "an action does not stay in flight"
+    assert code or server.asked[1]["call"]["id"] == message["call"]["id"]
+
+
+def test_a_wait_that_is_too_long_ends_with_75(installed: Path) -> None:
+    with serving(socket_path(installed), WAIT, HOLD):
+        done = asked(installed, "--timeout", "0", "--json")
+    assert done.code == 75
+    assert json.loads(done.stdout) == {"do": "later", "reason": "paused: lunch (ann)", "approved": False}
+
+
+def test_without_a_server_the_settings_decide(installed: Path) -> None:
+    done = asked(installed)
+    assert (done.code, done.stderr[:30]) == (0, "Not asked: no server answers a")
+    flag = installed / ".pausepoint" / "pausepoint.db-paused"
+    flag.write_text("{}")
+    paused = asked(installed, "--timeout", "0")
+    assert (paused.code, paused.stderr) == (
+        75,
+        "Waiting: everything is paused\nTry again later: everything is paused\n",
+    )
+    flag.unlink()
+    here(installed, "gate", "install", "claude", "--yes", "--closed")
+    assert asked(installed).code == 75
+
+
+def test_a_script_waits_while_the_flag_is_there_and_runs_when_it_goes(installed: Path) -> None:
+    flag = installed / ".pausepoint" / "pausepoint.db-paused"
+    flag.write_text("{}")
+    waits, found = threading.Event(), list[Verdict]()
+    caller = GateCaller(GatePlace(str(socket_path(installed)), str(flag)), "deploy")
+    thread = threading.Thread(target=lambda: found.append(caller.before("deploy", {}, None, lambda _: waits.set())))
+    thread.start()
+    assert waits.wait(PATIENCE)
+    assert not found
+    flag.unlink()
+    thread.join(PATIENCE)
+    assert [each.do for each in found] == ["run"]
+
+
+def test_a_server_that_restarts_is_asked_again(installed: Path) -> None:
+    path = socket_path(installed)
+    reasons, found = list[str](), list[Verdict]()
+    caller = GateCaller(GatePlace(str(path)), "deploy")
+    thread = threading.Thread(target=lambda: found.append(caller.before("deploy", {}, None, reasons.append)))
+    with serving(path, WAIT, HOLD):
+        thread.start()
+        began = time.monotonic()
+        while not reasons and time.monotonic() - began < PATIENCE:
+            time.sleep(0.01)
+    assert reasons
+    with serving(path, RUN):
+        thread.join(PATIENCE)
+    assert found == [Verdict("run")]
+
+
+def test_a_server_that_stays_away_counts_as_lost(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "PATIENCE", 0.0)
+    with serving(socket_path(installed), WAIT):  # it ends the connection without a last word
+        done = asked(installed)
+    assert done.code == 0
+    assert "Not asked: no server answers" in done.stderr
+
+
+@pytest.mark.parametrize("said", ["x" * 10, "[1]", "null", "\x00"])
+def test_a_server_that_talks_nonsense_counts_as_lost(
+    installed: Path, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(self: FakeGate, wire: Any) -> None:
+        with wire:
+            wire.recv(10_000)
+            wire.sendall(f"{said}\n".encode())
+
+    monkeypatch.setattr(FakeGate, "_answer", answer)
+    here(installed, "gate", "install", "claude", "--yes", "--closed")
+    with serving(socket_path(installed)):
+        assert asked(installed).code == 75
+
+
+def test_the_environment_names_the_gate_of_a_command(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = socket_path(installed).with_name("other.sock")
+    monkeypatch.setenv("PAUSEPOINT_GATE", str(other))
+    monkeypatch.setenv("PAUSEPOINT_GATE_TOKEN", "secret")
+    assert asked(installed).code == 75, "the program that set it is gone, so the default is closed"
+    with serving(other, RUN) as server:
+        assert asked(installed).code == 0
+    assert server.asked[0]["token"] == "secret"
+    monkeypatch.setenv("PAUSEPOINT_GATE_ON_LOSS", "open")
+    assert asked(installed).code == 0
+
+
+def test_without_a_gate_a_script_runs_and_cannot_report(alone: Path) -> None:
+    done = asked(alone)
+    assert (done.code, done.stderr) == (0, "Not asked: this folder has no gate\n")
+    missing = here(alone, "gate", "spend", "--usd", "1")
+    assert missing.code == 4
+    assert "`pausepoint gate install claude`" in missing.stderr
+
+
+def test_a_cost_is_reported(installed: Path) -> None:
+    with serving(socket_path(installed)) as server:
+        done = here(installed, "gate", "spend", "--usd", "0.12", "--tokens", "900", "--json")
+    assert (done.code, json.loads(done.stdout)) == (0, {"recorded": True})
+    documents.check("gate", done.stdout)
+    (message,) = server.asked
+    assert (message["event"], message["usd"], message["tokens"]) == ("spend", 0.12, 900)
+    lost = here(installed, "gate", "spend", "--usd", "0.12")
+    assert (lost.code, lost.stderr[:24]) == (75, "Not recorded: no server ")
+    assert here(installed, "gate", "spend").code == 2
+
+
+@pytest.mark.parametrize("words", [["--arg", "prod"], ["--arg", "=x"], ["--timeout", "-1"]])
+def test_a_wrong_option_is_refused(installed: Path, words: list[str]) -> None:
+    assert asked(installed, *words).code == 2
+
+
+def test_arguments_that_are_too_large_are_refused(installed: Path) -> None:
+    done = asked(installed, "--arg", f"text={'x' * 2**20}")
+    assert done.code == 5
+    assert "too large for the gate" in done.stderr
