@@ -38,6 +38,9 @@ CALL = "agent.call"
 KEPT = 2_000
 """The most characters of one argument in the history."""
 
+MOMENTARY = "script"
+"""The kind of agent that does not say when its action is over."""
+
 CONTAINERS = ("Task", "Agent")
 """Tools that run another agent, whose calls come to the gate on their own. They do not count as in flight."""
 
@@ -108,11 +111,12 @@ class Cost(NamedTuple):
 class Call:
     """One tool call: it waits at the gate until it is answered, then it is in flight until it has ended."""
 
-    def __init__(self, facts: CallFacts, sub: str | None, answer: Callable[[Answer], None]) -> None:
+    def __init__(self, facts: CallFacts, agent: AgentFacts, answer: Callable[[Answer], None]) -> None:
         self.id = facts.id or f"call-{uuid4().hex}"
         self.name = facts.name or "call"
         self.arguments = facts.arguments
-        self.sub = sub
+        self.sub = agent.sub
+        self.lasts = agent.kind != MOMENTARY and self.name not in CONTAINERS
         self.in_flight = False
         self.asks = False  # the agent asks its own person for a permission
         self.is_noted = False  # it is in the history of the session
@@ -146,11 +150,17 @@ class Call:
 
 
 class Gate:
-    """The gate of one agent. ``restricted`` are the commands and tools that need a person's approval."""
+    """The gate of one agent. ``restricted`` are the commands and tools that need a person's approval.
 
-    def __init__(self, name: str, restricted: Sequence[str] = ()) -> None:
+    ``say`` is called with a line about each thing that happens here.
+    """
+
+    def __init__(
+        self, name: str, restricted: Sequence[str] = (), say: Callable[[str], None] = lambda text: None
+    ) -> None:
         self.name = name
         self.restricted = tuple(restricted)
+        self.say = say
         self.agent: AgentFacts | None = None
         self.calls: dict[str, Call] = {}
         self.costs: list[Cost] = []
@@ -202,6 +212,8 @@ class Gate:
             case "stop" | "idle":
                 self.background = report.background
                 self._rest()
+            case "start":
+                self.say(f"begins in {report.agent.folder}")
             case "prompt":
                 self._end_calls("interrupted")
                 self.at_rest.clear()
@@ -220,11 +232,14 @@ class Gate:
         if (known := self.calls.get(facts.id)) is not None:
             known.again(answer)
             return known
-        call = Call(facts, report.agent.sub, answer)
+        if report.agent.kind == "codex":  # it does not report the end of a call that failed
+            self._end_calls("not reported", report.agent.sub)
+        call = Call(facts, report.agent, answer)
         self.calls[call.id] = call
         if self._refusal:
             self.refuse(call, self._refusal)
         elif self.why:
+            self.say(f"waits to run {call.said}")
             answer({"do": "wait", "why": self.why})
         self.news.set()
         return call
@@ -256,6 +271,8 @@ class Gate:
             self._end_calls("not reported", None)  # a sub-agent works on; its end begins another turn
             return
         self._end_calls("not reported")
+        if not self.at_rest.is_set():
+            self.say("rests")
         self.at_rest.set()
 
     def _end_calls(self, how: str, *subs: str | None) -> None:
@@ -269,6 +286,7 @@ class Gate:
         for call in self.waiting:
             self.left(call)
         self._end_calls("interrupted")
+        self.say("is gone: its process has ended" if self.is_lost else "has ended")
         self.ended.set()
         self.news.set()
 
@@ -285,9 +303,11 @@ class Gate:
             self.news.set()
 
     def tell(self, why: str) -> None:
-        """Say why calls wait, from now on. An empty reason is not sent."""
+        """Say why calls wait, from now on."""
         self.why = why
-        for call in self.waiting if why else ():
+        self.say(why)
+        for call in self.waiting:
+            self.say(f"waits to run {call.said}")
             call.answer({"do": "wait", "why": why})
 
     @property
@@ -303,6 +323,7 @@ class Gate:
 
     def refuse(self, call: Call, reason: str) -> None:
         """Refuse one call. The agent reads the reason."""
+        self.say(f"may not run {call.said}: {reason}")
         call.answer({"do": "refuse", "reason": reason})
         self.calls.pop(call.id, None)
         call.end("refused")
@@ -356,6 +377,8 @@ class Gate:
             return  # its hook has gone meanwhile
         await ctx.do(self._tool(call, approved), key=call.id)
         self.calls.pop(call.id, None)
+        if self.agent is not None and self.agent.kind == MOMENTARY:
+            self._rest()
 
     def _tool(self, call: Call, approved: bool) -> Callable[[], Any]:
         """Return the operation of a call: it is in flight from the answer until the agent reports its end."""
@@ -363,8 +386,9 @@ class Gate:
         async def tool() -> str:
             if not call.in_flight and not call.ended.done():
                 call.in_flight = True
+                self.say(f"runs {call.said}")
                 call.answer({"do": "run", "approved": True} if approved else {"do": "run"})
-            return "started" if call.name in CONTAINERS else await asyncio.shield(call.ended)
+            return await asyncio.shield(call.ended) if call.lasts else "started"
 
         tool.__name__ = tool.__qualname__ = _UNUSUAL.sub("_", call.name)
         return tool

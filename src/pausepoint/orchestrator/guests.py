@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.bulk import Bulk
 from pausepoint.errors import GateRefused, Parked, PausepointError, UnknownSession
 from pausepoint.model.sessions import Status
+from pausepoint.model.views import SessionInfo
 from pausepoint.orchestrator.gates import CALL, AgentFacts, Gate, Gates, Report, charge
 from pausepoint.orchestrator.transcripts import tokens_in
 from pausepoint.runtime.context import Context
@@ -59,12 +60,17 @@ AGENTS = Workflow.guest("agent", state=GuestAgent, events=[CALL], questions_expi
 class GuestAgents:
     """Serves the gate of a project: each agent that reports there gets a guest session in the store.
 
-    ``restricted`` are the commands and tools that need a person's approval.
+    ``restricted`` are the commands and tools that need a person's approval. ``say`` is called with the name of an agent
+    and a line about each thing that it does.
     """
 
-    def __init__(self, engine: Bulk, path: Path, restricted: Sequence[str] = ()) -> None:
+    def __init__(
+        self, engine: Bulk, path: Path, restricted: Sequence[str] = (),
+        say: Callable[[str, str], None] = lambda name, text: None,
+    ) -> None:  # fmt: skip
         self.engine = engine
         self.restricted = tuple(restricted)
+        self.say = say
         self.gates: dict[tuple[str, str], Gate] = {}
         self._socket = Gates(path, self._find)
         self._tasks: dict[Gate, asyncio.Task[None]] = {}
@@ -85,6 +91,11 @@ class GuestAgents:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def watched(self) -> None:
+        """Wait for as long as the agents are served. Raises what has ended the watch over them."""
+        assert self._looking is not None
+        await self._looking
+
     def __iter__(self) -> Iterator[Gate]:
         return iter(self.gates.values())
 
@@ -95,6 +106,7 @@ class GuestAgents:
             if len(self.gates) >= MOST:
                 raise GateRefused(f"{MOST} agents are at this gate already. End some of them.")
             gate = self.gates[who] = Gate(f"{who[0]}-{who[1][:SHORT]}", self.restricted)
+            gate.say = lambda text: self.say(gate.name, text)
             guest = _Guest(self.engine, gate, report.agent, begins=report.event == "start")
             self._tasks[gate] = asyncio.create_task(self._serve(guest, who), name=f"gate {gate.name}")
         return gate
@@ -215,6 +227,17 @@ class _Guest:
                 if info.status not in HELD:
                     break
         self.gate.news.set()
+
+
+async def pending_call(engine: Bulk, info: SessionInfo) -> str | None:
+    """Return the tool call that an agent started by hand waits to make; None if it waits for none, or is no agent."""
+    if info.workflow != AGENTS.name or not info.guest or info.status not in HELD:
+        return None
+    asked = await engine.last_event(info.session_id, CALL)
+    if asked is None:
+        return None
+    later = [event.event_type async for event in engine.events(info.session_id, after=asked.cursor)]
+    return None if "operation.completed" in later else asked.summary
 
 
 def _is_alive(pid: int) -> bool:

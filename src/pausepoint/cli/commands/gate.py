@@ -163,6 +163,27 @@ def check(cli: Cli) -> int:
 
 
 @gate.command()
+@click.option("--restricted", multiple=True, metavar="PATTERN",
+              help="A command or tool that needs approval, besides those of the installation; repeatable.")  # fmt: skip
+@common(lines=True)
+def serve(cli: Cli, restricted: tuple[str, ...]) -> int:
+    """Hold the agents of this project under the pause button, until Ctrl+C.
+
+    Each agent that has the hooks of the gate becomes a session of the store: `ls` lists it, `pause` stops it before
+    its next tool call, and `inbox` asks about restricted commands.
+    """
+    from dataclasses import replace
+
+    from pausepoint.cli.commands.gate_serve import serve
+
+    if cli.out.as_json:
+        raise Refused("--json prints one document at the end, but a server does not end. Use --jsonl.", USAGE)
+    with _refusals():
+        settings = _installation(cli).settings()
+        return serve(cli, replace(settings, restricted=(*settings.restricted, *restricted)))
+
+
+@gate.command()
 @click.option("--name", required=True, metavar="NAME", help="What is about to happen, such as deploy.")
 @click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="A detail of it; repeatable.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="How long to wait. Default: no limit.")

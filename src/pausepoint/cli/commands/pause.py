@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -16,6 +17,7 @@ from pausepoint.cli.exits import CONFLICT, DONE, USAGE, Refused
 from pausepoint.cli.filters import NAMES, Filters, filter_options
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, TARGETS, by_option, common, reason_and_by
+from pausepoint.cli.text import one_line
 from pausepoint.errors import DamagedRecord, UnknownSession
 
 if TYPE_CHECKING:
@@ -173,7 +175,7 @@ async def _reported(
     if wanted is None:
         return found
     ended = await wait_until_settled(engine, found, wanted)
-    print_sessions(cli, list(ended.values()))
+    print_sessions(cli, list(ended.values()), calls=await _pending_calls(engine, list(ended.values())))
     return [ended.get(info.session_id, info) for info in found]
 
 
@@ -201,18 +203,30 @@ def _document(
     return documents.listing(infos, len(infos), damaged, standing)
 
 
-def print_sessions(cli: Cli, infos: Sequence[SessionInfo], finishing: str = "") -> None:
-    """Print an aligned line for each session."""
+async def _pending_calls(engine: Engine, infos: Sequence[SessionInfo]) -> dict[str, str]:
+    """Return the tool calls that agents started by hand wait to make."""
+    if not any(info.guest for info in infos):
+        return {}
+    from pausepoint.orchestrator.guests import pending_call
+
+    return {info.session_id: call for info in infos if (call := await pending_call(engine, info)) is not None}
+
+
+def print_sessions(
+    cli: Cli, infos: Sequence[SessionInfo], finishing: str = "", calls: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Print an aligned line for each session. ``calls`` are the tool calls that agents wait to make."""
     wide = [max((len(getattr(info, name)) for info in infos), default=0) for name in ("session_id", "workflow")]
     for info in infos:
         status = cli.out.status(info.status.value) + " " * (9 - len(info.status.value))
         head = f"{info.session_id:{wide[0]}}  {info.workflow:{wide[1]}}  {status}"
-        cli.out.say(f"{head}  {short_status(info, finishing)}".rstrip(), 4)
+        call = f", waits to run {one_line(calls[info.session_id])}" if info.session_id in calls else ""
+        cli.out.say(f"{head}  {short_status(info, finishing)}{call}".rstrip(), 4)
 
 
 def short_status(info: SessionInfo, finishing: str = "") -> str:
     """Return a session's position, and what it is still doing."""
-    from pausepoint.cli.text import one_line, position, position_phrase, short_holder
+    from pausepoint.cli.text import position, position_phrase, short_holder
 
     if info.holder is not None:
         done = f", {info.progress[0]} of {info.progress[1]}" if info.progress else ""

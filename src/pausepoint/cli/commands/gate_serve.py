@@ -1,0 +1,64 @@
+"""`gate serve`: hold the agents of a project under the pause button, one guest session each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.exits import CONFLICT, DONE, INTERRUPTED, TERMINATED, Refused
+from pausepoint.cli.host import command_line
+from pausepoint.cli.text import one_line
+
+if TYPE_CHECKING:
+    from pausepoint.orchestrator.settings import GateSettings
+
+ENDED = "Stopped. Agents that wait get half a minute to find another server; then the settings decide."
+
+
+def serve(cli: Cli, settings: GateSettings) -> int:
+    """Serve the gate until the process is stopped."""
+    try:
+        return int(run_async(_served(cli, settings)))
+    except KeyboardInterrupt:
+        cli.out.note(ENDED)
+        return INTERRUPTED
+    except SystemExit as end:
+        if end.code != TERMINATED:
+            raise
+        cli.out.note(ENDED)
+        return TERMINATED
+
+
+async def _served(cli: Cli, settings: GateSettings) -> int:
+    from pausepoint.engine.engine import Engine
+    from pausepoint.errors import GateRefused
+    from pausepoint.orchestrator.guests import GuestAgents
+    from pausepoint.orchestrator.settings import make_private
+
+    path = Path(settings.socket)
+    make_private(path.parent)
+    async with Engine(cli.place.url) as engine:
+        try:
+            async with GuestAgents(engine, path, settings.restricted, lambda *line: _line(cli, *line)) as agents:
+                _say(cli, settings)
+                await asyncio.gather(agents.watched(), asyncio.Event().wait())
+        except GateRefused as refused:
+            raise Refused(str(refused), CONFLICT) from refused
+    return DONE
+
+
+def _line(cli: Cli, name: str, text: str) -> None:
+    if cli.out.as_lines:
+        cli.out.record({"at": time.time(), "session_id": name, "text": text})
+        return
+    cli.out.line(f"{time.strftime('%H:%M:%S')}  {name}  {one_line(text)}")
+
+
+def _say(cli: Cli, settings: GateSettings) -> None:
+    cli.out.note(f"Agents of {cli.project.root} stop here when they are paused; Ctrl+C ends it.")
+    for pattern in settings.restricted:
+        cli.out.note(f"A person must approve:  {pattern}")
+    cli.out.note(f"Stop all of them from any terminal:  {command_line('pause', '--all', '--wait')}")
