@@ -535,6 +535,8 @@ async def test_who_starts_or_resumes_what_this_engine_has_just_woken_gets_it(tmp
         await settled(await engine.start(naps.workflow, session_id="s"), Status.SLEEPING)
     clock.advance(HOUR)
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[naps.workflow]) as engine:
+        while not engine.running and naps.calls[-1] != "after":
+            await asyncio.sleep(0)  # until its waker is about to drive it; a start that comes first would drive it
         calls = (engine.start(naps.workflow, session_id="s"), engine.resume("s"))
         found: list[Any] = list(await asyncio.gather(*calls, return_exceptions=True))
         for session in found:
