@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pausepoint.orchestrator.approval import restriction, restriction_of_call
 from pausepoint.orchestrator.bus import (
     BusEvent,
     EventBus,
@@ -30,9 +31,11 @@ from pausepoint.orchestrator.snapshot import (
     TaskState,
     ToolCall,
 )
+from pausepoint.orchestrator.warden import GATE_TOKEN, Processes, adopt_orphans, warden_command
 from pausepoint.orchestrator.workflow import TaskAgent
 
 __all__ = [
+    "GATE_TOKEN",
     "Agent",
     "AgentRegistry",
     "AgentState",
@@ -50,6 +53,7 @@ __all__ = [
     "OrchestratorState",
     "PauseResumeController",
     "Phase",
+    "Processes",
     "RunReader",
     "RunReport",
     "RunStateSnapshot",
@@ -66,6 +70,10 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "ToolCall",
+    "adopt_orphans",
     "phase_of",
+    "restriction",
+    "restriction_of_call",
     "runs",
+    "warden_command",
 ]

@@ -96,18 +96,22 @@ def resume(
 @main.verb()
 @plan_argument
 @click.option("--abort", is_flag=True, help="End the running commands. A resume runs them again.")
+@click.option("--freeze", is_flag=True, help="Freeze the running commands. A resume continues them in the same process.")
 @click.option("--wait", is_flag=True, help="Wait until all agents have stopped.")
 @reason_option
 @by_option
-def pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, by: str | None) -> Any:
+def pause(start: Start, plan: str, abort: bool, freeze: bool, wait: bool, reason: str, by: str | None) -> Any:
     """Stop all agents of a run when their current commands have finished."""
-    return asyncio.run(_pause(start, plan, abort, wait, reason, by))
+    if abort and freeze:
+        raise ValueError("Pass --abort to end the running commands, or --freeze to keep them, not both.")
+    asked: dict[str, Any] = {"reason": reason, "by": by, "mode": "abort" if abort else "finish", "freeze": freeze}
+    return asyncio.run(_pause(start, plan, wait, asked))
 
 
-async def _pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, by: str | None) -> Any:
+async def _pause(start: Start, plan: str, wait: bool, asked: dict[str, Any]) -> Any:
     async with looking(start, plan) as (engine, name):
         began = time.monotonic()
-        await engine.pause(name, reason=reason, by=by, mode="abort" if abort else "finish")
+        await engine.pause(name, **asked)
         while wait and (await engine.info(name)).holder is not None:
             await asyncio.sleep(showing.EVERY)
         took = time.monotonic() - began

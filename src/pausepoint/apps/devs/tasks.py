@@ -10,13 +10,12 @@ from pydantic import BaseModel
 
 from pausepoint import Context
 from pausepoint.apps import model
-from pausepoint.apps.devs.approval import restriction
-from pausepoint.apps.devs.commands import Commands, Ran
+from pausepoint.apps.devs.commands import KEY, TASK, Commands, Ran
 from pausepoint.apps.devs.models import Plan, Todo, todo_of
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import one_line
 from pausepoint.errors import Declined
-from pausepoint.orchestrator import TaskAgent
+from pausepoint.orchestrator import TaskAgent, restriction
 
 DRAFTS = 3
 """How many drafts a model may write before the task fails."""
@@ -90,10 +89,10 @@ class Worker:
     async def command(self, task: str, command: str | list[str], ctx: Context) -> dict[str, Any]:
         """Run one command until it ends. Its idempotency key stays the same if it runs again after a kill."""
         todo = next(todo for todo in self.plan.todos if todo.id == task)
-        env = {**todo.env, "DEVS_TASK": task, "DEVS_RUN": self.plan.name, "DEVS_KEY": ctx.idempotency_key}
+        env = {**todo.env, TASK: task, "DEVS_RUN": self.plan.name, KEY: ctx.idempotency_key}
         ran = await self.commands.run(
             command, self.plan.workspace / todo.folder, log_of(self.plan, task),
-            todo.timeout or self.plan.head.timeout, env,
+            todo.timeout or self.plan.head.timeout, env, safe_point=ctx.safe_point,
         )  # fmt: skip
         return {"code": ran.code, "seconds": ran.seconds, "tail": ran.tail}
 
