@@ -55,15 +55,18 @@ def restriction_of_call(name: str, arguments: Mapping[str, Any], patterns: Seque
     >>> restriction_of_call("mcp__mail__send", {}, ["mcp__*"]), restriction_of_call("Read", {}, ["Write"])
     ('mcp__*', None)
     """
-    given = [each for key in _SHELL_ARGUMENTS if _is_command(each := arguments.get(key))]
+    given = [command for key in _SHELL_ARGUMENTS if (command := _command(arguments.get(key))) is not None]
     for pattern in patterns:
         if fnmatchcase(name, pattern) or any(restriction(each, [pattern]) for each in given):
             return pattern
     return None
 
 
-def _is_command(given: Any) -> bool:
-    return isinstance(given, str) or (isinstance(given, list) and all(isinstance(word, str) for word in given))
+def _command(given: Any) -> str | list[str] | None:
+    """Return an argument of a tool call as a command. An agent may pass anything."""
+    if isinstance(given, list):
+        return [word for word in given if isinstance(word, str)]
+    return given if isinstance(given, str) else None
 
 
 # matching

@@ -70,7 +70,7 @@ class Output:
         with self.path.open("rb") as old, part.open("wb", buffering=0) as new:
             layout = _Layout(old.fileno(), self.limit)
             _copy(old.fileno(), new, 0, layout.head)
-            begin = _line_from(old.fileno(), layout.size - self.limit * 3 // 8)
+            begin = _line_from(old.fileno(), layout.size - self.limit * 3 // 8, self.limit // 16)
             new.write(_LINE.format(layout.logical(begin) - layout.head).encode())
             _copy(old.fileno(), new, begin, layout.size)
         os.replace(part, self.path)
@@ -110,9 +110,9 @@ def _copy(file: int, to: FileIO, begin: int, end: int) -> None:
         begin += to.write(piece) or 0
 
 
-def _line_from(file: int, place: int) -> int:
+def _line_from(file: int, place: int, near: int) -> int:
     """Return where the next line begins, if that is near."""
-    return place + os.pread(file, 4096, place).find(b"\n") + 1
+    return place + os.pread(file, near, place).find(b"\n") + 1
 
 
 class Reader:
@@ -180,11 +180,12 @@ def _last_lines(file: int, size: int, lines: int) -> int:
 
 
 def last_line(path: Path) -> str:
-    """Return the last line of an output that is not empty, for a display."""
+    """Return the last line of an output that is not empty, for a display. The line before a command does not count."""
     try:
         with path.open("rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - 1000, 0))
             lines: Sequence[str] = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return "" if last.startswith("--- ") else last

@@ -18,7 +18,7 @@ from pausepoint.apps.devs.commands import Commands
 from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.pauses import Pauses
 from pausepoint.apps.devs.runs import check_whose, tags_of
-from pausepoint.apps.devs.tasks import Worker, log_of
+from pausepoint.apps.devs.tasks import Worker, last_lines, log_of
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.input import BadInput, confirmed
 from pausepoint.apps.words import many, one_line
@@ -68,7 +68,7 @@ class Ride:
         self.budget = budget
         self.edits = edits
         self.replan = replan
-        self.view = View(plan.name)
+        self.view = View(plan.name, last_lines(plan))
         self.known = False  # whether the run is known to exist
         self.withdraws = False  # whether a pause of this run that is under way is withdrawn
         self.taken: list[str] = []  # the changes in the workspace that the user accepted
@@ -232,8 +232,9 @@ class Ride:
         click.echo(showing.folded(said), err=True)
         async for info in engine.watch(self.plan.name):
             if info.status is not Status.PAUSED or not commands.kept:
-                return bool(commands.kept) and not engine.ending
-        return False
+                break
+        await self.view.look(engine)
+        return bool(commands.kept) and not engine.ending
 
     async def _follow(self, engine: Engine, run: Orchestrator) -> None:
         outcome = asyncio.ensure_future(run.outcome())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pausepoint import Context
 from pausepoint.apps import model
 from pausepoint.apps.devs.commands import KEY, TASK, Commands, Ran
 from pausepoint.apps.devs.models import Plan, Todo, todo_of
+from pausepoint.apps.devs.output import last_line
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import one_line
 from pausepoint.errors import Declined
@@ -49,6 +51,11 @@ class Draft(BaseModel):
 def log_of(plan: Plan, task: str) -> Path:
     """Return the file with the output of a task."""
     return plan.state / LOGS / f"{task}.txt"
+
+
+def last_lines(plan: Plan) -> Callable[[str], str]:
+    """Return a function that returns the last line of a task's output."""
+    return lambda task: last_line(log_of(plan, task))
 
 
 def shown(command: str | list[str]) -> str:
