@@ -33,13 +33,14 @@ def here(moment: str) -> None:
 
 
 async def watched(
-    self: Commands, command: str | Sequence[str], folder: Path, log: Path, timeout: float | None, env: Mapping[str, str]
-) -> Ran:
+    self: Commands, command: str | Sequence[str], folder: Path, log: Path, timeout: float | None,
+    env: Mapping[str, str], **more: Any,
+) -> Ran:  # fmt: skip
     task = env["DEVS_TASK"]
     here(f"begin {task}")
     beginning = asyncio.ensure_future(_begun(folder, task, _count(folder, task)))
     try:
-        found = await _run(self, command, folder, log, timeout, env)
+        found = await _run(self, command, folder, log, timeout, env, **more)
     finally:
         beginning.cancel()
     here(f"end {task}")

@@ -9,11 +9,11 @@ import pytest
 
 from pausepoint.apps.devs import read
 from pausepoint.apps.devs.__main__ import main
-from pausepoint.apps.devs.approval import restriction
 from pausepoint.apps.devs.models import todo_of
 from pausepoint.apps.devs.plan import MOST
 from pausepoint.apps.devs.sample import SAMPLE
 from pausepoint.apps.input import BadInput
+from pausepoint.orchestrator import restriction
 from tests.apps.calls import Call, calling
 
 call = calling(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pausepoint.orchestrator.approval import restriction, restriction_of_call
 from pausepoint.orchestrator.bus import (
     BusEvent,
     EventBus,
@@ -34,9 +35,11 @@ from pausepoint.orchestrator.snapshot import (
     TaskState,
     ToolCall,
 )
+from pausepoint.orchestrator.warden import GATE_TOKEN, Processes, adopt_orphans, warden_command
 from pausepoint.orchestrator.workflow import TaskAgent
 
 __all__ = [
+    "GATE_TOKEN",
     "Agent",
     "AgentRegistry",
     "AgentState",
@@ -60,6 +63,7 @@ __all__ = [
     "OrchestratorState",
     "PauseResumeController",
     "Phase",
+    "Processes",
     "RunReader",
     "RunReport",
     "RunStateSnapshot",
@@ -78,11 +82,15 @@ __all__ = [
     "TaskStatus",
     "ToolCall",
     "Verdict",
+    "adopt_orphans",
     "find_gate",
     "find_place",
     "hook_command",
     "phase_of",
     "read_gate",
+    "restriction",
+    "restriction_of_call",
     "runs",
     "socket_path",
+    "warden_command",
 ]

@@ -16,11 +16,13 @@ from pydantic import Field
 from pausepoint import Engine, program
 from pausepoint.apps.devs import display as showing
 from pausepoint.apps.devs import workspace
+from pausepoint.apps.devs.logs import Logs
 from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.plan import read
 from pausepoint.apps.devs.program import Ending, Ride, nobody
 from pausepoint.apps.devs.runs import looking, path_of, plan_of
 from pausepoint.apps.devs.sample import sample_plan
+from pausepoint.apps.devs.tasks import last_lines
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import many
@@ -96,18 +98,22 @@ def resume(
 @main.verb()
 @plan_argument
 @click.option("--abort", is_flag=True, help="End the running commands. A resume runs them again.")
+@click.option("--freeze", is_flag=True, help="Freeze the running commands in the middle. A resume continues them.")
 @click.option("--wait", is_flag=True, help="Wait until all agents have stopped.")
 @reason_option
 @by_option
-def pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, by: str | None) -> Any:
+def pause(start: Start, plan: str, abort: bool, freeze: bool, wait: bool, reason: str, by: str | None) -> Any:
     """Stop all agents of a run when their current commands have finished."""
-    return asyncio.run(_pause(start, plan, abort, wait, reason, by))
+    if abort and freeze:
+        raise ValueError("Pass --abort to end the running commands, or --freeze to keep them, not both.")
+    asked: dict[str, Any] = {"reason": reason, "by": by, "mode": "abort" if abort else "finish", "freeze": freeze}
+    return asyncio.run(_pause(start, plan, wait, asked))
 
 
-async def _pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, by: str | None) -> Any:
+async def _pause(start: Start, plan: str, wait: bool, asked: dict[str, Any]) -> Any:
     async with looking(start, plan) as (engine, name):
         began = time.monotonic()
-        await engine.pause(name, reason=reason, by=by, mode="abort" if abort else "finish")
+        await engine.pause(name, **asked)
         while wait and (await engine.info(name)).holder is not None:
             await asyncio.sleep(showing.EVERY)
         took = time.monotonic() - began
@@ -127,8 +133,8 @@ def _keep_if_unknown(plan: Plan) -> None:
         workspace.keep(plan)
 
 
-async def _looked(engine: Engine, name: str) -> View:
-    view = View(name)
+async def _looked(engine: Engine, name: str, plan: Plan | None = None) -> View:
+    view = View(name) if plan is None else View(name, last_lines(plan))
     await view.look(engine)
     return view
 
@@ -143,10 +149,46 @@ def status(start: Start, plan: str, once: bool) -> Any:
 
 async def _status(start: Start, plan: str, live: bool) -> tuple[str, dict[str, Any]]:
     async with looking(start, plan) as (engine, name):
-        view = await _looked(engine, name)
+        found = await plan_of(engine, name, plan)
+        view = await _looked(engine, name, found)
         if live and view.info.holder is not None:
             await showing.follow(engine, view, lambda: view.info.holder is None, None, showing.show())
-        return showing.graph(view), showing.document(view, await plan_of(engine, name, plan), start.command, plan)
+        return showing.graph(view), showing.document(view, found, start.command, plan)
+
+
+@main.verb()
+@plan_argument
+@click.argument("task", required=False)
+@click.option("--follow", "-f", is_flag=True, help="Print new output, too, until the run stops.")
+@click.option("--lines", "-n", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of each task.")
+def logs(start: Start, plan: str, task: str | None, follow: bool, lines: int | None) -> Any:
+    """Print the output of a TASK, or of all tasks with their names before each line."""
+    return asyncio.run(_logs(start, plan, task, follow, lines))
+
+
+async def _logs(start: Start, plan: str, task: str | None, follow: bool, lines: int | None) -> Any:
+    async with looking(start, plan) as (engine, name):
+        view, found = await _looked(engine, name), await plan_of(engine, name, plan)
+        if found is None:
+            raise BadInput(f"The plan of run {name} cannot be read. Fix it, or read the files in .devs/output.")
+        if task is not None:
+            _check_task(view, task)
+        printed = Logs(found, list(view.rows) if task is None else [task], lines, named=task is None)
+        if follow:
+            while view.info.holder is not None:
+                printed.show()
+                await asyncio.sleep(showing.EVERY)
+                await view.look(engine)
+            printed.show(last=True)
+            return 0
+        texts = {each.task: each.everything() for each in printed.tasks}
+        document = {"run": name, "tasks": [{"id": id, "text": text} for id, text in texts.items()]}
+        return "".join(texts.values()).removesuffix("\n") or "There is no output yet.", document
+
+
+def _check_task(view: View, task: str) -> None:
+    if task not in view.rows:
+        raise BadInput(f"Run {view.name} has no task {task!r}{did_you_mean(task, view.rows)}")
 
 
 @main.verb()
@@ -195,8 +237,7 @@ async def changing(start: Start, plan: str, tasks: Sequence[str]) -> AsyncIterat
         run, view = Orchestrator(engine, name, nobody), View(name)
         await view.look(engine)
         for task in tasks:
-            if task not in view.rows:
-                raise BadInput(f"Run {name} has no task {task!r}{did_you_mean(task, view.rows)}")
+            _check_task(view, task)
         if view.info.holder is not None:
             stop = start.command("pause", plan, "--wait")
             raise AlreadyRunning(

@@ -91,11 +91,11 @@ def _row(row: Row, names: int) -> Line:
     needs = f"after {', '.join(row.task.needs)}" if row.task.needs else ""
     what = {
         "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "a task that it needs failed",
-        "stopped": "was running; a resume continues it",
+        "stopped": "was running; a resume continues it", "begun": one_line(row.said),
     }  # fmt: skip
     said = f"skipped: {one_line(row.note) or 'no reason given'}" if row.status == "skipped" else what.get(row.status)
     dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""
-    rest = (said, style) if said else (needs, "dim")
+    rest = (said, "dim" if row.status == "begun" else style) if said else (needs, "dim")
     return [(f"{mark} ", style), (f"{name:<{names}}  ", dim), (f"{spent:>10}  {who}", ""), rest]
 
 

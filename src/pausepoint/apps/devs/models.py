@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from pausepoint.apps.devs.output import LEAST, LIMIT, size_of
 from pausepoint.orchestrator import Safety, Task
 
 STATE = ".devs"
@@ -50,9 +51,14 @@ def _variables(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
+def _size(given: Any) -> Any:
+    return size_of(given) if isinstance(given, str) else given
+
+
 Command = Annotated[str | list[str], BeforeValidator(_command)]
 Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Size = Annotated[int, BeforeValidator(_size), Field(ge=LEAST)]
 Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
 
 
@@ -131,6 +137,7 @@ class Head(Written):
     env: Variables = {}
     timeout: Seconds | None = None
     grace: Seconds = GRACE
+    output_limit: Size = LIMIT
     safety: Stops = Stops()
 
 

@@ -16,8 +16,9 @@ from pausepoint.apps.devs import display as showing
 from pausepoint.apps.devs import workspace
 from pausepoint.apps.devs.commands import Commands
 from pausepoint.apps.devs.models import Plan
+from pausepoint.apps.devs.pauses import Pauses
 from pausepoint.apps.devs.runs import check_whose, tags_of
-from pausepoint.apps.devs.tasks import Worker, log_of
+from pausepoint.apps.devs.tasks import Worker, last_lines, log_of
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.input import BadInput, confirmed
 from pausepoint.apps.words import many, one_line
@@ -67,7 +68,7 @@ class Ride:
         self.budget = budget
         self.edits = edits
         self.replan = replan
-        self.view = View(plan.name)
+        self.view = View(plan.name, last_lines(plan))
         self.known = False  # whether the run is known to exist
         self.withdraws = False  # whether a pause of this run that is under way is withdrawn
         self.taken: list[str] = []  # the changes in the workspace that the user accepted
@@ -183,7 +184,7 @@ class Ride:
             )
         async with Engine(self.start.store, drives="asked") as engine:  # an answer alone does not resume the run
             await self._check_free(engine)
-            commands = Commands(plan.state, plan.head.grace, plan.head.env)
+            commands = Commands(plan.state, plan.head.grace, plan.head.env, plan.head.output_limit)
             run = Orchestrator(
                 engine, plan.name, Worker(plan, commands).work, agents=plan.head.agents,
                 snapshot_store=FileStateStore(plan.workspace), safety=plan.head.safety.as_safety(), idle_timeout=None,
@@ -199,7 +200,7 @@ class Ride:
                 self._check_workspace()
                 workspace.forget(plan)
                 try:
-                    await self._work(engine, run, act)
+                    await self._work(engine, run, act, commands)
                 finally:
                     self._keep_workspace()
 
@@ -211,10 +212,31 @@ class Ride:
         stored: Any = await engine.state(self.plan.name)
         return differences(stored.tasks, self.plan.tasks)
 
-    async def _work(self, engine: Engine, run: Orchestrator, act: Act) -> None:
+    async def _work(self, engine: Engine, run: Orchestrator, act: Act, commands: Commands) -> None:
         await act(engine, run)
         self.known = True
         await engine.drive_only(self.plan.name)
+        pauses = asyncio.ensure_future(Pauses(engine, self.plan.name, commands).follow())
+        try:
+            await self._follow(engine, run)
+            while commands.kept and await self._stays(engine, commands):
+                await run.start(by=self.by)
+                await self._follow(engine, run)
+        finally:
+            pauses.cancel()
+            await asyncio.wait([pauses])
+
+    async def _stays(self, engine: Engine, commands: Commands) -> bool:
+        """Wait while the run is paused and commands are kept. Return whether it was resumed."""
+        said = f"{self.plan.name} is paused. Frozen commands of: {', '.join(commands.kept)}. Press Ctrl+C to end them."
+        click.echo(showing.folded(said), err=True)
+        async for info in engine.watch(self.plan.name):
+            if info.status is not Status.PAUSED or not commands.kept:
+                break
+        await self.view.look(engine)
+        return bool(commands.kept) and not engine.ending
+
+    async def _follow(self, engine: Engine, run: Orchestrator) -> None:
         outcome = asyncio.ensure_future(run.outcome())
         try:
             await showing.follow(engine, self.view, outcome.done, outcome, showing.show())

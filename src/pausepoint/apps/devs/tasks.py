@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ from pydantic import BaseModel
 
 from pausepoint import Context
 from pausepoint.apps import model
-from pausepoint.apps.devs.approval import restriction
-from pausepoint.apps.devs.commands import Commands, Ran
+from pausepoint.apps.devs.commands import KEY, TASK, Commands, Ran
 from pausepoint.apps.devs.models import Plan, Todo, todo_of
+from pausepoint.apps.devs.output import last_line
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import one_line
 from pausepoint.errors import Declined
-from pausepoint.orchestrator import TaskAgent
+from pausepoint.orchestrator import TaskAgent, restriction
 
 DRAFTS = 3
 """How many drafts a model may write before the task fails."""
@@ -50,6 +51,11 @@ class Draft(BaseModel):
 def log_of(plan: Plan, task: str) -> Path:
     """Return the file with the output of a task."""
     return plan.state / LOGS / f"{task}.txt"
+
+
+def last_lines(plan: Plan) -> Callable[[str], str]:
+    """Return a function that returns the last line of a task's output."""
+    return lambda task: last_line(log_of(plan, task))
 
 
 def shown(command: str | list[str]) -> str:
@@ -90,10 +96,10 @@ class Worker:
     async def command(self, task: str, command: str | list[str], ctx: Context) -> dict[str, Any]:
         """Run one command until it ends. Its idempotency key stays the same if it runs again after a kill."""
         todo = next(todo for todo in self.plan.todos if todo.id == task)
-        env = {**todo.env, "DEVS_TASK": task, "DEVS_RUN": self.plan.name, "DEVS_KEY": ctx.idempotency_key}
+        env = {**todo.env, TASK: task, "DEVS_RUN": self.plan.name, KEY: ctx.idempotency_key}
         ran = await self.commands.run(
             command, self.plan.workspace / todo.folder, log_of(self.plan, task),
-            todo.timeout or self.plan.head.timeout, env,
+            todo.timeout or self.plan.head.timeout, env, safe_point=ctx.safe_point,
         )  # fmt: skip
         return {"code": ran.code, "seconds": ran.seconds, "tail": ran.tail}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pausepoint import Engine, Question
@@ -28,6 +28,7 @@ class Row:
     took: float = 0.0
     note: str = ""
     place: int = 0  # its number among the finished tasks, starting at 1
+    said: str = ""  # the last line of its output, while it runs
 
     @property
     def seconds(self) -> float:
@@ -36,14 +37,15 @@ class Row:
 
 
 class View:
-    """The status of a run. `look` updates it."""
+    """The status of a run. `look` updates it. ``last_line`` returns the last line of a task's output."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, last_line: Callable[[str], str] = lambda task: "") -> None:
         self.name = name
         self.status = ""
         self.rows: dict[str, Row] = {}
         self.questions: list[Question] = []
         self.reason = ""
+        self.last_line = last_line
         self._reader: RunReader | None = None
         self._report: RunReport | None = None
         self._levels: tuple[list[Task], dict[str, int]] = [], {}
@@ -68,6 +70,8 @@ class View:
             self._levels = tasks, levels_of(tasks)
         levels = self._levels[1]
         found = {each.task.id: _row(each, levels[each.task.id], report.info) for each in report.tasks}
+        for row in found.values():
+            row.said = self.last_line(row.task.id) if row.status == "begun" else ""
         stuck: set[str] = set()
         for row in sorted(found.values(), key=lambda row: row.level):
             if row.status == "pending" and stuck.intersection(row.task.needs):

@@ -1,0 +1,43 @@
+"""Tell the commands of a run what its pauses mean for them: to stand frozen, to continue, or to end."""
+
+from __future__ import annotations
+
+from pausepoint import Engine, Status
+from pausepoint.apps.devs.commands import Commands
+from pausepoint.errors import PausepointError
+
+
+class Pauses:
+    """The pauses of one run. Run `follow` while commands may run or are kept."""
+
+    def __init__(self, engine: Engine, run: str, commands: Commands) -> None:
+        self.engine = engine
+        self.run = run
+        self.commands = commands
+        commands.keeps = self.freezes
+
+    async def freezes(self) -> bool:
+        """Return whether the commands of the run are to stand frozen: a pause says so, and no one ends them."""
+        info = await self.engine.info(self.run)
+        if self.engine.ending or info.cancel_requested or info.status not in (Status.PAUSING, Status.PAUSED):
+            return False
+        pauses = await self.engine.pauses(self.run)
+        return any(pause.freeze for pause in pauses) and all(pause.mode != "abort" for pause in pauses)
+
+    async def _ends(self) -> bool:
+        """Return whether kept commands must end: the run was cancelled, or a pause ends them."""
+        info = await self.engine.info(self.run)
+        aborts = any(pause.mode == "abort" for pause in await self.engine.pauses(self.run))
+        return aborts or info.cancel_requested or info.status is Status.CANCELLED
+
+    async def follow(self) -> None:
+        """Heed the pauses of the run, from any process, until the run or the engine has ended."""
+        try:
+            async for _ in self.engine.watch(self.run):
+                (self.commands.freezing.set if await self.freezes() else self.commands.freezing.clear)()
+                if self.commands.kept and await self._ends():
+                    await self.commands.end_kept()
+        except PausepointError:
+            return  # the driver of the run gets the same error
+        finally:
+            self.commands.freezing.clear()

@@ -1,0 +1,236 @@
+"""The processes of a command: what it started is found, frozen and ended with it, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pausepoint import Engine
+from pausepoint.apps.devs.commands import KEY, TASK, Commands
+from pausepoint.apps.devs.program import PERSON
+from pausepoint.orchestrator import GATE_TOKEN, Processes, warden
+from tests.apps.devs_kit import alive, lines, pids, task, until, write_plan
+from tests.apps.test_devs_faults import Devs
+from tests.support.forkserver import Forks
+from tests.support.loop import on_loop
+
+TREE = """\
+[ -e once ] && exit 0
+touch once
+setsid sh -c 'echo session $$ >> began; exec sleep 1000' &
+(setsid sh -c 'trap "" TERM; echo orphan $$ >> began; while true; do sleep 1000; done' &)
+echo x $$ >> began
+"""
+"""A child in a session of its own, and one that has lost its parent, too."""
+
+BARE = """env -i PATH="$PATH" setsid sh -c 'echo bare $$ >> began; exec sleep 1000' &
+sleep 1000
+"""
+"""A child in a session of its own that has lost its environment, of a parent that lives."""
+
+COUNTING = """\
+echo x $$ >> began
+setsid sh -c 'echo child $$ >> began; while [ ! -e stop ]; do echo >> count; sleep 0.01; done' &
+while [ ! -e stop ]; do sleep 0.01; done
+wait
+"""
+
+
+def state(pid: int) -> str:
+    found = warden.look(pid)
+    return "" if found is None else found.state.decode()
+
+
+@pytest.mark.parametrize("way", ["abort", "interrupt", "kill", "timeout", "end"])
+def test_nothing_that_a_command_started_outlives_it(tmp_path: Path, forks: Forks, way: str) -> None:
+    last = "while [ $(wc -l < began) -lt 3 ]; do sleep 0.01; done" if way == "end" else BARE
+    limit = 1.5 if way == "timeout" else None
+    write_plan(tmp_path, [task("x", run=TREE + last, timeout=limit)], grace=0.3)
+    devs = Devs(tmp_path, forks)
+    child = devs.begin("run", "plan.json")
+    begun = 3 if way == "end" else 4
+    until(lambda: len(pids(tmp_path)) == begun or (way == "timeout" and not child.is_alive()))
+    if way == "abort":
+        devs.run("pause", "plan.json", "--abort", "--wait")
+        assert not any(map(alive, pids(tmp_path))), "they are gone when it returns"
+    elif way == "interrupt":
+        child.signal(signal.SIGINT)
+        until(lambda: "Interrupt again to end them now" in devs.all_said)
+        child.signal(signal.SIGINT)
+    elif way == "kill":
+        child.signal(signal.SIGKILL)
+    devs.ends(child, {"abort": PERSON, "interrupt": 130, "kill": -9, "timeout": 1, "end": 0}[way])
+    until(lambda: not any(map(alive, pids(tmp_path))))
+    devs.run("resume", "plan.json")
+
+
+# one set of processes
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A command with the token ``mine``: itself, and an orphan in a session of its own that only the token shows."""
+    script = "(setsid sh -c 'echo orphan $$ >> work/began; exec sleep 1000' &)"
+    script += "; echo x $$ >> work/began; exec sleep 1000"
+    (tmp_path / "work").mkdir()
+    env = os.environ | {GATE_TOKEN: "mine"}
+    command = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env=env, start_new_session=True)
+    until(lambda: len(pids(tmp_path)) == 2)
+    yield command
+    for pid in pids(tmp_path):
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+    command.wait()
+
+
+def test_an_orphan_is_found_by_its_token_and_without_it_would_be_missed(
+    tmp_path: Path, tree: subprocess.Popen[bytes]
+) -> None:
+    orphan = next(int(line.split()[1]) for line in lines(tmp_path, "began") if line.startswith("orphan"))
+    blind = Processes()
+    blind.add(tree.pid, "another token")
+    assert [each.pid for each in blind.find()] == [tree.pid], "the fault is real"
+    processes = Processes()
+    processes.add(tree.pid, "mine")
+    assert {each.pid for each in processes.find()} == {tree.pid, orphan}
+    processes.end(5)
+    assert not alive(orphan)
+
+
+def test_no_process_is_ended_that_is_not_ours(
+    tmp_path: Path, tree: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = warden.look(tree.pid)
+    assert theirs is not None
+    later = theirs._replace(start=theirs.start - 1)
+    assert not warden.send(later, signal.SIGKILL), "another process got the number"
+    reused = Processes()
+    monkeypatch.setattr(warden, "look", lambda pid: later if pid == tree.pid else None)
+    reused.add(tree.pid, "another token")
+    monkeypatch.undo()
+    assert reused.find() == [], "another process leads a group of that number"
+    hidden = Processes()
+    hidden.add(os.getpid(), "mine")
+    monkeypatch.setattr(warden, "_environment", lambda pid: ())
+    assert tree.pid not in {each.pid for each in hidden.find() if each.parent != os.getpid()}
+    assert alive(tree.pid)
+
+
+def test_what_was_stopped_before_a_freeze_stays_stopped_after_it(tmp_path: Path, tree: subprocess.Popen[bytes]) -> None:
+    orphan = next(int(line.split()[1]) for line in lines(tmp_path, "began") if line.startswith("orphan"))
+    os.kill(orphan, signal.SIGSTOP)
+    until(lambda: state(orphan) == "T")
+    processes = Processes()
+    processes.add(tree.pid, "mine")
+    assert processes.freeze()
+    assert (state(tree.pid), state(orphan)) == ("T", "T")
+    processes.thaw()
+    until(lambda: state(tree.pid) == "S")
+    assert state(orphan) == "T"
+    processes.end(5)
+    assert not alive(orphan), "a stopped process is ended, too"
+
+
+# freezing
+
+
+class Frozen:
+    """A run whose command, with a child in a session of its own, was frozen while it counts in a file."""
+
+    def __init__(self, folder: Path, forks: Forks) -> None:
+        self.folder = folder
+        write_plan(folder, [task("x", run=COUNTING), task("y", ["x"])])
+        self.devs = Devs(folder, forks)
+        self.child = self.devs.begin("run", "plan.json")
+        until(lambda: len(pids(folder)) == 2 and self.count > 2)
+        said = self.devs.run("pause", "plan.json", "--freeze", "--wait")
+        assert "plan is paused" in said
+        assert [state(pid) for pid in pids(folder)] == ["T", "T"]
+
+    @property
+    def count(self) -> int:
+        return len(lines(self.folder, "count"))
+
+
+def test_a_frozen_command_stands_still_and_continues_in_the_same_process(tmp_path: Path, forks: Forks) -> None:
+    frozen = Frozen(tmp_path, forks)
+    before = frozen.count
+    assert "stopped" in frozen.devs.run("status", "plan.json", "--json")
+    assert frozen.count == before
+    until(lambda: "Frozen commands of: x." in frozen.devs.all_said)
+    with Engine(frozen.devs.store, drives="none") as engine:
+        engine.resume("plan", here=False)
+    until(lambda: frozen.count > before + 2)
+    (tmp_path / "work" / "stop").touch()
+    frozen.devs.ends(frozen.child, 0)
+    assert [line.split()[0] for line in lines(tmp_path, "began")] == ["x", "child", "y"], "each was started once"
+
+
+@pytest.mark.parametrize("way", ["abort", "interrupt", "kill", "cancel"])
+def test_a_frozen_command_is_ended_with_all_its_processes(tmp_path: Path, forks: Forks, way: str) -> None:
+    frozen = Frozen(tmp_path, forks)
+    until(lambda: "Frozen commands of: x." in frozen.devs.all_said)
+    if way == "abort":
+        frozen.devs.run("pause", "plan.json", "--abort")
+    elif way == "cancel":
+        frozen.devs.run("cancel", "plan")
+    else:
+        frozen.child.signal(signal.SIGINT if way == "interrupt" else signal.SIGKILL)
+    until(lambda: not any(map(alive, pids(tmp_path))))
+    frozen.devs.ends(frozen.child, {"abort": PERSON, "interrupt": 130, "kill": -9, "cancel": 1}[way])
+    (tmp_path / "work" / "stop").touch()
+    if way != "cancel":
+        frozen.devs.run("resume", "plan.json", "--edits", "accept")
+
+
+@on_loop
+async def test_frozen_time_does_not_count_and_a_new_key_ends_the_kept_command(tmp_path: Path) -> None:
+    async with Commands(tmp_path / ".devs", grace=0.2, env={}) as commands:
+        command = "echo x $$ >> began; while [ ! -e go ]; do sleep 0.01; done"
+        (tmp_path / "work").mkdir()
+
+        async def keeps() -> bool:
+            return True
+
+        async def run(key: str, limit: float | None = None) -> int | None:
+            env = {KEY: key, TASK: "x"}
+            ran = await commands.run(
+                command, tmp_path / "work", tmp_path / "log", limit, env, safe_point=lambda: asyncio.sleep(0)
+            )
+            return ran.code
+
+        async def frozen(key: str, limit: float | None = None) -> asyncio.Task[int | None]:
+            began = len(pids(tmp_path))
+            running = asyncio.ensure_future(run(key, limit))
+            while len(pids(tmp_path)) == began:
+                await asyncio.sleep(0.01)
+            commands.freezing.set()
+            while state(pids(tmp_path)[-1]) != "T":
+                await asyncio.sleep(0.01)
+            return running
+
+        commands.keeps = keeps
+        running = await frozen("1", 1.0)
+        end = time.monotonic() + 1.1
+        while time.monotonic() < end:
+            await asyncio.sleep(0.05)
+        (tmp_path / "work" / "go").touch()
+        commands.freezing.clear()
+        assert await running == 0
+        (tmp_path / "work" / "go").unlink()
+        running = await frozen("2")
+        running.cancel()
+        await asyncio.wait([running])
+        assert list(commands.kept) == ["x"]
+        commands.freezing.clear()
+        (tmp_path / "work" / "go").touch()
+        assert await run("3") == 0
+        assert not alive(pids(tmp_path)[-2])
+        assert not commands.kept
