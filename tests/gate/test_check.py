@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pausepoint.orchestrator import socket_path
-from pausepoint.orchestrator.hooks import KINDS, HookCommand, HookSettings, hook_command
+from pausepoint.orchestrator.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_command
 from tests.cli import documents
 from tests.cli.zoo import here
 from tests.gate.fake_server import serving
@@ -65,7 +65,7 @@ def changed(project: Path, **hook: Any) -> None:
 
 
 def moved(project: Path, command: HookCommand) -> None:
-    file = HookSettings.read(KINDS["claude"], project / ".claude" / "settings.json")
+    file = HookSettings.read(AGENT_KINDS["claude"], project / ".claude" / "settings.json")
     file.path.write_bytes(file.with_hooks(command, "open"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pausepoint.orchestrator import read_gate, socket_path
-from pausepoint.orchestrator.hooks import KINDS
+from pausepoint.orchestrator.hooks import AGENT_KINDS
 from tests.cli import documents
 from tests.cli.kit import Done, run
 from tests.cli.zoo import here
@@ -71,9 +71,9 @@ def test_what_is_not_given_again_stays_and_what_is_given_changes(alone: Path) ->
 
 
 @pytest.mark.parametrize("own", [None, OWN, "{}"])
-@pytest.mark.parametrize("agent", KINDS)
+@pytest.mark.parametrize("agent", AGENT_KINDS)
 def test_uninstall_leaves_what_was_there(alone: Path, agent: str, own: str | None) -> None:
-    file = KINDS[agent].file("project", alone)
+    file = AGENT_KINDS[agent].file("project", alone)
     if own is not None:
         file.parent.mkdir()
         file.write_text(own)
@@ -97,7 +97,7 @@ def test_what_a_person_added_to_our_file_stays(alone: Path) -> None:
 
 
 def test_one_agent_can_be_uninstalled_and_the_other_keeps_its_gate(alone: Path) -> None:
-    for agent in KINDS:
+    for agent in AGENT_KINDS:
         gate(alone, "install", agent, "--yes")
     gate(alone, "uninstall", "codex", "--yes")
     assert not (alone / ".codex").exists()

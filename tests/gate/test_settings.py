@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pausepoint.orchestrator import HookCommand, HookSettings, SettingsRefused, socket_path
-from pausepoint.orchestrator.hooks import HELD, KINDS, SHORT, hook_command, hook_file
+from pausepoint.orchestrator.hooks import AGENT_KINDS, HELD, SHORT, hook_command, hook_file
 from pausepoint.orchestrator.json_text import JsonText
-from pausepoint.orchestrator.settings import Change, GateSettings, apply, gate_file, make_private, read_gate
+from pausepoint.orchestrator.settings import Change, GateSettings, OnLoss, apply, gate_file, make_private, read_gate
 
-CLAUDE, CODEX = KINDS["claude"], KINDS["codex"]
+CLAUDE, CODEX = AGENT_KINDS["claude"], AGENT_KINDS["codex"]
 COMMAND = hook_command("claude")
 FORMER = HookCommand("/old venv/bin/python", "/old venv/lib/pausepoint/integrations/gate.py", "claude")
 
@@ -118,6 +119,25 @@ def test_what_a_person_added_to_an_entry_stays() -> None:
 def test_any_path_survives_the_shell(path: str) -> None:
     command = HookCommand(path, f"{path}/pausepoint/integrations/gate.py", "codex")
     assert HookCommand.of(command.line("PreToolUse", "closed")) == command
+
+
+@pytest.mark.parametrize("fault", ["no hook", "no interpreter", "the hook fails"])
+def test_a_fault_refuses_only_tool_calls_and_only_where_it_must(tmp_path: Path, fault: str) -> None:
+    """Python ends with 2 if there is no hook. For other events that would discard prompts, and keep turns going."""
+    hook = tmp_path / "pausepoint" / "integrations" / "gate.py"
+    if fault != "no hook":
+        hook.parent.mkdir(parents=True)
+        hook.write_text("raise SystemExit(1)")
+    command = COMMAND._replace(hook=str(hook))
+    command = command._replace(python=str(tmp_path / "gone")) if fault == "no interpreter" else command
+    ends = {
+        (event, on_loss): subprocess.run(["/bin/sh", "-c", command.line(event, on_loss)], capture_output=True)
+        for event in ("PreToolUse", "UserPromptSubmit")
+        for on_loss in get_args(OnLoss)
+    }
+    codes = {each: done.returncode for each, done in ends.items() if done.returncode != 1}
+    assert codes == {("PreToolUse", "closed"): 2}
+    assert ends["PreToolUse", "closed"].stderr or fault == "the hook fails", "Codex refuses only with a text"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pausepoint.orchestrator.callers import GateCaller, GatePlace, Verdict, find
 from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
 from pausepoint.orchestrator.graph import Task
 from pausepoint.orchestrator.history import SessionLog, SessionStateStore
-from pausepoint.orchestrator.hooks import HookCommand, HookSettings, hook_command
+from pausepoint.orchestrator.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command
 from pausepoint.orchestrator.installation import Installation
 from pausepoint.orchestrator.orchestrator import Orchestrator
 from pausepoint.orchestrator.registry import Agent, AgentRegistry, Agents
@@ -39,8 +39,10 @@ from pausepoint.orchestrator.warden import GATE_TOKEN, Processes, adopt_orphans,
 from pausepoint.orchestrator.workflow import TaskAgent
 
 __all__ = [
+    "AGENT_KINDS",
     "GATE_TOKEN",
     "Agent",
+    "AgentKind",
     "AgentRegistry",
     "AgentState",
     "AgentStatus",

@@ -35,6 +35,9 @@ LIMIT = 1 << 20
 CALL = "agent.call"
 """The event of a call that an agent wants to make. A session that attends agents declares it."""
 
+BACKGROUND = "agent.background"
+"""The event of a paused agent that has left commands running."""
+
 KEPT = 2_000
 """The most characters of one argument in the history."""
 
@@ -118,6 +121,7 @@ class Call:
         self.sub = agent.sub
         self.lasts = agent.kind != MOMENTARY and self.name not in CONTAINERS
         self.in_flight = False
+        self.since = 0.0  # when it was let through, on the clock of the loop
         self.asks = False  # the agent asks its own person for a permission
         self.is_noted = False  # it is in the history of the session
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -295,6 +299,14 @@ class Gate:
         self.is_lost = True
         self.finish()
 
+    def interrupted(self, calls: Sequence[Call]) -> None:
+        """Note that a person has interrupted calls in the agent's own window. That ends the turn, too."""
+        for call in calls:
+            call.end("interrupted")
+        if set(self.calls.values()) <= set(calls):
+            self._rest()
+        self.news.set()
+
     def left(self, call: Call) -> None:
         """Forget a call whose hook has gone before it was answered: the agent does not make it."""
         if not call.in_flight and self.calls.get(call.id) is call:
@@ -385,7 +397,7 @@ class Gate:
 
         async def tool() -> str:
             if not call.in_flight and not call.ended.done():
-                call.in_flight = True
+                call.in_flight, call.since = True, asyncio.get_running_loop().time()
                 self.say(f"runs {call.said}")
                 call.answer({"do": "run", "approved": True} if approved else {"do": "run"})
             return await asyncio.shield(call.ended) if call.lasts else "started"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import BaseModel
 
@@ -22,7 +22,8 @@ from pausepoint.engine.bulk import Bulk
 from pausepoint.errors import GateRefused, Parked, PausepointError, UnknownSession
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import SessionInfo
-from pausepoint.orchestrator.gates import CALL, AgentFacts, Gate, Gates, Report, charge
+from pausepoint.orchestrator.gates import BACKGROUND, CALL, AgentFacts, Call, Gate, Gates, Report, charge
+from pausepoint.orchestrator.offspring import offspring
 from pausepoint.orchestrator.transcripts import tokens_in
 from pausepoint.runtime.context import Context
 from pausepoint.threads import in_thread
@@ -34,6 +35,9 @@ LOOK_EVERY = 2.0
 """Seconds between two looks at the processes of the agents."""
 
 HELD = (Status.PAUSED, Status.PAUSING, Status.WAITING, Status.SLEEPING)
+LONG = 5.0
+"""Seconds after which a command that has no process counts as interrupted."""
+
 AGAIN = 1.0
 """Seconds until the session is tried again after an error of the store."""
 
@@ -54,7 +58,7 @@ class GuestAgent(BaseModel):
     ended: str = ""
 
 
-AGENTS = Workflow.guest("agent", state=GuestAgent, events=[CALL], questions_expire=None)
+AGENTS = Workflow.guest("agent", state=GuestAgent, events=[CALL, BACKGROUND], questions_expire=None)
 
 
 class GuestAgents:
@@ -123,8 +127,14 @@ class GuestAgents:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for gate in tuple(self):
-                if gate.agent is not None and not gate.ended.is_set() and not _is_alive(gate.agent.pid):
+                if gate.agent is None or gate.ended.is_set():
+                    continue
+                if not _is_alive(gate.agent.pid):
                     gate.lost()
+                elif (stuck := [call for call in gate.in_flight if _may_be_interrupted(gate.agent, call)]) and (
+                    not await in_thread(offspring, gate.agent.pid)
+                ):
+                    gate.interrupted(stuck)
 
 
 class _Guest:
@@ -217,9 +227,18 @@ class _Guest:
         if total > known:
             await ctx.do(charge, 0.0, total - known, key=f"until {total}")
 
+    async def _note_background(self) -> None:
+        """Record the commands that the agent has left running: a pause does not stop them."""
+        left = await in_thread(offspring, self.agent.pid) if self.agent.pid > 1 else []
+        if left:
+            self.gate.say(f"has left running: {'; '.join(left)}")
+            with suppress(PausepointError):  # it was resumed meanwhile
+                await self.engine.emit(self.session_id, BACKGROUND, "; ".join(left), {"commands": left})
+
     async def _wait(self, parked: Parked) -> None:
         """Wait until a session that must not run may run again, or the agent has gone."""
         self.gate.tell(f"{parked.status}: {parked.reason}".rstrip(": "))
+        await self._note_background()
         async with aclosing(self.engine.watch(self.session_id)) as news:
             async for info in news:
                 if info.status is Status.CANCELLED:
@@ -229,15 +248,36 @@ class _Guest:
         self.gate.news.set()
 
 
-async def pending_call(engine: Bulk, info: SessionInfo) -> str | None:
-    """Return the tool call that an agent started by hand waits to make; None if it waits for none, or is no agent."""
+class Standing(NamedTuple):
+    """What an agent that was stopped wants to do, and what it has left running."""
+
+    call: str = ""
+    background: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.call or self.background)
+
+
+async def standing(engine: Bulk, info: SessionInfo) -> Standing:
+    """Return the tool call that an agent started by hand waits to make, and its commands in the background."""
     if info.workflow != AGENTS.name or not info.guest or info.status not in HELD:
-        return None
+        return Standing()
     asked = await engine.last_event(info.session_id, CALL)
     if asked is None:
-        return None
-    later = [event.event_type async for event in engine.events(info.session_id, after=asked.cursor)]
-    return None if "operation.completed" in later else asked.summary
+        return Standing()
+    later = [event async for event in engine.events(info.session_id, after=asked.cursor)]
+    left = [event.summary for event in later if event.event_type == BACKGROUND]
+    is_made = any(event.event_type == "operation.completed" for event in later)
+    return Standing("" if is_made else asked.summary, left[-1] if left else "")
+
+
+def _may_be_interrupted(agent: AgentFacts, call: Call) -> bool:
+    """Return whether a call may be over without a report: its person has pressed Escape, which agents do not report.
+
+    Only for commands of a shell, which are processes: if the agent has none, no command runs.
+    """
+    runs_for = asyncio.get_running_loop().time() - call.since
+    return agent.kind == "claude" and call.name == "Bash" and not call.asks and agent.pid > 1 and runs_for > LONG
 
 
 def _is_alive(pid: int) -> bool:

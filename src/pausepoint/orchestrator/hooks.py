@@ -51,7 +51,7 @@ class AgentKind:
         return (Path(given) if given else Path.home() / self.home) / self.files[scope]
 
 
-KINDS = {
+AGENT_KINDS = {
     "claude": AgentKind(
         "claude",
         "Claude Code",
@@ -111,7 +111,12 @@ class HookCommand(NamedTuple):
             words = shlex.split(line) if isinstance(line, str) else []
         except ValueError:
             return None
-        if len(words) in (5, 8) and words[1:3] == ["-I", "-S"] and words[3].endswith(f"/{HOOK}") and words[4] in KINDS:
+        if (
+            len(words) in (5, 8)
+            and words[1:3] == ["-I", "-S"]
+            and words[3].endswith(f"/{HOOK}")
+            and words[4] in AGENT_KINDS
+        ):
             is_whole = words[5:7] in ([], ["||", "exit"])
             return cls(words[0], words[3], words[4]) if is_whole else None
         return None

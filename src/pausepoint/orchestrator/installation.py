@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pausepoint.name import FOLDER
-from pausepoint.orchestrator.hooks import HOOK, KINDS, AgentKind, HookSettings, Scope, hook_command
+from pausepoint.orchestrator.hooks import AGENT_KINDS, HOOK, AgentKind, HookSettings, Scope, hook_command
 from pausepoint.orchestrator.settings import (
     Change,
     GateSettings,
@@ -83,7 +83,7 @@ class Installation:
             known = None  # it is removed anyway
         created = () if known is None else known.created
         changes = [self._without(file, created) for file in self.files(kinds, user)]
-        others = [kind for kind in KINDS.values() if kind not in kinds]
+        others = [kind for kind in AGENT_KINDS.values() if kind not in kinds]
         if not any(self.files(others)):
             changes.append(Change(self.gate_file, read_file(self.gate_file), None))
         return [each for each in changes if each.is_one]

@@ -9,6 +9,7 @@ from pausepoint.engine import documents as engine_documents
 from pausepoint.errors import DefinitionError, StateRefused, UnknownSession, did_you_mean
 from pausepoint.model.sessions import Event
 from pausepoint.model.views import SessionInfo
+from pausepoint.orchestrator.guests import standing
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem
@@ -114,6 +115,7 @@ async def show(call: Call) -> Reply:
         "questions": [documents.question(each) for each in await engine.questions(session_id)],
         "origin": None if origin is None else {"session_id": origin.session_id, "seq": origin.seq},
         "description": (await engine.description_of(session_id)).to_json(),
+        "agent": (await standing(engine, info))._asdict() if info.guest else None,
     }
     return Reply(document, 200, {"ETag": mark})
 

@@ -62,12 +62,12 @@ def install(
     Shows the change first. Other hooks and settings stay as they are. The place of the gate is written to
     .pausepoint/gate.json. You can install again to change options, or after an upgrade of Python.
     """
-    from pausepoint.orchestrator.hooks import KINDS
+    from pausepoint.orchestrator.hooks import AGENT_KINDS
     from pausepoint.orchestrator.settings import apply
 
     if local and user:
         raise Refused("--local and --user name different files. Give one of them.", USAGE)
-    kind, where = KINDS[agent], _installation(cli)
+    kind, where = AGENT_KINDS[agent], _installation(cli)
     with _refusals():
         changes = where.install(
             kind,
@@ -108,12 +108,12 @@ def uninstall(cli: Cli, agent: str | None, user: bool, yes: bool, dry_run: bool)
 
     Everything else in these files stays as it is. Without an agent, the hooks of all agents are taken out.
     """
-    from pausepoint.orchestrator.hooks import KINDS
+    from pausepoint.orchestrator.hooks import AGENT_KINDS
     from pausepoint.orchestrator.installation import take_back
 
     where = _installation(cli)
     with _refusals():
-        changes = where.uninstall([KINDS[agent]] if agent else KINDS.values(), user)
+        changes = where.uninstall([AGENT_KINDS[agent]] if agent else AGENT_KINDS.values(), user)
         written = _agreed(cli, changes, yes, dry_run)
         if written:
             take_back(changes)
@@ -132,13 +132,13 @@ def uninstall(cli: Cli, agent: str | None, user: bool, yes: bool, dry_run: bool)
 
 def _of_user(where: Installation, changes: Sequence[Change]) -> list[Path]:
     """Return the settings files of the user that have hooks of the gate."""
-    from pausepoint.orchestrator.hooks import KINDS
+    from pausepoint.orchestrator.hooks import AGENT_KINDS
     from pausepoint.orchestrator.settings import SettingsRefused
 
     done = {each.path for each in changes}
     try:
-        theirs = {kind.file("user", where.root) for kind in KINDS.values()} - done
-        return [file.path for file in where.files(KINDS.values(), user=True) if file.path in theirs]
+        theirs = {kind.file("user", where.root) for kind in AGENT_KINDS.values()} - done
+        return [file.path for file in where.files(AGENT_KINDS.values(), user=True) if file.path in theirs]
     except SettingsRefused:  # it is only a hint
         return []
 

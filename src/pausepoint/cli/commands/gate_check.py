@@ -16,7 +16,7 @@ from pausepoint.cli.findings import Finding
 from pausepoint.cli.host import command_line
 from pausepoint.cli.text import one_line
 from pausepoint.orchestrator.callers import GateCaller, GatePlace
-from pausepoint.orchestrator.hooks import KINDS, HookCommand, HookSettings, hook_file
+from pausepoint.orchestrator.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_file
 from pausepoint.orchestrator.settings import LONGEST_SOCKET, GateSettings, SettingsRefused, not_private, read_gate
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _gate_file(where: Installation, known: GateSettings | None) -> Iterator[Find
 
 
 def _settings_files(where: Installation) -> Iterator[HookSettings | Finding]:
-    for kind in KINDS.values():
+    for kind in AGENT_KINDS.values():
         for path in dict.fromkeys(kind.file(scope, where.root) for scope in kind.files):
             try:
                 yield HookSettings.read(kind, path)
@@ -118,7 +118,7 @@ def _problems(file: HookSettings, known: GateSettings | None) -> Iterator[str]:
 
 
 def _twice(files: list[HookSettings]) -> Iterator[Finding]:
-    for kind in KINDS.values():
+    for kind in AGENT_KINDS.values():
         paths = [str(file.path) for file in files if file.kind is kind]
         if len(paths) > 1:
             way = f"`{command_line('gate', 'uninstall', kind.name, '--user')}`, then install them once"

@@ -175,7 +175,7 @@ async def _reported(
     if wanted is None:
         return found
     ended = await wait_until_settled(engine, found, wanted)
-    print_sessions(cli, list(ended.values()), calls=await _pending_calls(engine, list(ended.values())))
+    print_sessions(cli, list(ended.values()), notes=await _agent_notes(engine, list(ended.values())))
     return [ended.get(info.session_id, info) for info in found]
 
 
@@ -203,25 +203,29 @@ def _document(
     return documents.listing(infos, len(infos), damaged, standing)
 
 
-async def _pending_calls(engine: Engine, infos: Sequence[SessionInfo]) -> dict[str, str]:
-    """Return the tool calls that agents started by hand wait to make."""
+async def _agent_notes(engine: Engine, infos: Sequence[SessionInfo]) -> dict[str, str]:
+    """Return what agents started by hand wait to do, and what they have left running."""
     if not any(info.guest for info in infos):
         return {}
-    from pausepoint.orchestrator.guests import pending_call
+    from pausepoint.orchestrator.guests import standing
 
-    return {info.session_id: call for info in infos if (call := await pending_call(engine, info)) is not None}
+    found = {info.session_id: await standing(engine, info) for info in infos}
+    return {
+        session_id: (f", waits to run {one_line(each.call)}" if each.call else "")
+        + (f", still running: {one_line(each.background)}" if each.background else "")
+        for session_id, each in found.items()
+    }
 
 
 def print_sessions(
-    cli: Cli, infos: Sequence[SessionInfo], finishing: str = "", calls: Mapping[str, str] = MappingProxyType({})
+    cli: Cli, infos: Sequence[SessionInfo], finishing: str = "", notes: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Print an aligned line for each session. ``calls`` are the tool calls that agents wait to make."""
+    """Print an aligned line for each session. ``notes`` are further facts about some."""
     wide = [max((len(getattr(info, name)) for info in infos), default=0) for name in ("session_id", "workflow")]
     for info in infos:
         status = cli.out.status(info.status.value) + " " * (9 - len(info.status.value))
         head = f"{info.session_id:{wide[0]}}  {info.workflow:{wide[1]}}  {status}"
-        call = f", waits to run {one_line(calls[info.session_id])}" if info.session_id in calls else ""
-        cli.out.say(f"{head}  {short_status(info, finishing)}{call}".rstrip(), 4)
+        cli.out.say(f"{head}  {short_status(info, finishing)}{notes.get(info.session_id, '')}".rstrip(), 4)
 
 
 def short_status(info: SessionInfo, finishing: str = "") -> str:

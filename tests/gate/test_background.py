@@ -1,0 +1,83 @@
+"""Commands that an agent has left running, and calls that its person has interrupted without a report."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from pausepoint.orchestrator import guests
+from pausepoint.orchestrator.guests import standing
+from tests.gate.kit import Project, said_to, until
+from tests.support.loop import on_loop
+
+
+@on_loop
+async def test_a_command_in_the_background_is_listed_as_still_running(project: Project) -> None:
+    async with project.served() as (engine, agents):
+        options = ["--calls", "3", "--background", "--command", "sleep 61.7", "--linger", "0", "--think", "0.3"]
+        agent = await project.agent("ada", *options)
+        await until(lambda: any(gate.in_flight or gate.waiting for gate in agents))
+        await engine.pause("claude-ada", wait=True)
+        await until(lambda: any(gate.waiting for gate in agents))
+        try:
+            found = await standing(engine, await engine.info("claude-ada"))
+            if not found.background:  # the first call was not made before the pause
+                assert found.call.startswith("Bash")
+                await engine.resume("claude-ada")
+                await until(lambda: not any(gate.waiting for gate in agents))
+                await engine.pause("claude-ada", wait=True)
+                found = await standing(engine, await engine.info("claude-ada"))
+            assert "sleep 61.7 (process " in found.background
+        finally:
+            agent.send_signal(signal.SIGINT)
+            await agent.wait()
+            for pid in [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]:
+                if _runs(pid, b"sleep\x0061.7"):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _runs(pid: int, command: bytes) -> bool:
+    try:
+        return command in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+@on_loop
+async def test_an_interrupted_command_does_not_keep_a_pause_waiting(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Escape ends a command of Claude Code, and no hook tells. A command is a process, so its absence tells."""
+    monkeypatch.setattr(guests, "LONG", 0.2)
+    monkeypatch.setattr(guests, "LOOK_EVERY", 0.1)
+    agent = {"kind": "claude", "session": "ada", "pid": os.getppid()}
+    call = {"id": "t", "name": "Bash", "arguments": {"command": "make"}}
+    monkeypatch.setattr(guests, "offspring", lambda pid: [])
+    async with project.served() as (engine, agents):
+        assert await said_to(project.socket, {"v": 1, "event": "before", "agent": agent, "call": call}) == {"do": "run"}
+        await engine.pause("claude-ada", wait=True)
+        assert not [gate.in_flight for gate in agents if gate.in_flight]
+
+
+@on_loop
+async def test_a_call_at_the_agent_s_own_prompt_counts_as_in_flight(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its person may say yes at any time, so a pause must not say that everything has stopped."""
+    monkeypatch.setattr(guests, "LONG", 0.0)
+    monkeypatch.setattr(guests, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(guests, "offspring", lambda pid: [])
+    agent = {"kind": "claude", "session": "ada", "pid": os.getppid()}
+    call = {"id": "t", "name": "Bash", "arguments": {"command": "make"}}
+    async with project.served() as (engine, agents):
+        await said_to(project.socket, {"v": 1, "event": "before", "agent": agent, "call": call | {"name": "Edit"}})
+        await said_to(project.socket, {"v": 1, "event": "asks", "agent": agent, "call": {"name": "Edit"}})
+        found = await engine.pause("claude-ada", wait=True, timeout=0.5)
+        assert [each.operations for each in found.working] == [("Edit",)]
+        [gate] = agents
+        assert [call.asks for call in gate.in_flight] == [True]
+        await said_to(project.socket, {"v": 1, "event": "stop", "agent": agent})
+        await engine.pause("claude-ada", wait=True)
