@@ -32,11 +32,11 @@ async def test_a_command_in_the_background_is_listed_as_still_running(project: P
                 found = await standing(engine, await engine.info("claude-ada"))
             assert "sleep 61.7 (process " in found.background
         finally:
-            agent.send_signal(signal.SIGINT)
-            await agent.wait()
+            agent.kill()
             for pid in [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]:
                 if _runs(pid, b"sleep\x0061.7"):
                     os.kill(pid, signal.SIGKILL)
+            await agent.wait()
 
 
 def _runs(pid: int, command: bytes) -> bool:
