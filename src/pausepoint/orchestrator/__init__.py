@@ -31,11 +31,10 @@ from pausepoint.orchestrator.snapshot import (
     TaskState,
     ToolCall,
 )
-from pausepoint.orchestrator.warden import GATE_TOKEN, Processes, adopt_orphans, warden_command
+from pausepoint.orchestrator.warden import Processes, adopt_orphans, warden_command
 from pausepoint.orchestrator.workflow import TaskAgent
 
 __all__ = [
-    "GATE_TOKEN",
     "Agent",
     "AgentRegistry",
     "AgentState",
