@@ -15,7 +15,7 @@ import pytest
 from pausepoint import Engine
 from pausepoint.apps.devs.commands import KEY, TASK, Commands
 from pausepoint.apps.devs.program import PERSON
-from pausepoint.orchestrator import GATE_TOKEN, Processes, warden
+from pausepoint.orchestrator import Processes, warden
 from tests.apps.devs_kit import alive, lines, pids, task, until, write_plan
 from tests.apps.test_devs_faults import Devs
 from tests.support.forkserver import Forks
@@ -80,7 +80,7 @@ def tree(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     script = "(setsid sh -c 'echo orphan $$ >> work/began; exec sleep 1000' &)"
     script += "; echo x $$ >> work/began; exec sleep 1000"
     (tmp_path / "work").mkdir()
-    env = os.environ | {GATE_TOKEN: "mine"}
+    env = os.environ | {Processes.TOKEN: "mine"}
     command = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env=env, start_new_session=True)
     until(lambda: len(pids(tmp_path)) == 2)
     yield command
@@ -116,10 +116,12 @@ def test_no_process_is_ended_that_is_not_ours(
     reused.add(tree.pid, "another token")
     monkeypatch.undo()
     assert reused.find() == [], "another process leads a group of that number"
-    hidden = Processes()
-    hidden.add(os.getpid(), "mine")
+    by_token = Processes()
+    by_token.add(2**22 + 1, "mine")  # no process has that number
     monkeypatch.setattr(warden, "_environment", lambda pid: ())
-    assert tree.pid not in {each.pid for each in hidden.find() if each.parent != os.getpid()}
+    assert by_token.find() == [], "an environment that cannot be read proves nothing"
+    monkeypatch.undo()
+    assert tree.pid in {each.pid for each in by_token.find()}
     assert alive(tree.pid)
 
 
@@ -144,14 +146,17 @@ def test_what_was_stopped_before_a_freeze_stays_stopped_after_it(tmp_path: Path,
 class Frozen:
     """A run whose command, with a child in a session of its own, was frozen while it counts in a file."""
 
-    def __init__(self, folder: Path, forks: Forks) -> None:
+    def __init__(self, folder: Path, forks: Forks, everything: bool = False) -> None:
         self.folder = folder
         write_plan(folder, [task("x", run=COUNTING), task("y", ["x"])])
         self.devs = Devs(folder, forks)
         self.child = self.devs.begin("run", "plan.json")
         until(lambda: len(pids(folder)) == 2 and self.count > 2)
-        said = self.devs.run("pause", "plan.json", "--freeze", "--wait")
-        assert "plan is paused" in said
+        if everything:
+            with Engine(self.devs.store, drives="none") as engine:
+                engine.pause(everything=True, freeze=True, wait=True)
+        else:
+            assert "plan is paused" in self.devs.run("pause", "plan.json", "--freeze", "--wait")
         assert [state(pid) for pid in pids(folder)] == ["T", "T"]
 
     @property
@@ -159,13 +164,17 @@ class Frozen:
         return len(lines(self.folder, "count"))
 
 
-def test_a_frozen_command_stands_still_and_continues_in_the_same_process(tmp_path: Path, forks: Forks) -> None:
-    frozen = Frozen(tmp_path, forks)
+@pytest.mark.parametrize("everything", [False, True], ids=["one", "everything"])
+def test_a_frozen_command_stands_still_and_continues_in_the_same_process(
+    tmp_path: Path, forks: Forks, everything: bool
+) -> None:
+    frozen = Frozen(tmp_path, forks, everything)
     before = frozen.count
     assert "stopped" in frozen.devs.run("status", "plan.json", "--json")
     assert frozen.count == before
     until(lambda: "Frozen commands of: x." in frozen.devs.all_said)
     with Engine(frozen.devs.store, drives="none") as engine:
+        engine.lift_pause() if everything else None
         engine.resume("plan", here=False)
     until(lambda: frozen.count > before + 2)
     (tmp_path / "work" / "stop").touch()

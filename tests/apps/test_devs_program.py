@@ -484,7 +484,7 @@ def test_the_readme_lists_every_key_of_a_plan_and_every_command() -> None:
     assert listed("The plan") == [*Head.model_fields, "tasks"]
     assert listed("A task") == list(Todo.model_fields)
     assert listed("When it stops itself") == list(Stops.model_fields)
-    assert listed("Commands") == ["run", "resume", "pause", "status", "skip", "rewind"]
+    assert listed("Commands") == ["run", "resume", "pause", "status", "logs", "skip", "rewind"]
     assert set(listed("Commands")) == set(main.commands)
     for file in re.findall(r"`(src/[^`]+)`", section(README, "Where things are")):
         assert (ROOT / file).exists()

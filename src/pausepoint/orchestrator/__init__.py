@@ -35,12 +35,11 @@ from pausepoint.orchestrator.snapshot import (
     TaskState,
     ToolCall,
 )
-from pausepoint.orchestrator.warden import GATE_TOKEN, Processes, adopt_orphans, warden_command
+from pausepoint.orchestrator.warden import Processes, adopt_orphans, warden_command
 from pausepoint.orchestrator.workflow import TaskAgent
 
 __all__ = [
     "AGENT_KINDS",
-    "GATE_TOKEN",
     "Agent",
     "AgentKind",
     "AgentRegistry",

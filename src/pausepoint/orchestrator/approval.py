@@ -188,7 +188,7 @@ class _Shell:
             return
         self._word, self._quoted, self._aside = None, False, False
         if aside:
-            self.commands.insert(-1, [word])  # it is no word of this command, but may be one of a here-document
+            self.commands.insert(-1, [word])  # not a word of this command; it is checked on its own
         else:
             self.commands[-1].append(word)
         if quoted and _SPECIAL.search(word):

@@ -21,9 +21,6 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-GATE_TOKEN = "PAUSEPOINT_GATE_TOKEN"
-"""The variable with the token of a command, in the environment of all its processes."""
-
 TICK = 0.02
 QUIET = 2
 """A sweep is complete after this many passes in a row that find nothing new: a process may fork during a pass."""
@@ -52,7 +49,21 @@ class Process(NamedTuple):
 
 
 class Processes:
-    """The processes of commands. Add each command with `add`, right after it was started."""
+    """The processes of commands. Add each command with `add`, right after it was started in a session of its own.
+
+    `freeze`, `thaw` and `end` block, so call them in a thread.
+
+    >>> import subprocess
+    >>> command = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    >>> processes = Processes()
+    >>> processes.add(command.pid, "a secret token")
+    >>> processes.end(grace=5)
+    >>> command.wait()
+    -15
+    """
+
+    TOKEN = "PAUSEPOINT_GATE_TOKEN"
+    """The variable with the token of a command. Set it in the environment of the command."""
 
     def __init__(self) -> None:
         self._groups: dict[int, int] = {}  # the group of each command, and when its leader started
@@ -103,8 +114,6 @@ class Processes:
             # Otherwise all processes of the group have ended, and another program got its number.
             return leader is None or leader.start == started
         return not self._tokens.isdisjoint(_environment(process.pid))
-
-    # what can be done with them; each call blocks, so call it in a thread
 
     def freeze(self) -> bool:
         """Stop all processes with SIGSTOP. Return False if one has not stopped in time, because it is in the kernel."""
@@ -202,7 +211,7 @@ def _all() -> Iterator[Process]:
 
 
 def _variable(token: str) -> bytes:
-    return f"{GATE_TOKEN}={token}".encode()
+    return f"{Processes.TOKEN}={token}".encode()
 
 
 def _environment(pid: int) -> Iterable[bytes]:

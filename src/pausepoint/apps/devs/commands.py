@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from pausepoint.apps.devs.output import LIMIT, Output
 from pausepoint.apps.input import BadInput
-from pausepoint.orchestrator import GATE_TOKEN, Processes, adopt_orphans, warden_command
+from pausepoint.orchestrator import Processes, adopt_orphans, warden_command
 
 LOCK = "lock"
 TAIL = 2_000
@@ -32,7 +32,7 @@ LATE = 2.0
 """The seconds to wait for the rest of the output, if a process that cannot be ended still holds the pipe."""
 
 # The standard input is the pipe to the warden, so the warden knows the command before it starts.
-_BEGIN = f'echo "+$$ ${GATE_TOKEN}" >&0 || exit 70; exec "$@" </dev/null'
+_BEGIN = f'echo "+$$ ${Processes.TOKEN}" >&0 || exit 70; exec "$@" </dev/null'
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ class Running:
 class Commands:
     """The commands of one process in one workspace.
 
-    ``waited`` tells whether another process had to end first. ``freezing`` is set while the commands must stand still.
+    ``waited`` tells whether another process had to end first. ``freezing`` is set while the commands must be frozen.
     ``keeps`` decides whether a frozen command is kept when its operation is cancelled.
     """
 
@@ -232,7 +232,7 @@ class Commands:
         try:
             process = await asyncio.create_subprocess_exec(
                 "/bin/sh", "-c", _BEGIN, "sh", *words, stdin=self._pipe, stdout=theirs, stderr=theirs, cwd=folder,
-                env={**os.environ, **self.env, **env, GATE_TOKEN: token}, start_new_session=True,
+                env={**os.environ, **self.env, **env, Processes.TOKEN: token}, start_new_session=True,
             )  # fmt: skip
         except BaseException:
             os.close(mine)

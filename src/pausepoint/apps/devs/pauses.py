@@ -1,4 +1,4 @@
-"""Tell the commands of a run what its pauses mean for them: to stand frozen, to continue, or to end."""
+"""Tell the commands of a run what its pauses mean for them: to freeze, to continue, or to end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Pauses:
         commands.keeps = self.freezes
 
     async def freezes(self) -> bool:
-        """Return whether the commands of the run are to stand frozen: a pause says so, and no one ends them."""
+        """Return whether a pause freezes the commands of the run, and nothing ends them."""
         info = await self.engine.info(self.run)
         if self.engine.ending or info.cancel_requested or info.status not in (Status.PAUSING, Status.PAUSED):
             return False
@@ -33,7 +33,9 @@ class Pauses:
     async def follow(self) -> None:
         """Heed the pauses of the run, from any process, until the run or the engine has ended."""
         try:
-            async for _ in self.engine.watch(self.run):
+            async for info in self.engine.watch(self.run):
+                if not (info.pause_requested or info.cancel_requested or self.commands.freezing.is_set()):
+                    continue
                 (self.commands.freezing.set if await self.freezes() else self.commands.freezing.clear)()
                 if self.commands.kept and await self._ends():
                     await self.commands.end_kept()
