@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 EVERY = 0.1
 """The seconds between two updates."""
 
+SELDOM = 1.0
+"""The seconds between two updates of a run that has stopped while its process stays."""
+
 STILL = 10.0
 """The seconds without news after which a line lists the running tasks."""
 
@@ -147,12 +150,21 @@ def _painted(line: Line) -> str:
     return "".join(click.style(text, **looks.get(style, {"fg": style})) for text, style in line)
 
 
-class Lines:
-    """A display of plain lines, one per event."""
+def waiting(view: View) -> str:
+    """Return what a run waits for that has stopped while its process stays; empty if it is about to continue."""
+    if view.status == "paused":
+        return f"Paused: {one_line(view.reason)}; waiting to be resumed"
+    return f"Waiting for an answer: {counted(view)}" if view.status == "waiting" else ""
 
-    def __init__(self) -> None:
+
+class Lines:
+    """A display of plain lines, one per event. ``waits``: the run has stopped, and the process stays."""
+
+    def __init__(self, waits: bool = False) -> None:
         self.told = time.monotonic()
         self.ending = ""
+        self.waits = waits
+        self.waiting = ""
 
     def event(self, view: View, event: Event) -> None:
         """Print an event."""
@@ -179,6 +191,9 @@ class Lines:
 
     def tick(self, view: View, ending: str) -> None:
         """Report the first request to end, and the progress after `STILL` seconds without news."""
+        if self.waits:
+            self._tell_waiting(view)
+            return
         if ending and not self.ending:
             click.echo(f"{ending}: The running commands finish first. Interrupt again to end them now.", err=True)
         self.ending = ending
@@ -187,19 +202,26 @@ class Lines:
             working = [f"{row.task.id} ({took(row.seconds)})" for row in view.rows.values() if row.status == "begun"]
             click.echo(f"Running: {', '.join(working) or 'none'}; {counted(view)}")
 
+    def _tell_waiting(self, view: View) -> None:
+        """Print what the run waits for when that changes."""
+        told, self.waiting = self.waiting, waiting(view) or self.waiting
+        if self.waiting != told:
+            click.echo(self.waiting)
+
     def end(self) -> None:
         """Do nothing: lines need no cleanup."""
 
 
 class Screen:
-    """A live display of the graph."""
+    """A live display of the graph. ``waits``: the run has stopped, and the process stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, waits: bool = False) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self.live: Live = Live(console=Console(highlight=False), auto_refresh=False, transient=True)
         self.live.start()
+        self.waits = waits
 
     def event(self, view: View, event: Event) -> None:
         """Do nothing: the next tick shows the event."""
@@ -210,7 +232,9 @@ class Screen:
 
         size = self.live.console.size
         lines = drawn(view, size.width, size.height - 1)
-        if ending:
+        if self.waits:
+            lines.append([(waiting(view), "yellow")])
+        elif ending:
             lines.append([("The running commands finish first. Press Ctrl+C again to end them now.", "yellow")])
         elif view.status == "pausing":
             lines.append([("Pausing: the running commands finish first", "yellow")])
@@ -223,9 +247,9 @@ class Screen:
         self.live.stop()
 
 
-def show() -> Lines | Screen:
+def show(waits: bool = False) -> Lines | Screen:
     """Return the display that fits the output."""
-    return Screen() if sys.stdout.isatty() else Lines()
+    return Screen(waits) if sys.stdout.isatty() else Lines(waits)
 
 
 async def follow(
@@ -243,7 +267,7 @@ async def follow(
             if wait is None:
                 await asyncio.sleep(EVERY)
             else:
-                await asyncio.wait([wait], timeout=EVERY)
+                await asyncio.wait([wait], timeout=SELDOM if shown.waits else EVERY)
     finally:
         shown.end()
 
