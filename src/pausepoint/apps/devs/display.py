@@ -65,17 +65,30 @@ def took(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def cost(usd: float, tokens: int) -> str:
+    """Return what was spent, as far as it is known.
+
+    >>> cost(0.1234, 1200), cost(0, 300), cost(0, 0)
+    ('$0.1234, 1,200 tokens', '300 tokens', '')
+    """
+    return ", ".join([*([f"${usd:.4f}"] if usd else []), *([f"{tokens:,} tokens"] if tokens else [])])
+
+
 def drawn(view: View, width: int, height: int | None = None) -> list[Line]:
     """Draw the graph: each task is below and to the right of its dependencies. ``height`` limits the lines."""
     status = view.status
     whole = [_cut([(view.name, "bold"), (f"  {status}  ", "yellow"), (counted(view), "")], width)]
     rows = sorted(view.rows.values(), key=lambda row: row.level)
-    room = len(rows) if height is None else max(height - 3, 3)
+    room = len(rows) if height is None else max(height - 4, 3)
     chosen = rows if len(rows) <= room else _window(rows, room - 1)
     names = min(max((len(_name(row)) for row in chosen), default=0), max(width // 2, 20))
     whole += [_cut(_row(row, names), width) for row in chosen]
     if len(chosen) < len(rows):
         whole.append([(f"  … and {many(len(rows) - len(chosen), 'task')} more", "dim")])
+    paid = {each.id: cost(each.spent_usd, each.spent_tokens) for each in view.agents}
+    spent = [f"{agent} {what}" for agent, what in paid.items() if what]
+    if spent:
+        whole.append(_cut([(f"Spent: {'; '.join(spent)}", "dim")], width))
     if view.reason:
         whole.append(_cut([(f"{status}: {one_line(view.reason)}", "yellow")], width))
     return whole
@@ -99,7 +112,11 @@ def _row(row: Row, names: int) -> Line:
     said = f"skipped: {one_line(row.note) or 'no reason given'}" if row.status == "skipped" else what.get(row.status)
     dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""
     rest = (said, style) if said else (needs, "dim")
-    return [(f"{mark} ", style), (f"{name:<{names}}  ", dim), (f"{spent:>10}  {who}", ""), rest]
+    paid = cost(row.spent_usd, row.spent_tokens)
+    return [
+        (f"{mark} ", style), (f"{name:<{names}}  ", dim), (f"{spent:>10}  {who}", ""),
+        (f"{paid}  " if paid else "", "dim"), rest,
+    ]  # fmt: skip
 
 
 def _window(rows: Sequence[Row], room: int) -> list[Row]:
@@ -282,6 +299,10 @@ def document(view: View, plan: Plan | None, command: Callable[..., str], named: 
         "reason": view.reason or None,
         "counts": view.counts,
         "spent_usd": view.info.spent_usd,
+        "agents": [
+            {"id": each.id, "task": each.task, "spent_usd": each.spent_usd, "spent_tokens": each.spent_tokens}
+            for each in view.agents
+        ],
         "tasks": [_task(row, plan) for row in view.rows.values()],
         "questions": [
             {"id": each.id, "task": view.task_of(each), "question": each.next_question,
@@ -297,5 +318,6 @@ def _task(row: Row, plan: Plan | None) -> dict[str, Any]:
     return {
         "id": row.task.id, "status": row.status, "needs": row.task.needs, "priority": row.task.priority,
         "agent": row.agent or None, "seconds": round(row.seconds, 3), "note": row.note or None,
+        "spent_usd": row.spent_usd, "spent_tokens": row.spent_tokens,
         "output": str(log) if log is not None and log.exists() else None,
     }  # fmt: skip
