@@ -62,7 +62,7 @@ def run(
     resumes the run.
     """
     named = str(sample_plan(start.folder)) if plan is None else plan
-    found = read(asyncio.run(path_of(start, named)))
+    found = read(asyncio.run(path_of(start, named)), code=True)
     size = f"{many(len(found.todos), 'task')}, {many(found.head.agents, 'agent')}"
     click.echo(showing.folded(f"Plan {found.name}: {size}, in {found.workspace}"))
     return Ride(start, found, named, by or who(), budget=budget, edits=edits, replan=replan, stay=stay).begin()
@@ -93,7 +93,7 @@ def resume(
     If files in the workspace have changed since the run stopped, they are listed, and nothing is done until you decide.
     If another process stays for the run (--stay), the run continues there.
     """
-    found = read(asyncio.run(path_of(start, plan)))
+    found = read(asyncio.run(path_of(start, plan)), code=True)
     return Ride(start, found, plan, by, budget=budget, edits=edits, replan=replan, stay=stay).resume()
 
 

@@ -179,10 +179,10 @@ class Ride:
 
     async def _drive(self, act: Act) -> None:
         plan = self.plan
-        if any(todo.write is not None for todo in plan.todos) and model.settings() is None:
-            writes = ", ".join(todo.id for todo in plan.todos if todo.write is not None)
+        if any(todo.needs_model for todo in plan.todos) and model.settings() is None:
+            ids = ", ".join(todo.id for todo in plan.todos if todo.needs_model)
             raise BadInput(
-                f"{plan.path}: No model is configured, but these tasks need one: {writes}. Set PAUSEPOINT_MODEL and"
+                f"{plan.path}: No model is configured, but these tasks need one: {ids}. Set PAUSEPOINT_MODEL and"
                 " PAUSEPOINT_MODEL_URL."
             )
         async with Engine(self.start.store, drives="asked") as engine:  # an answer alone does not resume the run

@@ -68,7 +68,7 @@ class Standby:
         """Return why the run cannot continue here; otherwise take in the plan as it is now."""
         old = self.ride.plan
         try:
-            plan = read(old.path)
+            plan = read(old.path, code=True)
         except BadInput as error:
             return one_line(str(error))
         if (plan.name, plan.workspace) != (old.name, old.workspace):
