@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,15 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine
+from pausepoint.apps.devs import read
+from pausepoint.apps.devs.program import nobody
+from pausepoint.apps.devs.standby import Standby, standing_by
+from pausepoint.orchestrator import Orchestrator
 from tests.apps.devs_kit import effects, in_order, small, task, until, write_plan
 from tests.apps.test_devs_faults import ONCE, Devs
 from tests.cli.kit import run
 from tests.support.forkserver import Child, Forks
+from tests.support.loop import on_loop
 
 
 @pytest.fixture
@@ -35,10 +42,10 @@ def paused(devs: Devs, *args: str, at: str = "b") -> Child:
 
 def waits(devs: Devs, child: Child, what: str = "Paused: lunch (by ann); waiting to be resumed") -> None:
     until(lambda: what in devs.said(child))
-    until(lambda: standing_by(devs))
+    until(lambda: stands_by(devs))
 
 
-def standing_by(devs: Devs) -> bool:
+def stands_by(devs: Devs) -> bool:
     async def look() -> bool:
         async with Engine(devs.store, drives="none", signals=False) as engine:
             return any(each.picks_up("plan", "plan") for each in await engine.engines())
@@ -184,3 +191,49 @@ def test_a_second_run_does_not_become_a_second_driver(devs: Devs) -> None:
     assert in_order(effects(devs.folder)) is False
     child.signal(signal.SIGTERM)
     devs.ends(child, 143)
+
+
+class Kept:
+    """What `Standby` needs, with commands that keep processes."""
+
+    def __init__(self, stay: bool, kept: tuple[str, ...], status: str) -> None:
+        self.stay, self.kept, self.status, self.ending = stay, kept, status, ""
+        self.view = self.commands = self
+
+
+@pytest.mark.parametrize(
+    ("stay", "kept", "status", "stays"),
+    [
+        (True, (), "paused", True), (True, (), "waiting", True), (True, (), "failed", False),
+        (False, (), "paused", False), (False, ("a",), "paused", True), (False, ("a",), "completed", False),
+    ],
+)  # fmt: skip
+def test_a_process_stays_if_it_was_asked_to_or_keeps_processes(
+    stay: bool, kept: tuple[str, ...], status: str, stays: bool
+) -> None:
+    all_in_one: Any = Kept(stay, kept, status)
+    assert Standby(all_in_one, all_in_one, all_in_one, all_in_one).stays is stays
+
+
+@on_loop
+async def test_a_resume_right_after_the_pause_waits_until_the_process_stands_by(tmp_path: Path) -> None:
+    """The workspace is locked, and the process that has it has not said yet that it stays."""
+    plan = read(write_plan(tmp_path, small()))
+    plan.state.mkdir()
+    lock = (plan.state / "lock").open("wb")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    async with Engine(tmp_path / "s.db", drives="asked") as engine, Engine(tmp_path / "s.db", signals=False) as other:
+        run = Orchestrator(engine, "plan", nobody)
+        await other.pause(everything=True)
+        await run.start(plan.tasks)
+        looking = asyncio.ensure_future(standing_by(other, plan))
+        await asyncio.sleep(0.05)
+        assert not looking.done()
+        staying = asyncio.ensure_future(run.stand_by())
+        found = await looking
+        assert found is not None
+        assert found.process.startswith(f"process {os.getpid()} on ")
+        staying.cancel()
+    lock.close()
+    async with Engine(tmp_path / "s.db", drives="none") as other:
+        assert await standing_by(other, plan) is None, "the process has ended"

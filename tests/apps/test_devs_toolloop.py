@@ -63,14 +63,14 @@ def test_a_model_does_a_task_with_its_tools(server: ModelServer, here: Path, cal
     assert (asked["task"], asked["turns_left"], asked["so_far"]) == ("Write a.txt.", 30, [])
 
 
-@pytest.mark.parametrize("path", ["../out.txt", "/etc/out.txt", ".devs/x", "link/out.txt", "", "nul\0"])
-def test_a_tool_does_not_leave_the_workspace(server: ModelServer, here: Path, call: Call, path: str) -> None:
+def test_a_tool_does_not_leave_the_workspace(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX])
     (here / "outside").mkdir()
     (here / "work" / "link").symlink_to(here / "outside")
-    server.will(calls("write", path=path, content="x"), calls("read", path=path), says("No."))
+    paths = ["../out.txt", "/etc/out.txt", ".devs/x", "link/out.txt", "", "nul\0"]
+    server.will(*(calls("write", path=path, content="x") for path in paths), calls("read", path="link/x"), says("No."))
     assert call("run", "plan.json").code == 0
-    assert [list(each) for each in results(server)] == [["error"], ["error"]]
+    assert [list(each) for each in results(server)] == [["error"]] * 7
     assert list((here / "outside").iterdir()) == []
     assert not (here / "out.txt").exists()
 

@@ -22,9 +22,9 @@ async def stand_by(engine: Control, session_id: str) -> SessionInfo:
             f"This engine picks up {session_id!r} itself, so it cannot stand by for it. Open it with"
             ' Engine(drives="asked").'
         )
+    engine.waker.asked.discard(session_id)  # first of all: from here on, only the caller continues the session
     row = await engine._row(session_id)
     entry = f"{row.workflow}/{row.session_id}"
-    engine.waker.asked.discard(row.session_id)
     engine.standing_by.add(entry)
     engine._announce()
     try:

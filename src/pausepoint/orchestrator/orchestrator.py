@@ -267,7 +267,11 @@ class Orchestrator:
         ending. Open the engine with ``drives="asked"``; see `Engine.stand_by`.
         """
         info = await self.engine.stand_by(self.session_id)
-        return not self.engine.ending and info.holder is None and info.status in (Status.READY, Status.CREATED)
+        if self.engine.ending:
+            return False
+        # This engine may have picked the run up a moment before it stood by.
+        ready = info.holder is None and info.status in (Status.READY, Status.CREATED)
+        return ready or self.session_id in self.engine.running
 
     async def run(self, tasks: Sequence[Task], **how: Any) -> RunReport:
         """Call `start`, then `outcome`."""

@@ -346,8 +346,10 @@ class _Course:
         for id, row in self.rows.items():
             waits_for = () if id in over else tuple(need for need in row.task.needs if need not in over)
             if id in skipped:
-                cost = {"spent_usd": row.spent.usd, "spent_tokens": row.spent.tokens}
-                yield TaskStatus(row.task, "skipped", note=skipped[id], last=row.last, **cost)
+                yield TaskStatus(
+                    row.task, "skipped", note=skipped[id], last=row.last, spent_usd=row.spent.usd,
+                    spent_tokens=row.spent.tokens,
+                )  # fmt: skip
             else:
                 yield row.report(waits_for, asking.get(id))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar
 
 import click
@@ -225,7 +225,7 @@ class Ride:
             if not standby.stays or not await standby.resumed():
                 return
 
-    async def shown(self, engine: Engine, until: Coroutine[Any, Any, R], waits: bool = False) -> R:
+    async def shown(self, engine: Engine, until: Awaitable[R], waits: bool = False) -> R:
         """Show the run until something has happened, and return it. ``waits``: nothing runs in the meantime."""
         wait = asyncio.ensure_future(until)
         try:

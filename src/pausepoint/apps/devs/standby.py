@@ -54,14 +54,19 @@ class Standby:
 
     async def resumed(self) -> bool:
         """Wait until the run is resumed, and continue it. Return False if this process is done with it."""
+        if self.ride.plan.name in self.engine.running:
+            return True  # someone has resumed it a moment ago
+        waiting = asyncio.ensure_future(self.run.stand_by())
+        await asyncio.sleep(0)  # from here on nothing runs, so the workspace can be recorded
         self.ride.keep_workspace()
-        while await self.ride.shown(self.engine, self.run.stand_by(), waits=True):
+        while await self.ride.shown(self.engine, waiting, waits=True):
             obstacle = await self._obstacle()
             if not obstacle:
                 workspace.forget(self.ride.plan)
                 await self.run.start()
                 return True
             await self.engine.pause(self.ride.plan.name, reason=obstacle, by=BY)
+            waiting = asyncio.ensure_future(self.run.stand_by())
         return False
 
     async def _obstacle(self) -> str:

@@ -113,8 +113,10 @@ def _row(found: TaskStatus, level: int, info: SessionInfo) -> Row:
         status = "asks" if found.question is not None else "stopped" if info.holder is None else "begun"
     began = found.began_at.timestamp() if found.began_at is not None else 0.0
     took = found.ended_at.timestamp() - began if found.ended_at is not None else 0.0
-    cost = {"spent_usd": found.spent_usd, "spent_tokens": found.spent_tokens}
-    return Row(found.task, level, status, found.agent, began, took, found.note, **cost)
+    return Row(
+        found.task, level, status, found.agent, began, took, found.note, spent_usd=found.spent_usd,
+        spent_tokens=found.spent_tokens,
+    )  # fmt: skip
 
 
 def levels_of(tasks: Sequence[Task]) -> dict[str, int]:
