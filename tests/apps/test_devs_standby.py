@@ -41,7 +41,7 @@ def paused(devs: Devs, *args: str, at: str = "b") -> Child:
 
 
 def waits(devs: Devs, child: Child, what: str = "Paused: lunch (by ann); waiting to be resumed") -> None:
-    until(lambda: what in devs.said(child))
+    until(lambda: (devs.folder / f"said-{child.number}.txt.err").exists() and what in devs.said(child))
     until(lambda: stands_by(devs))
 
 
