@@ -47,6 +47,12 @@ def test_a_draft_that_the_check_refuses_is_written_again_with_what_it_said(
     assert (first["what"], first["content_now"], first["the_check_said"]) == ("Notes on ropes.", None, "")
     assert (second["content_now"], second["the_check_said"]) == ("about tides", "no rope\n")
     assert done.last_document["spent_usd"] == pytest.approx(0.24)
+    [agent], [task] = done.last_document["agents"], done.last_document["tasks"]
+    for each in (agent, task):
+        assert (each["spent_usd"], each["spent_tokens"]) == (pytest.approx(0.24), 240)
+    shown = call("status", "plan.json").out
+    assert "$0.2400, 240 tokens" in shown
+    assert "Spent: agent-1 $0.2400, 240 tokens" in shown
 
 
 def test_three_drafts_that_do_not_pass_fail_the_task_and_a_resume_asks_again(

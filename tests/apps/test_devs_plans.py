@@ -91,7 +91,7 @@ SAID = [
     "line 28: task 'x': run: the command is empty",
     "line 36: task '../out': id: '../out' is not a valid name",
     "line 41: task 'm': write: '../notes.md' is not inside the workspace",
-    "line 44: task 'n': set either run (a command) or write (a file for a model)",
+    "line 44: task 'n': set exactly one of run (a command), write (a file for a model), python (a function) and",
     "line 51: task 'gone': run: there is no program 'no-such-program-either'",
     "line 57: task 'away': folder: ",
 ]

@@ -47,8 +47,18 @@ async def test_a_snapshot_is_the_same_whichever_process_paused_the_run(tmp_path:
             await pausing
         snapshot = await store.load_snapshot()
         assert snapshot is not None
-        memories = {state.task["id"]: state.memory for state in snapshot.active_agents if state.task}
-        assert memories == {"a": {"first": "used a/first"}, "x": {"first": "used x/first"}}
+        assert [
+            (state.id, state.task and state.task["id"], state.memory, [call.name for call in state.pending_tool_calls])
+            for state in snapshot.active_agents
+        ] == [
+            ("agent-1", "a", {"first": "used a/first"}, ["use"]),
+            ("agent-2", "x", {"first": "used x/first"}, ["use"]),
+        ]
+        pending = [call for state in snapshot.active_agents for call in state.pending_tool_calls]
+        assert [(call.id, call.arguments) for call in pending] == [
+            ("a/2", {"args": ["a/second"]}), ("x/2", {"args": ["x/second"]}),
+        ]  # fmt: skip
+        assert sorted(task.id for task in snapshot.pending_tasks) == ["b", "c", "y"]
 
 
 @on_loop

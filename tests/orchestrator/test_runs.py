@@ -276,3 +276,35 @@ async def test_after_a_resume_elsewhere_a_safety_stop_counts_from_zero(tmp_path:
             await asyncio.sleep(0.01)
         await engine.idle("run")
         assert (await run.report()).counts["failed"] == 4
+
+
+@on_loop
+async def test_what_was_spent_is_known_by_task_and_by_agent_over_all_attempts(tmp_path: Path) -> None:
+    async def pay(usd: float, ctx: Context) -> None:
+        ctx.spend(usd=usd, tokens=10)
+
+    async def spend(agent: TaskAgent) -> None:
+        await agent.call(pay, 0.1)
+        await agent.call(pay, 0.2)
+        agent.ctx.spend(usd=0.05)
+        if agent.task.id == "b" and not again:
+            raise OSError("no disk")
+
+    again = False
+    async with Engine(tmp_path / "x.db") as engine, Engine(tmp_path / "x.db", drives="none", signals=False) as other:
+        run = Orchestrator(engine, "release", spend, agents=1)
+        reader = RunReader(other, "release")
+        await run.run([Task(id="a"), Task(id="b"), Task(id="c", needs=["b"])])
+        await reader.read()
+        again = True
+        await run.retry("b")
+        await run.start()
+        await run.outcome()
+        report = await reader.read()
+        assert {each.task.id: (each.spent_usd, each.spent_tokens) for each in report.tasks} == {
+            "a": (0.35, 20), "b": (0.7, 40), "c": (0.35, 20),
+        }  # fmt: skip
+        assert [(each.id, each.spent_usd, each.spent_tokens) for each in report.agents] == [("agent-1", 1.4, 80)]
+        assert report.spent_usd == 1.4
+        await run.redo("a")
+        assert next(each.spent_usd for each in (await reader.read()).tasks if each.task.id == "a") == 0.35

@@ -176,6 +176,7 @@ UNREACHABLE = {
     "retries": "GET events",
     "same_input": "for the command line",
     "session": "a handle",
+    "stand_by": "for programs that drive one session",
     "state": "GET state, which needs no code",
     "take_ready": "the server's own",
     "take_up": "the server's own",

@@ -68,7 +68,15 @@ class Cuts:
     """Half of an answer, then a connection reset."""
 
 
-Act = Says | Refuses | Status | Body | Stalls | Cuts
+@dataclass(frozen=True)
+class Holds:
+    """A completion with this text, sent when the test sets the event."""
+
+    text: str
+    event: threading.Event
+
+
+Act = Says | Refuses | Status | Body | Stalls | Cuts | Holds
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -128,6 +136,9 @@ class _Handler(BaseHTTPRequestHandler):
         match act:
             case Says(text, reason):
                 self._send(200, {}, _completion(model, {"role": "assistant", "content": text}, reason))
+            case Holds(text, event):
+                event.wait(60)
+                self._send(200, {}, _completion(model, {"role": "assistant", "content": text}, "stop"))
             case Refuses(why):
                 self._send(200, {}, _completion(model, {"role": "assistant", "content": None, "refusal": why}, "stop"))
             case Status(code, headers, body):

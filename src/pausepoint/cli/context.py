@@ -6,7 +6,7 @@ import asyncio
 import re
 import shlex
 import socket
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,6 +164,12 @@ def program_of(tags: Iterable[str]) -> str | None:
     """
     found = (re.fullmatch(r"program:([A-Za-z_][\w.]*)", tag, re.ASCII) for tag in tags)
     return next((match[1] for match in found if match is not None), None)
+
+
+async def picked_up(engine: Engine, infos: Sequence[SessionInfo]) -> list[SessionInfo]:
+    """Return the sessions that an open process picks up after a resume."""
+    engines = await engine.engines() if infos else []
+    return [info for info in infos if any(each.picks_up(info.workflow, info.session_id) for each in engines)]
 
 
 def command_of(holder: str) -> str:

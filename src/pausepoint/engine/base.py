@@ -52,6 +52,7 @@ class Service:
         self.describing: dict[str, asyncio.Task[None]] = {}  # workflow → the task that stores its description
         self.is_open = False
         self.drives: Drives = "all"
+        self.standing_by: set[str] = set()  # stopped sessions that this engine continues, as in `Holder.workflows`
         self.on_step: OnStep | None = None
         self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: self.driver.busy)
         self.driver.on_news = self.waker.poke
@@ -109,7 +110,7 @@ class Service:
     def _announce(self) -> None:
         """Tell the other engines of the store whose due sessions this one picks up."""
         drives = self.drives == "all" and self.waker.asked is None
-        self.store.announce(list(self.workflows) if drives else [])
+        self.store.announce([*(self.workflows if drives else ()), *self.standing_by])
 
     def _workflow_of(self, row: SessionRow) -> Workflow[Any]:
         workflow = self.workflows.get(row.workflow)

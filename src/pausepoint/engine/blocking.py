@@ -280,6 +280,7 @@ class BlockingEngine:
     emit = on_engine(Control.emit)
     watch = on_engine(Control.watch)
     drive_only = on_engine(Control.drive_only)
+    stand_by = on_engine(Control.stand_by)
     idle = on_engine(Control.idle)
     workflow_of = on_engine(Control.workflow_of)
     remove = on_engine(Control.remove)

@@ -27,6 +27,7 @@ from pausepoint.engine.questions import Questions
 from pausepoint.engine.remembered import Requests
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
+from pausepoint.engine.standby import stand_by
 from pausepoint.engine.time_travel import merged_changes
 from pausepoint.engine.transfer import Transfer
 from pausepoint.errors import (
@@ -528,6 +529,18 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, R
         self.waker.asked = {row.session_id}
         self._announce()
         self.waker.poke()
+
+    async def stand_by(self, session_id: str) -> SessionInfo:
+        """Wait until someone resumes or answers a session that has stopped, in any process, and return its facts.
+
+        Meanwhile this engine does not pick the session up, so you can check what has changed before you call `resume`.
+        Other processes see in `engines` that this one stands by, and leave the session to it. Also returns when another
+        engine drives the session, when it has ended, or when this engine is ending. Open the engine with
+        ``drives="asked"``.
+        """
+        self._check_open()
+        self._check_drives("stand by for", session_id)
+        return await stand_by(self, session_id)
 
     async def idle(self, *session_ids: str) -> None:
         """Wait until this engine drives none of these sessions. Without ids, wait until it drives no session."""

@@ -224,9 +224,19 @@ def _of_effect(effect: Effect) -> Parts:
         by = f", {usage['model']}" if "model" in usage else ""
         return (
             effect.at, effect.agent, "spent", f"${effect.usd / 1e6:.4f}, {_counted(effect.tokens, 'token')}{by}",
-            {"usd": effect.usd / 1e6, "tokens": effect.tokens, **usage},
+            {"usd": effect.usd / 1e6, "tokens": effect.tokens, **usage, **_spender(effect.id)},
         )  # fmt: skip
     return effect.at, effect.agent, effect.type, effect.summary, msgspec.json.decode(effect.data)
+
+
+def _spender(id: str) -> dict[str, str]:
+    """Return the id of the operation that spent something; empty for the step itself.
+
+    >>> _spender('/task["0:fix"]/ask~1#1/spend:10:0#1!1'), _spender("/spend:10:0#1")
+    ({'operation': '/task["0:fix"]/ask~1#1'}, {})
+    """
+    operation = id.rpartition("/spend:")[0]
+    return {"operation": operation} if operation else {}
 
 
 def _counted(count: int, noun: str) -> str:

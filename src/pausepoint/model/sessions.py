@@ -512,7 +512,8 @@ class Holder(msgspec.Struct, frozen=True):
     """An engine that has a store open, or that died while it held ``sessions``.
 
     ``workflows`` are the names of the workflows whose due sessions it picks up. It is empty for an engine that drives
-    only what it is asked to drive, or nothing.
+    only what it is asked to drive, or nothing. ``WORKFLOW/SESSION`` means that it picks up only this session, after
+    someone resumes it; see `Engine.stand_by`.
     """
 
     number: int
@@ -522,6 +523,15 @@ class Holder(msgspec.Struct, frozen=True):
     live: bool
     sessions: tuple[str, ...]
     workflows: tuple[str, ...] = ()
+
+    def picks_up(self, workflow: str, session_id: str) -> bool:
+        """Return whether the engine picks up this session when it is due.
+
+        >>> holder = Holder(1, 4711, "here", 0, True, (), ("brief", "release/release-7"))
+        >>> [holder.picks_up(*each) for each in (("brief", "b1"), ("release", "release-7"), ("release", "release-8"))]
+        [True, True, False]
+        """
+        return self.live and not {workflow, f"{workflow}/{session_id}"}.isdisjoint(self.workflows)
 
 
 class About(msgspec.Struct, frozen=True):

@@ -259,6 +259,20 @@ class Orchestrator:
             raise self._trouble
         return await self.report()
 
+    async def stand_by(self) -> bool:
+        """Wait until someone resumes the stopped run, in any process, or answers its questions.
+
+        Return True if this process should continue the run: call `start`. Nothing runs before that, so you can check
+        what has changed. Return False if another process continues the run, if the run has ended, or if this engine is
+        ending. Open the engine with ``drives="asked"``; see `Engine.stand_by`.
+        """
+        info = await self.engine.stand_by(self.session_id)
+        if self.engine.ending:
+            return False
+        # This engine may have picked the run up a moment before it stood by.
+        ready = info.holder is None and info.status in (Status.READY, Status.CREATED)
+        return ready or self.session_id in self.engine.running
+
     async def run(self, tasks: Sequence[Task], **how: Any) -> RunReport:
         """Call `start`, then `outcome`."""
         await self.start(tasks, **how)

@@ -42,7 +42,8 @@ class TaskStatus(msgspec.Struct, frozen=True):
     """The status of a task: pending, begun, done, failed or skipped. ``note`` is the error or the reason.
 
     ``waits_for``: the tasks that it needs and that are not done. ``question``: the id of the open question that it
-    waits for. ``last``: the last event of the task.
+    waits for. ``last``: the last event of the task. ``spent_usd`` and ``spent_tokens``: what all its attempts have
+    spent with ``ctx.spend``; the sessions that it called are not included.
     """
 
     task: Task
@@ -54,6 +55,8 @@ class TaskStatus(msgspec.Struct, frozen=True):
     waits_for: tuple[str, ...] = ()
     question: str | None = None
     last: Event | None = None
+    spent_usd: float = 0.0
+    spent_tokens: int = 0
 
     @property
     def begun(self) -> bool:
@@ -65,12 +68,15 @@ class AgentStatus(msgspec.Struct, frozen=True):
     """An agent that has begun a task. ``task`` is its current task; None if it is free.
 
     ``since``: when it began the task, or became free. ``last``: the last event of its current or last task.
+    ``spent_usd`` and ``spent_tokens``: what it has spent in its tasks.
     """
 
     id: str
     task: str | None
     since: datetime
     last: Event
+    spent_usd: float = 0.0
+    spent_tokens: int = 0
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -232,6 +238,24 @@ def statuses(plan: Plan, events: Iterable[Event]) -> list[TaskStatus]:
     return list(course.statuses({}))
 
 
+class _Spent:
+    """What a task or an agent has spent."""
+
+    def __init__(self) -> None:
+        self.micros = 0  # sums of dollars would be inexact
+        self.tokens = 0
+
+    def add(self, event: Event) -> None:
+        """Add an amount."""
+        self.micros += round(event.data["usd"] * 1e6)
+        self.tokens += event.data["tokens"]
+
+    @property
+    def usd(self) -> float:
+        """The dollars."""
+        return self.micros / 1e6
+
+
 class _Row:
     """What the events say about one task."""
 
@@ -243,6 +267,7 @@ class _Row:
         self.began = 0
         self.ended = 0
         self.last: Event | None = None
+        self.spent = _Spent()
 
     def take(self, said: TaskEvent, event: Event) -> None:
         """Take in that the task has begun or ended."""
@@ -256,7 +281,10 @@ class _Row:
     def report(self, waits_for: tuple[str, ...], question: str | None) -> TaskStatus:
         """Return the status of the task."""
         began, ended = (to_datetime(at) if at else None for at in (self.began, self.ended))
-        return TaskStatus(self.task, self.status, self.agent, self.note, began, ended, waits_for, question, self.last)
+        return TaskStatus(
+            self.task, self.status, self.agent, self.note, began, ended, waits_for, question, self.last,
+            self.spent.usd, self.spent.tokens,
+        )  # fmt: skip
 
 
 class _Course:
@@ -267,7 +295,9 @@ class _Course:
         self.rows: dict[str, _Row] = {}
         self._at: dict[str, _Row] = {}  # the last task of each agent
         self._asked: dict[str, str] = {}  # the tasks of questions
+        self._doing: dict[str, str] = {}  # the agent that began each task last, in any attempt
         self._operations: dict[str, _Row] = {}
+        self._spent: dict[str, _Spent] = {}  # what each agent has spent
 
     def add(self, task: Task) -> None:
         """Add the next task of the plan. All of them come before the events."""
@@ -279,6 +309,8 @@ class _Course:
         """Take in the next event."""
         if (said := _said(event)) is not None:
             self._take(said, event)
+        elif event.event_type == "spent":
+            self._spend(event)
         elif (found := _OPERATION.match(str(event.data.get("id", "")))) and found[1] in self._operations:
             row = self._operations[found[1]]
             row.last = event
@@ -286,10 +318,21 @@ class _Course:
                 self._asked[event.data["question_id"]] = row.task.id
 
     def _take(self, said: TaskEvent, event: Event) -> None:
+        if isinstance(said, TaskStarted):
+            self._doing[said.task] = said.agent
         row = self.rows.get(said.task)  # the plan may have been changed
         if row is not None and said.attempt == self.plan.again.get(said.task, 0) + 1:
             row.take(said, event)
             self._at[said.agent] = row
+
+    def _spend(self, event: Event) -> None:
+        """Count what a task has spent, in this attempt or an earlier one, for the task and for its agent."""
+        found = _OPERATION.match(str(event.data.get("operation", "")))
+        task = "" if found is None else str(msgspec.json.decode(found[1])).partition(":")[2]
+        row = self.rows.get(task)
+        if row is not None:
+            row.spent.add(event)
+            self._spent.setdefault(self._doing.get(task, row.agent), _Spent()).add(event)
 
     def asking(self, questions: Iterable[Question]) -> dict[str, str]:
         """Return the tasks that wait for one of these questions, each with the id of the question."""
@@ -303,7 +346,10 @@ class _Course:
         for id, row in self.rows.items():
             waits_for = () if id in over else tuple(need for need in row.task.needs if need not in over)
             if id in skipped:
-                yield TaskStatus(row.task, "skipped", note=skipped[id], last=row.last)
+                yield TaskStatus(
+                    row.task, "skipped", note=skipped[id], last=row.last, spent_usd=row.spent.usd,
+                    spent_tokens=row.spent.tokens,
+                )  # fmt: skip
             else:
                 yield row.report(waits_for, asking.get(id))
 
@@ -316,7 +362,8 @@ class _Course:
             last = (row or self._at[id]).last
             assert last is not None
             at = last.created_at if row is None else row.began
-            yield AgentStatus(id, None if row is None else row.task.id, to_datetime(at), last)
+            cost = self._spent.get(id, _Spent())
+            yield AgentStatus(id, None if row is None else row.task.id, to_datetime(at), last, cost.usd, cost.tokens)
 
 
 def _same(status: TaskStatus) -> TaskStatus:

@@ -168,7 +168,10 @@ async def run(found: RunReport) -> dict[str, Any]:
 
 
 def _agent(found: AgentStatus) -> dict[str, Any]:
-    return {"id": found.id, "task": found.task, "since": moment(found.since), "last": _last(found.last)}
+    return {
+        "id": found.id, "task": found.task, "since": moment(found.since), "last": _last(found.last),
+        "spent_usd": found.spent_usd, "spent_tokens": found.spent_tokens,
+    }  # fmt: skip
 
 
 def _task(found: TaskStatus) -> msgspec.Raw:
@@ -185,6 +188,8 @@ def _task(found: TaskStatus) -> msgspec.Raw:
         "began_at": moment(found.began_at),
         "ended_at": moment(found.ended_at),
         "last": None if found.last is None else _last(found.last),
+        "spent_usd": found.spent_usd,
+        "spent_tokens": found.spent_tokens,
     }
     return msgspec.Raw(msgspec.json.encode(document))
 

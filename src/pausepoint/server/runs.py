@@ -109,7 +109,7 @@ async def _drivers(call: Call, info: SessionInfo) -> list[dict[str, Any]]:
     """Return the open engines that drive a run, or would after a resume."""
 
     def drives(each: Holder) -> bool:
-        return info.workflow in each.workflows or info.session_id in each.sessions
+        return each.picks_up(info.workflow, info.session_id) or info.session_id in each.sessions
 
     return [{"pid": each.pid, "host": each.host} for each in await call.engine.engines() if drives(each)]
 

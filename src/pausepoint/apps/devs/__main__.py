@@ -55,6 +55,7 @@ def run(
     budget: Annotated[float | None, Field(description="The cost limit for models, in dollars.")] = None,
     replan: Annotated[bool, Field(description="Accept the changes in the plan.")] = False,
     edits: Annotated[Literal["accept"] | None, Field(description="Accept changed files in the workspace.")] = None,
+    stay: Annotated[bool, Field(description="Stay while the run is stopped; continue when it is resumed.")] = False,
     by: Annotated[str | None, Field(description="Your name for the history. Default: the login name.")] = None,
 ) -> Ending:
     """Start or continue a plan, and show it until it ends or needs a person.
@@ -63,10 +64,10 @@ def run(
     resumes the run.
     """
     named = str(sample_plan(start.folder)) if plan is None else plan
-    found = read(asyncio.run(path_of(start, named)))
+    found = read(asyncio.run(path_of(start, named)), code=True)
     size = f"{many(len(found.todos), 'task')}, {many(found.head.agents, 'agent')}"
     click.echo(showing.folded(f"Plan {found.name}: {size}, in {found.workspace}"))
-    return Ride(start, found, named, by or who(), budget=budget, edits=edits, replan=replan).begin()
+    return Ride(start, found, named, by or who(), budget=budget, edits=edits, replan=replan, stay=stay).begin()
 
 
 main = program(instead=run, without=WITHOUT, arguments=["plan"], name="devs", help=HELP)
@@ -83,16 +84,19 @@ reason_option = click.option("--reason", metavar="TEXT", default="", help="The r
 @click.option("--edits", type=click.Choice(["accept"]), help="Accept changed files in the workspace.")
 @click.option("--replan", is_flag=True, help="Accept the changes in the plan.")
 @click.option("--budget", type=float, metavar="USD", help="The new cost limit for models.")
+@click.option("--stay", is_flag=True, help="Stay while the run is stopped; continue when it is resumed.")
 @by_option
 def resume(
-    start: Start, plan: str, edits: Literal["accept"] | None, replan: bool, budget: float | None, by: str | None
-) -> Ending:
+    start: Start, plan: str, edits: Literal["accept"] | None, replan: bool, budget: float | None, stay: bool,
+    by: str | None,
+) -> Ending:  # fmt: skip
     """Resume a run. Failed tasks are tried again.
 
     If files in the workspace have changed since the run stopped, they are listed, and nothing is done until you decide.
+    If another process stays for the run (--stay), the run continues there.
     """
-    found = read(asyncio.run(path_of(start, plan)))
-    return Ride(start, found, plan, by, budget=budget, edits=edits, replan=replan).resume()
+    found = read(asyncio.run(path_of(start, plan)), code=True)
+    return Ride(start, found, plan, by, budget=budget, edits=edits, replan=replan, stay=stay).resume()
 
 
 @main.verb()

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 EVERY = 0.1
 """The seconds between two updates."""
 
+SELDOM = 1.0
+"""The seconds between two updates of a run that has stopped while its process stays."""
+
 STILL = 10.0
 """The seconds without news after which a line lists the running tasks."""
 
@@ -62,17 +65,30 @@ def took(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def cost(usd: float, tokens: int) -> str:
+    """Return what was spent, as far as it is known.
+
+    >>> cost(0.1234, 1200), cost(0, 300), cost(0, 0)
+    ('$0.1234, 1,200 tokens', '300 tokens', '')
+    """
+    return ", ".join([*([f"${usd:.4f}"] if usd else []), *([f"{tokens:,} tokens"] if tokens else [])])
+
+
 def drawn(view: View, width: int, height: int | None = None) -> list[Line]:
     """Draw the graph: each task is below and to the right of its dependencies. ``height`` limits the lines."""
     status = view.status
     whole = [_cut([(view.name, "bold"), (f"  {status}  ", "yellow"), (counted(view), "")], width)]
     rows = sorted(view.rows.values(), key=lambda row: row.level)
-    room = len(rows) if height is None else max(height - 3, 3)
+    room = len(rows) if height is None else max(height - 4, 3)
     chosen = rows if len(rows) <= room else _window(rows, room - 1)
     names = min(max((len(_name(row)) for row in chosen), default=0), max(width // 2, 20))
     whole += [_cut(_row(row, names), width) for row in chosen]
     if len(chosen) < len(rows):
         whole.append([(f"  … and {many(len(rows) - len(chosen), 'task')} more", "dim")])
+    paid = {each.id: cost(each.spent_usd, each.spent_tokens) for each in view.agents}
+    spent = [f"{agent} {what}" for agent, what in paid.items() if what]
+    if spent:
+        whole.append(_cut([(f"Spent: {'; '.join(spent)}", "dim")], width))
     if view.reason:
         whole.append(_cut([(f"{status}: {one_line(view.reason)}", "yellow")], width))
     return whole
@@ -96,7 +112,11 @@ def _row(row: Row, names: int) -> Line:
     said = f"skipped: {one_line(row.note) or 'no reason given'}" if row.status == "skipped" else what.get(row.status)
     dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""
     rest = (said, "dim" if row.status == "begun" else style) if said else (needs, "dim")
-    return [(f"{mark} ", style), (f"{name:<{names}}  ", dim), (f"{spent:>10}  {who}", ""), rest]
+    paid = cost(row.spent_usd, row.spent_tokens)
+    return [
+        (f"{mark} ", style), (f"{name:<{names}}  ", dim), (f"{spent:>10}  {who}", ""),
+        (f"{paid}  " if paid else "", "dim"), rest,
+    ]  # fmt: skip
 
 
 def _window(rows: Sequence[Row], room: int) -> list[Row]:
@@ -147,12 +167,21 @@ def _painted(line: Line) -> str:
     return "".join(click.style(text, **looks.get(style, {"fg": style})) for text, style in line)
 
 
-class Lines:
-    """A display of plain lines, one per event."""
+def waiting(view: View) -> str:
+    """Return what a run waits for that has stopped while its process stays; empty if it is about to continue."""
+    if view.status == "paused":
+        return f"Paused: {one_line(view.reason)}; waiting to be resumed"
+    return f"Waiting for an answer: {counted(view)}" if view.status == "waiting" else ""
 
-    def __init__(self) -> None:
+
+class Lines:
+    """A display of plain lines, one per event. ``waits``: the run has stopped, and the process stays."""
+
+    def __init__(self, waits: bool = False) -> None:
         self.told = time.monotonic()
         self.ending = ""
+        self.waits = waits
+        self.waiting = ""
 
     def event(self, view: View, event: Event) -> None:
         """Print an event."""
@@ -179,6 +208,9 @@ class Lines:
 
     def tick(self, view: View, ending: str) -> None:
         """Report the first request to end, and the progress after `STILL` seconds without news."""
+        if self.waits:
+            self._tell_waiting(view)
+            return
         if ending and not self.ending:
             click.echo(f"{ending}: The running commands finish first. Interrupt again to end them now.", err=True)
         self.ending = ending
@@ -187,19 +219,26 @@ class Lines:
             working = [f"{row.task.id} ({took(row.seconds)})" for row in view.rows.values() if row.status == "begun"]
             click.echo(f"Running: {', '.join(working) or 'none'}; {counted(view)}")
 
+    def _tell_waiting(self, view: View) -> None:
+        """Print what the run waits for when that changes."""
+        told, self.waiting = self.waiting, waiting(view) or self.waiting
+        if self.waiting != told:
+            click.echo(self.waiting)
+
     def end(self) -> None:
         """Do nothing: lines need no cleanup."""
 
 
 class Screen:
-    """A live display of the graph."""
+    """A live display of the graph. ``waits``: the run has stopped, and the process stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, waits: bool = False) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self.live: Live = Live(console=Console(highlight=False), auto_refresh=False, transient=True)
         self.live.start()
+        self.waits = waits
 
     def event(self, view: View, event: Event) -> None:
         """Do nothing: the next tick shows the event."""
@@ -210,7 +249,9 @@ class Screen:
 
         size = self.live.console.size
         lines = drawn(view, size.width, size.height - 1)
-        if ending:
+        if self.waits:
+            lines.append([(waiting(view), "yellow")])
+        elif ending:
             lines.append([("The running commands finish first. Press Ctrl+C again to end them now.", "yellow")])
         elif view.status == "pausing":
             lines.append([("Pausing: the running commands finish first", "yellow")])
@@ -223,9 +264,9 @@ class Screen:
         self.live.stop()
 
 
-def show() -> Lines | Screen:
+def show(waits: bool = False) -> Lines | Screen:
     """Return the display that fits the output."""
-    return Screen() if sys.stdout.isatty() else Lines()
+    return Screen(waits) if sys.stdout.isatty() else Lines(waits)
 
 
 async def follow(
@@ -243,7 +284,7 @@ async def follow(
             if wait is None:
                 await asyncio.sleep(EVERY)
             else:
-                await asyncio.wait([wait], timeout=EVERY)
+                await asyncio.wait([wait], timeout=SELDOM if shown.waits else EVERY)
     finally:
         shown.end()
 
@@ -258,6 +299,10 @@ def document(view: View, plan: Plan | None, command: Callable[..., str], named: 
         "reason": view.reason or None,
         "counts": view.counts,
         "spent_usd": view.info.spent_usd,
+        "agents": [
+            {"id": each.id, "task": each.task, "spent_usd": each.spent_usd, "spent_tokens": each.spent_tokens}
+            for each in view.agents
+        ],
         "tasks": [_task(row, plan) for row in view.rows.values()],
         "questions": [
             {"id": each.id, "task": view.task_of(each), "question": each.next_question,
@@ -273,5 +318,6 @@ def _task(row: Row, plan: Plan | None) -> dict[str, Any]:
     return {
         "id": row.task.id, "status": row.status, "needs": row.task.needs, "priority": row.task.priority,
         "agent": row.agent or None, "seconds": round(row.seconds, 3), "note": row.note or None,
+        "spent_usd": row.spent_usd, "spent_tokens": row.spent_tokens,
         "output": str(log) if log is not None and log.exists() else None,
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -13,6 +13,14 @@ from pausepoint.orchestrator import Safety, Task
 
 STATE = ".devs"
 """The folder in the workspace for the run's own files."""
+
+TURNS = 30
+"""How many answers a model with tools may give."""
+
+KINDS = {
+    "run": "a command", "write": "a file for a model", "python": "a function", "tools": "a model with tools",
+}  # fmt: skip
+"""The keys that say what a task does. Each task has exactly one."""
 
 GRACE = 5.0
 """The seconds that a command has to end on its own after SIGTERM."""
@@ -59,6 +67,8 @@ Command = Annotated[str | list[str], BeforeValidator(_command)]
 Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Size = Annotated[int, BeforeValidator(_size), Field(ge=LEAST)]
+Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
+Tool = Literal["read", "write", "list", "run"]
 Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
 
 
@@ -71,7 +81,7 @@ class Written(BaseModel):
 
 
 class Todo(Written):
-    """A task: a command to ``run``, or a file for a model to ``write`` with a command to ``check`` it."""
+    """A task: a command, a Python function, a file for a model to write, or a prompt for a model with tools."""
 
     id: Id
     needs: list[str] = []
@@ -80,6 +90,10 @@ class Todo(Written):
     write: str | None = None
     prompt: str | None = None
     check: Command | None = None
+    tools: Annotated[list[Tool], Field(min_length=1)] | None = None
+    turns: Annotated[int, Field(ge=1, le=1000)] = TURNS
+    python: Function | None = None
+    arguments: dict[str, Any] = {}
     folder: str = "."
     env: Variables = {}
     timeout: Seconds | None = None
@@ -88,15 +102,28 @@ class Todo(Written):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Todo:
-        if (self.run is None) == (self.write is None):
-            raise ValueError("set either run (a command) or write (a file for a model)")
-        if self.write is None and (self.prompt is not None or self.check is not None):
-            raise ValueError("the keys prompt and check are only for tasks with write")
-        if self.write is not None and not (self.prompt or "").strip():
-            raise ValueError("the key write needs a prompt that describes the file")
+        if sum(getattr(self, kind) is not None for kind in KINDS) != 1:
+            known = [f"{kind} ({what})" for kind, what in KINDS.items()]
+            raise ValueError(f"set exactly one of {', '.join(known[:-1])} and {known[-1]}")
+        given = self.model_fields_set
+        if self.write is None and self.check is not None:
+            raise ValueError("the key check is only for tasks with write")
+        if self.needs_model != bool((self.prompt or "").strip()):
+            raise ValueError("the key prompt belongs to write and tools, which need one")
+        if self.tools is None and "turns" in given:
+            raise ValueError("the key turns is only for tasks with tools")
+        if self.python is None and "arguments" in given:
+            raise ValueError("the key arguments is only for tasks with python")
+        if self.python is not None and (wrong := given & {"folder", "env", "timeout"}):
+            raise ValueError(f"a task with python runs no commands; remove {' and '.join(sorted(wrong))}")
         if self.write is not None and PurePosixPath(self.write).parts[0] == STATE:
             raise ValueError(f"write: {self.write} is in the folder of the run's own files; use another path")
         return self
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a model does the task."""
+        return self.write is not None or self.tools is not None
 
     @property
     def commands(self) -> dict[str, str | list[str]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pausepoint.apps.devs import functions
 from pausepoint.apps.devs.models import Head, Plan, Stops, Todo
 from pausepoint.apps.devs.places import Places, in_json, in_toml, once
 from pausepoint.apps.input import BadInput
@@ -56,8 +57,8 @@ class Mistakes:
             raise BadInput(f"{self.path}: The plan has {many(len(told), 'mistake')}. Nothing was started.\n{lines}")
 
 
-def read(path: Path) -> Plan:
-    """Return the plan in a file. Raises `BadInput` with all mistakes."""
+def read(path: Path, code: bool = False) -> Plan:
+    """Return the plan in a file. Raises `BadInput` with all mistakes. ``code``: also import the functions of tasks."""
     raw, text = _parsed(path)
     tasks = raw.pop("tasks", [])
     listed = tasks if isinstance(tasks, list) else []
@@ -73,6 +74,8 @@ def read(path: Path) -> Plan:
         mistakes.add(f"workspace: {workspace} is not a folder", key="workspace")
     else:
         _check_commands(todos, head.env if head else {}, workspace, mistakes)
+        if code:
+            _check_functions(todos, workspace, mistakes)
     mistakes.refuse()
     assert head is not None
     return Plan(path=path, workspace=workspace, head=head, todos=[todo for todo in todos if todo is not None])
@@ -130,6 +133,8 @@ def _said(error: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
         case "missing":
             return f"{place} is missing"
         case "string_pattern_mismatch":
+            if place == "python":
+                return f"python: {error['input']!r} does not name a function; write module:function"
             more, first = (" .", "letter or digit") if place == "id" else ("", "letter")
             name = f"{place}: {error['input']!r} is not a valid name"
             return f"{name}; use letters, digits and _ -{more}, and start with a {first}"
@@ -191,6 +196,14 @@ def _check_commands(todos: Sequence[Todo | None], env: dict[str, str], workspace
             mistakes.add(f"folder: {folder} is not a folder", number, "folder")
         elif todo.run is not None and (missing := _missing(todo.run, folder, {**os.environ, **env, **todo.env})):
             mistakes.add(f"run: there is no program {missing!r}", number, "run")
+
+
+def _check_functions(todos: Sequence[Todo | None], workspace: Path, mistakes: Mistakes) -> None:
+    """Find missing modules and functions, and wrong arguments. Another task may create the module of one with needs."""
+    for number, todo in enumerate(todos):
+        if todo is not None and todo.python is not None:
+            for key, text in functions.mistakes(todo, workspace):
+                mistakes.add(text, number, key)
 
 
 def _syntax(command: str) -> str:

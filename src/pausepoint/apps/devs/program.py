@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -17,19 +17,21 @@ from pausepoint.apps.devs import workspace
 from pausepoint.apps.devs.commands import Commands
 from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.pauses import Pauses
-from pausepoint.apps.devs.runs import check_whose, tags_of
+from pausepoint.apps.devs.runs import check_whose, differences, stored_tasks, tags_of
+from pausepoint.apps.devs.standby import Standby, picked_up, standing_by
 from pausepoint.apps.devs.tasks import Worker, last_lines, log_of
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.input import BadInput, confirmed
 from pausepoint.apps.words import many, one_line
 from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning, DamagedSnapshot, QuestionError, UnknownSession
-from pausepoint.orchestrator import FileStateStore, Orchestrator, OrchestratorState, Task
+from pausepoint.orchestrator import FileStateStore, Orchestrator, OrchestratorState
 
 DONE, FAILED, PERSON, CONFLICT, DECISION, INTERRUPTED, TERMINATED = 0, 1, 3, 5, 6, 130, 143
 LISTED = 20
 """The maximum number of changed files to list."""
 
+R = TypeVar("R")
 Ending = tuple[int, dict[str, Any] | None]
 Act = Callable[[Engine, Orchestrator], Awaitable[None]]
 
@@ -54,12 +56,13 @@ class Ride:
     """One run that this process drives until the run stops or the program must end.
 
     ``named`` is the plan as the user named it. ``edits="accept"`` accepts changed files in the workspace. ``replan``
-    accepts changed tasks in the plan's file.
+    accepts changed tasks in the plan's file. ``stay`` keeps the process while the run is paused or waits for an answer,
+    and continues when someone resumes or answers it from anywhere.
     """
 
     def __init__(
         self, start: Start, plan: Plan, named: str, by: str | None, *, budget: float | None = None,
-        edits: Literal["accept"] | None = None, replan: bool = False,
+        edits: Literal["accept"] | None = None, replan: bool = False, stay: bool = False,
     ) -> None:  # fmt: skip
         self.start = start
         self.plan = plan
@@ -68,9 +71,10 @@ class Ride:
         self.budget = budget
         self.edits = edits
         self.replan = replan
+        self.stay = stay
         self.view = View(plan.name, last_lines(plan))
         self.known = False  # whether the run is known to exist
-        self.withdraws = False  # whether a pause of this run that is under way is withdrawn
+        self.withdraws = False  # whether this process resumes the run
         self.taken: list[str] = []  # the changes in the workspace that the user accepted
 
     # the verbs
@@ -137,7 +141,7 @@ class Ride:
     def _driven(self, act: Act) -> Ending:
         try:
             self._run(act)
-            while self.view.questions and sys.stdin.isatty() and sys.stdout.isatty():
+            while self.view.questions and not self.stay and sys.stdin.isatty() and sys.stdout.isatty():
                 value = _prompted(self.view.questions[0])
                 if value is None:
                     break
@@ -176,23 +180,25 @@ class Ride:
 
     async def _drive(self, act: Act) -> None:
         plan = self.plan
-        if any(todo.write is not None for todo in plan.todos) and model.settings() is None:
-            writes = ", ".join(todo.id for todo in plan.todos if todo.write is not None)
+        if any(todo.needs_model for todo in plan.todos) and model.settings() is None:
+            ids = ", ".join(todo.id for todo in plan.todos if todo.needs_model)
             raise BadInput(
-                f"{plan.path}: No model is configured, but these tasks need one: {writes}. Set PAUSEPOINT_MODEL and"
+                f"{plan.path}: No model is configured, but these tasks need one: {ids}. Set PAUSEPOINT_MODEL and"
                 " PAUSEPOINT_MODEL_URL."
             )
         async with Engine(self.start.store, drives="asked") as engine:  # an answer alone does not resume the run
             await self._check_free(engine)
             commands = Commands(plan.state, plan.head.grace, plan.head.env, plan.head.output_limit)
+            worker = Worker(plan, commands)
             run = Orchestrator(
-                engine, plan.name, Worker(plan, commands).work, agents=plan.head.agents,
+                engine, plan.name, worker.work, agents=plan.head.agents,
                 snapshot_store=FileStateStore(plan.workspace), safety=plan.head.safety.as_safety(), idle_timeout=None,
             )  # fmt: skip
             if self.known:
                 await self.view.look(engine)  # skips the events of the past
                 if await self._is_done(engine):
                     return
+                await self._leave_to_standby(engine, run)
             async with commands:
                 if commands.waited:
                     said = f"Another process was working in {plan.workspace}. Its commands have ended now."
@@ -200,51 +206,41 @@ class Ride:
                 self._check_workspace()
                 workspace.forget(plan)
                 try:
-                    await self._work(engine, run, act, commands)
+                    await self._work(engine, run, act, Standby(self, engine, run, worker))
                 finally:
-                    self._keep_workspace()
+                    self.keep_workspace()
 
     async def _is_done(self, engine: Engine) -> bool:
         """Return whether the plan has nothing left to do. Changes in the workspace then do not matter."""
         return self.view.status == "completed" and not await self._differences(engine)
 
     async def _differences(self, engine: Engine) -> list[str]:
-        stored: Any = await engine.state(self.plan.name)
-        return differences(stored.tasks, self.plan.tasks)
+        return differences(await stored_tasks(engine, self.plan.name), self.plan.tasks)
 
-    async def _work(self, engine: Engine, run: Orchestrator, act: Act, commands: Commands) -> None:
+    async def _work(self, engine: Engine, run: Orchestrator, act: Act, standby: Standby) -> None:
         await act(engine, run)
         self.known = True
-        await engine.drive_only(self.plan.name)
-        pauses = asyncio.ensure_future(Pauses(engine, self.plan.name, commands).follow())
+        pauses = asyncio.ensure_future(Pauses(engine, self.plan.name, standby.worker.commands).follow())
         try:
-            await self._follow(engine, run)
-            while commands.kept and await self._stays(engine, commands):
-                await run.start(by=self.by)
-                await self._follow(engine, run)
+            while True:
+                await engine.drive_only(self.plan.name)
+                await self.shown(engine, run.outcome())
+                if not standby.stays or not await standby.resumed():
+                    return
         finally:
             pauses.cancel()
             await asyncio.wait([pauses])
 
-    async def _stays(self, engine: Engine, commands: Commands) -> bool:
-        """Wait while the run is paused and commands are kept. Return whether it was resumed."""
-        said = f"{self.plan.name} is paused. Frozen commands of: {', '.join(commands.kept)}. Press Ctrl+C to end them."
-        click.echo(showing.folded(said), err=True)
-        async for info in engine.watch(self.plan.name):
-            if info.status is not Status.PAUSED or not commands.kept:
-                break
-        await self.view.look(engine)
-        return bool(commands.kept) and not engine.ending
-
-    async def _follow(self, engine: Engine, run: Orchestrator) -> None:
-        outcome = asyncio.ensure_future(run.outcome())
+    async def shown(self, engine: Engine, until: Awaitable[R], waits: bool = False) -> R:
+        """Show the run until something has happened, and return it. ``waits``: nothing runs in the meantime."""
+        wait = asyncio.ensure_future(until)
         try:
-            await showing.follow(engine, self.view, outcome.done, outcome, showing.show())
-            outcome.result()
+            await showing.follow(engine, self.view, wait.done, wait, showing.show(waits))
+            return wait.result()
         finally:
-            outcome.cancel()
+            wait.cancel()
 
-    def _keep_workspace(self) -> None:
+    def keep_workspace(self) -> None:
         """Record the workspace for the next comparison. A failure must not hide the result of the run."""
         try:
             workspace.keep(self.plan)
@@ -279,6 +275,26 @@ class Ride:
                     f"The unfinished run {other} uses {self.plan.workspace}. Resume or cancel it first, or give this"
                     " plan another workspace."
                 )
+
+    async def _leave_to_standby(self, engine: Engine, run: Orchestrator) -> None:
+        """If another process stands by to continue the run, leave it to that process."""
+        name, found = self.plan.name, await standing_by(engine, self.plan)
+        if found is None:
+            return
+        what = f"{name} is {self.view.status}: {self.view.reason or showing.counted(self.view)}"
+        if not self.withdraws or self.view.status == "waiting":
+            verb = "resume it" if self.view.status == "paused" else "answer its questions"
+            raise Stop(PERSON, what, f"It continues in {found.process} after you {verb}.", *self._ways())
+        self._check_workspace()
+        self.keep_workspace()  # with the changes that were accepted
+        await self._take_in_plan(engine, run)
+        if (await run.report()).failed:
+            await run.retry(by=self.by, reason="resumed")
+        await engine.resume(name, by=self.by, budget=self.budget, here=False)
+        if (info := await picked_up(engine, found, name)) is not None:
+            if info.status is Status.PAUSED:
+                raise Stop(PERSON, f"{name} is paused again.", self._onward("See why", "status"))
+            raise Stop(DONE, f"{name} continues in {found.process}.", self._onward("Follow it", "status"))
 
     def _check_workspace(self) -> None:
         """Find files that have changed since the run stopped. Nothing is touched until the user decides."""
@@ -376,15 +392,3 @@ def _prompted(question: Question) -> bool | None:
     click.echo(showing.folded(one_line(question.next_question)))
     said = click.prompt("Approve", type=click.Choice(["yes", "no", "later"]), default="later")
     return {"yes": True, "no": False}.get(said)
-
-
-def differences(before: Sequence[Task], now: Sequence[Task]) -> list[str]:
-    """Return the differences between two lists of tasks.
-
-    >>> differences([Task(id="a"), Task(id="b")], [Task(id="b", needs=["c"]), Task(id="c")])
-    ['gone: a', 'changed: b', 'new: c']
-    """
-    old, new = ({task.id: task for task in tasks} for tasks in (before, now))
-    found = [f"gone: {id}" for id in old if id not in new]
-    found += [f"changed: {id}" for id in old if id in new and old[id] != new[id]]
-    return found + [f"new: {id}" for id in new if id not in old]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pausepoint import Engine
 from pausepoint.apps.devs.models import Plan
@@ -13,6 +14,7 @@ from pausepoint.apps.input import BadInput
 from pausepoint.cli import Start
 from pausepoint.errors import StoreMissing, UnknownSession
 from pausepoint.model import SessionInfo
+from pausepoint.orchestrator import Task
 
 PROGRAM = "program:pausepoint.apps.devs"
 """The tag that tells ``pausepoint`` which program resumes a run."""
@@ -126,3 +128,21 @@ async def path_of(start: Start, text: str) -> Path:
             f"The plan of run {name} was {path}, which no longer exists. If you moved it, pass its new path."
         )
     return path
+
+
+async def stored_tasks(engine: Engine, name: str) -> list[Task]:
+    """Return the tasks of a run, as they are stored."""
+    stored: Any = await engine.state(name)
+    return list(stored.tasks)
+
+
+def differences(before: Sequence[Task], now: Sequence[Task]) -> list[str]:
+    """Return the differences between two lists of tasks.
+
+    >>> differences([Task(id="a"), Task(id="b")], [Task(id="b", needs=["c"]), Task(id="c")])
+    ['gone: a', 'changed: b', 'new: c']
+    """
+    old, new = ({task.id: task for task in tasks} for tasks in (before, now))
+    found = [f"gone: {id}" for id in old if id not in new]
+    found += [f"changed: {id}" for id in old if id in new and old[id] != new[id]]
+    return found + [f"new: {id}" for id in new if id not in old]

@@ -1,9 +1,10 @@
-"""Do a task: run a command, or let a model write a file until a command accepts it."""
+"""Do a task: run a command, call a function, or let a model write a file until a command accepts it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from pydantic import BaseModel
 from pausepoint import Context
 from pausepoint.apps import model
 from pausepoint.apps.devs.commands import KEY, TASK, Commands, Ran
+from pausepoint.apps.devs.functions import load
 from pausepoint.apps.devs.models import Plan, Todo, todo_of
 from pausepoint.apps.devs.output import last_line
+from pausepoint.apps.devs.toolloop import CommandRefused, ToolLoop
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import one_line
 from pausepoint.errors import Declined
@@ -32,10 +35,6 @@ content, and the output of a check of your last draft. Answer with the whole new
 
 class CommandFailed(Exception):
     """A command ended with an exit code other than 0."""
-
-
-class CommandRefused(Exception):
-    """A person rejected a restricted command."""
 
 
 class CheckFailed(Exception):
@@ -70,9 +69,13 @@ class Worker:
         self.plan = plan
         self.commands = commands
 
-    async def work(self, agent: TaskAgent) -> dict[str, Any]:
+    async def work(self, agent: TaskAgent) -> Any:
         """Do a task and return its result."""
         todo = todo_of(agent.task)
+        if todo.python is not None:
+            return await agent.call(self.python, todo.python, todo.arguments)
+        if todo.tools is not None:
+            return await ToolLoop(self.plan, self._ran).work(agent, todo)
         if todo.run is None:
             return await self._written(agent, todo)
         agent.memory["command"] = shown(todo.run)
@@ -102,6 +105,10 @@ class Worker:
             todo.timeout or self.plan.head.timeout, env, safe_point=ctx.safe_point,
         )  # fmt: skip
         return {"code": ran.code, "seconds": ran.seconds, "tail": ran.tail}
+
+    async def python(self, function: str, arguments: dict[str, Any], ctx: Context) -> Any:
+        """Call a function. A pause stops it before its next operation; after a resume it is called again."""
+        return await ctx.do(partial(load(function, self.plan.workspace), **arguments))
 
     # by a model
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pausepoint import Engine, Question
 from pausepoint.model import Event, SessionInfo
-from pausepoint.orchestrator import RunReader, RunReport, Task, TaskStatus
+from pausepoint.orchestrator import AgentStatus, RunReader, RunReport, Task, TaskStatus
 
 
 @dataclass
@@ -29,6 +29,8 @@ class Row:
     note: str = ""
     place: int = 0  # its number among the finished tasks, starting at 1
     said: str = ""  # the last line of its output, while it runs
+    spent_usd: float = 0.0
+    spent_tokens: int = 0
 
     @property
     def seconds(self) -> float:
@@ -44,6 +46,7 @@ class View:
         self.status = ""
         self.rows: dict[str, Row] = {}
         self.questions: list[Question] = []
+        self.agents: list[AgentStatus] = []
         self.reason = ""
         self.last_line = last_line
         self._reader: RunReader | None = None
@@ -58,6 +61,7 @@ class View:
         report = self._report = await self._reader.read()
         self.status = report.status.value
         self.questions = list(report.questions)
+        self.agents = list(report.agents)
         self.reason = "; ".join(
             f"{pause.reason or 'no reason given'}{f' (by {pause.by})' if pause.by else ''}" for pause in report.pauses
         )
@@ -113,7 +117,10 @@ def _row(found: TaskStatus, level: int, info: SessionInfo) -> Row:
         status = "asks" if found.question is not None else "stopped" if info.holder is None else "begun"
     began = found.began_at.timestamp() if found.began_at is not None else 0.0
     took = found.ended_at.timestamp() - began if found.ended_at is not None else 0.0
-    return Row(found.task, level, status, found.agent, began, took, found.note)
+    return Row(
+        found.task, level, status, found.agent, began, took, found.note, spent_usd=found.spent_usd,
+        spent_tokens=found.spent_tokens,
+    )  # fmt: skip
 
 
 def levels_of(tasks: Sequence[Task]) -> dict[str, int]:

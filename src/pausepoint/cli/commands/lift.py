@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pausepoint.cli.commands.pause import LOOK_EVERY, print_sessions
 from pausepoint.cli.commands.worker import STOPPED, shown_log
-from pausepoint.cli.context import Cli, program_of, run_async
+from pausepoint.cli.context import Cli, picked_up, program_of, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, INTERRUPTED, TERMINATED
 from pausepoint.cli.text import counted, standing_pause_line
 from pausepoint.engine import documents
@@ -41,7 +41,7 @@ async def _lift(cli: Cli, by: str | None) -> int:
             cli.out.say(f"{standing_pause_line(pause)}. Lifting the pause.")
         with shown_log(cli.out, {}):
             found = await engine.lift_pause(by=by)
-            _report(cli, engine, pause, found)
+            await _report(cli, engine, pause, found)
             await _note_paused(cli, engine)
             await _driven(engine)
         if cli.out.as_json:
@@ -57,7 +57,7 @@ async def _standing_pause(engine: Engine) -> StandingPause | None:
         return None
 
 
-def _report(cli: Cli, engine: Engine, pause: StandingPause | None, found: Listing[SessionInfo]) -> None:
+async def _report(cli: Cli, engine: Engine, pause: StandingPause | None, found: Listing[SessionInfo]) -> None:
     if pause is None and not found:
         cli.out.line("There is nothing to lift: no `pause --all` is in effect.")
     print_sessions(cli, found)
@@ -65,6 +65,8 @@ def _report(cli: Cli, engine: Engine, pause: StandingPause | None, found: Listin
         cli.out.line(f"{damage.fields['session_id']}  is damaged and cannot continue: {damage}")
     idle = [info for info in found if info.status.value in ("ready", "created") and info.kept_by is None]
     left = [info for info in idle if info.workflow not in engine.workflows and not info.guest]
+    taken = await picked_up(engine, left)
+    left = [info for info in left if info not in taken]
     for info in (named := [info for info in left if program_of(info.tags) is not None]):
         cli.out.note(cli.resume_line(info))
     left = [info for info in left if info not in named]

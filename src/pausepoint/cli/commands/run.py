@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pausepoint.cli.context import Cli, program_of, run_async
+from pausepoint.cli.context import Cli, picked_up, program_of, run_async
 from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, PERSON, USAGE, Refused
 from pausepoint.cli.fields import Field, collect_values, field_help, input_of, options_for, start_arguments, typed
@@ -328,7 +328,7 @@ async def _chosen(
             return await _resumed_guest(cli, engine, info, {"from": start, "dry-run": dry_run} | how)
         if hand_over:
             return await _handed_over(cli, engine, info, {"from": start, "dry-run": dry_run} | how)
-        if info.workflow not in engine.workflows and _can_withdraw(cli, info, start, dry_run, how):
+        if info.workflow not in engine.workflows and await _can_withdraw(cli, engine, info, start, dry_run, how):
             return await _withdrawn(cli, engine, info, how["by"])
         cli.check_code(engine, info)
         workflow = engine.workflows[info.workflow]
@@ -351,13 +351,17 @@ async def _chosen(
         return info, workflow
 
 
-def _can_withdraw(cli: Cli, info: SessionInfo, start: str | None, dry_run: bool, how: dict[str, Any]) -> bool:
+async def _can_withdraw(
+    cli: Cli, engine: Engine, info: SessionInfo, start: str | None, dry_run: bool, how: dict[str, Any]
+) -> bool:
     """Return whether a resume without the code can withdraw the pause, so that a process with the code continues."""
     if info.kept_by is not None or info.status.value == "pausing":
         return True
     needs_code = dry_run or start is not None or any(value for name, value in how.items() if name != "by")
+    if info.status.value != "paused" or not info.pause_requested or needs_code:
+        return False
     own = cli.host.drives or bool(cli.host.workflows) or program_of(info.tags) is not None
-    return info.status.value == "paused" and info.pause_requested and not needs_code and not own
+    return not own or bool(await picked_up(engine, [info]))
 
 
 async def _handed_over(cli: Cli, engine: Engine, info: SessionInfo, how: dict[str, Any]) -> int:
