@@ -175,6 +175,7 @@ def test_an_answer_continues_the_run_in_the_process_that_stays(tmp_path: Path, f
     devs = Devs(tmp_path, forks)
     child = devs.begin("run", "plan.json", "--stay")
     waits(devs, child, "Waiting for an answer: 1 waiting for an answer, 1 pending")
+    assert "  Approve:  " in devs.said(child)
     refused = devs.run("resume", "plan.json", code=3)
     assert "after you answer its questions" in refused
     assert "Approve:  " in refused

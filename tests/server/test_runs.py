@@ -98,6 +98,30 @@ async def test_a_server_without_the_code_shows_tasks_and_agents(tmp_path: Path) 
 
 
 @on_loop
+async def test_a_resume_leaves_a_run_to_the_process_that_stands_by(tmp_path: Path) -> None:
+    with (
+        served(tmp_path, drives="none", workflows=()) as server,
+        server.client(server.token("operator", None, "ann")) as http,
+    ):
+        call = Client(http)
+        async with Engine(server.folder / "store.db", signals=False, drives="asked") as engine:
+            shop = Shop(engine, "release", agents=2)
+            await engine.pause(everything=True)
+            await shop.run.start(CHAIN)
+            await engine.pause("release")
+            await engine.lift_pause()
+            waiting = asyncio.ensure_future(shop.run.stand_by())
+            paused = await call.until("/runs/release", lambda found: found["driven_by"] != [])
+            assert paused["phase"] == "paused"
+            assert paused["note"] == f"Process {os.getpid()} on {os.uname().nodename} drives the run."
+            await call("POST", "/runs/release/resume")
+            assert await waiting
+            assert not shop.calls, "nothing runs before this process says so"
+            await shop.run.start()
+            assert (await shop.run.outcome()).counts == {"done": 5}
+
+
+@on_loop
 async def test_a_restricted_command_is_a_question_of_its_task(tmp_path: Path) -> None:
     with served(tmp_path, drives="none", workflows=()) as server:
         async with observed(server) as (call, engine):

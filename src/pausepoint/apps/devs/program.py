@@ -284,7 +284,7 @@ class Ride:
         what = f"{name} is {self.view.status}: {self.view.reason or showing.counted(self.view)}"
         if not self.withdraws or self.view.status == "waiting":
             verb = "resume it" if self.view.status == "paused" else "answer its questions"
-            raise Stop(PERSON, what, f"It continues in {found.process} after you {verb}.", *self._ways())
+            raise Stop(PERSON, what, f"It continues in {found.process} after you {verb}.", *self.ways())
         self._check_workspace()
         self.keep_workspace()  # with the changes that were accepted
         await self._take_in_plan(engine, run)
@@ -335,11 +335,11 @@ class Ride:
         click.echo(showing.folded(f"{view.name} {'' if is_over else 'is '}{view.status}: {showing.counted(view)}"))
         if view.reason and not is_over:
             click.echo(showing.folded(f"Why:  {one_line(view.reason)}"))
-        for line in self._ways():
+        for line in self.ways():
             click.echo(line, err=True)
         return code, self._document()
 
-    def _ways(self) -> list[str]:
+    def ways(self) -> list[str]:
         """Return the next commands for the user."""
         view, found = self.view, list[str]()
         for row in view.failed:

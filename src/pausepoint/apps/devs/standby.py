@@ -12,6 +12,8 @@ import os
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+import click
+
 from pausepoint import Engine, Status
 from pausepoint.apps.devs import workspace
 from pausepoint.apps.devs.commands import LOCK
@@ -59,6 +61,8 @@ class Standby:
         waiting = asyncio.ensure_future(self.run.stand_by())
         await asyncio.sleep(0)  # from here on nothing runs, so the workspace can be recorded
         self.ride.keep_workspace()
+        for line in self.ride.ways():
+            click.echo(line, err=True)
         while await self.ride.shown(self.engine, waiting, waits=True):
             obstacle = await self._obstacle()
             if not obstacle:
