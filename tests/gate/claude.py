@@ -1,4 +1,4 @@
-"""The real Claude Code against a local stand-in for the Anthropic API, so that no request leaves the machine.
+"""The real Claude Code with a local stand-in for the Anthropic API, so that no request leaves the machine.
 
 The stand-in plays a *plan*: a list of turns, each with tool calls, then a last text. A prompt names its plan as
 ``[plan NAME]``, also the prompt of a sub-agent. The next turn follows from the conversation alone, so a session that
@@ -12,14 +12,17 @@ import os
 import re
 import secrets
 import shutil
-import threading
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.support.loop import PATIENCE
+from tests.support.servers import serving as in_thread
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "peers" / "node_modules" / ".bin" / "claude"
@@ -105,17 +108,16 @@ def _block(call: Call) -> dict[str, Any]:
 def serving(**plans: Sequence[Turn]) -> Iterator[Api]:
     """Serve the stand-in on a free port of the loopback interface."""
     api = Api(plans=dict(plans))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(api))
-    server.daemon_threads = True
-    api.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with in_thread(_Server(("127.0.0.1", 0), _handler(api))) as server:
+        api.port = server.server_address[1]
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: agents are killed here while they wait for an answer."""
 
 
 def environment(api: Api, home: Path) -> dict[str, str]:
@@ -127,6 +129,7 @@ def environment(api: Api, home: Path) -> dict[str, str]:
         "ANTHROPIC_API_KEY": "sk-ant-not-a-key",
         "CLAUDE_CONFIG_DIR": str(home),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
         "DISABLE_AUTOUPDATER": "1",
         "IS_SANDBOX": "1",
         # Whatever is meant for another host comes here too, and is refused.
@@ -134,6 +137,65 @@ def environment(api: Api, home: Path) -> dict[str, str]:
         "HTTPS_PROXY": api.address,
         "NO_PROXY": "127.0.0.1,localhost",
     }
+
+
+class Agents:
+    """A project folder in which agents run, and their home."""
+
+    def __init__(self, api: Api, folder: Path, **environ: str) -> None:
+        command = find()
+        assert command is not None, HOW
+        self.command = command
+        self.folder = folder / "project"
+        self.environ = environment(api, folder / "home") | environ
+        self.started: list[subprocess.Popen[str]] = []
+        (self.folder / ".claude").mkdir(parents=True)
+
+    def hooks(self, command: str, *events: str) -> None:
+        """Let a command be called for these events."""
+        hook = {"type": "command", "command": command, "timeout": 86_400}
+        settings = {"hooks": {event: [{"matcher": "*", "hooks": [hook]}] for event in events}}
+        (self.folder / ".claude" / "settings.json").write_text(json.dumps(settings))
+
+    def start(self, prompt: str, *options: str, tools: str = "Bash Agent Read") -> subprocess.Popen[str]:
+        """Start an agent that works on a prompt and prints its result as JSON."""
+        words = [self.command, "-p", prompt, "--output-format", "json", "--allowedTools", tools, *options]
+        process = subprocess.Popen(
+            words,
+            cwd=self.folder,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def effects(self) -> list[str]:
+        """Return the lines that the calls have appended to the file ``effects``."""
+        file = self.folder / "effects"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def end(self) -> None:
+        """Kill all agents that still run."""
+        for process in self.started:
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.communicate(timeout=PATIENCE)
+
+
+def result(agent: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait until an agent ends and return what it printed."""
+    output, errors = agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 0, f"claude ended with {agent.returncode}: {output}{errors}"
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+def effect(name: str) -> Call:
+    """Return a call that appends its name to the file ``effects``."""
+    return bash(f"echo {name} >> effects")
 
 
 def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
@@ -146,15 +208,10 @@ def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
                 return self._refuse()
             if "count_tokens" in self.path:
                 return self._send({"input_tokens": 100})
-            try:
-                blocks = api.answer(body)
-                if body.get("stream"):
-                    self._stream(body, blocks)
-                else:
-                    self._send(_message(body, blocks) | {"usage": _usage(blocks)})
-            except (BrokenPipeError, ConnectionResetError):
-                self.close_connection = True  # the agent was ended
-            return None
+            blocks = api.answer(body)
+            if body.get("stream"):
+                return self._stream(body, blocks)
+            return self._send(_message(body, blocks) | {"usage": _usage(blocks)})
 
         def do_GET(self) -> None:
             self._refuse()

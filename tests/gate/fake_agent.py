@@ -60,7 +60,7 @@ class Agent:
     def run(self) -> int:
         """Make all calls that have no result yet; return the exit code."""
         self.fire("SessionStart", source="resume" if self.options.resume else "startup")
-        self.fire("UserPromptSubmit", prompt=self.options.prompt, permission_mode="default")
+        self.fire("UserPromptSubmit", prompt=self.options.prompt)
         done = self.remembered()
         todo = [name for name in self.names() if name not in done]
         if self.options.sub and todo:
@@ -212,8 +212,10 @@ class Agent:
             "cwd": str(self.folder),
             "hook_event_name": event,
         }
-        if event not in ("SessionStart", "SessionEnd"):
-            known |= {"prompt_id": self.session, "permission_mode": "default"}
+        if event != "SessionStart":
+            known["prompt_id"] = self.session
+        if event not in ("SessionStart", "SubagentStart", "SessionEnd"):
+            known["permission_mode"] = "default"
         data = json.dumps(known | more).encode()
         hooks = [hook for matcher, hook in self.hooks.get(event, []) if _fits(matcher, more.get("tool_name"))]
         with ThreadPoolExecutor(max(len(hooks), 1)) as pool:
