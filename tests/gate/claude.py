@@ -33,6 +33,9 @@ HOW = (
     "or set PAUSEPOINT_CLAUDE to the path of the command."
 )
 
+EFFECTS = "effects.txt"
+"""The file in the project that gets a line for each call."""
+
 _PLAN = re.compile(r"\[plan ([\w.-]+)\]")
 _USAGE = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 
@@ -140,21 +143,21 @@ def environment(api: Api, home: Path) -> dict[str, str]:
 
 
 class Agents:
-    """A project folder in which agents run, and their home."""
+    """Agents in a project folder. ``home`` is for the files that they keep."""
 
-    def __init__(self, api: Api, folder: Path, **environ: str) -> None:
+    def __init__(self, api: Api, folder: Path, home: Path) -> None:
         command = find()
         assert command is not None, HOW
         self.command = command
-        self.folder = folder / "project"
-        self.environ = environment(api, folder / "home") | environ
+        self.folder = folder
+        self.environ = environment(api, home)
         self.started: list[subprocess.Popen[str]] = []
-        (self.folder / ".claude").mkdir(parents=True)
 
     def hooks(self, command: str, *events: str) -> None:
         """Let a command be called for these events."""
         hook = {"type": "command", "command": command, "timeout": 86_400}
         settings = {"hooks": {event: [{"matcher": "*", "hooks": [hook]}] for event in events}}
+        (self.folder / ".claude").mkdir(parents=True)
         (self.folder / ".claude" / "settings.json").write_text(json.dumps(settings))
 
     def start(self, prompt: str, *options: str, tools: str = "Bash Agent Read") -> subprocess.Popen[str]:
@@ -173,8 +176,8 @@ class Agents:
         return process
 
     def effects(self) -> list[str]:
-        """Return the lines that the calls have appended to the file ``effects``."""
-        file = self.folder / "effects"
+        """Return the lines that the calls have appended."""
+        file = self.folder / EFFECTS
         return file.read_text().splitlines() if file.exists() else []
 
     def end(self) -> None:
@@ -194,8 +197,8 @@ def result(agent: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def effect(name: str) -> Call:
-    """Return a call that appends its name to the file ``effects``."""
-    return bash(f"echo {name} >> effects")
+    """Return a call that appends its name to the file of effects."""
+    return bash(f"echo {name} >> {EFFECTS}")
 
 
 def _handler(api: Api) -> type[BaseHTTPRequestHandler]:

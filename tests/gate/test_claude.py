@@ -44,7 +44,7 @@ def api() -> Iterator[Api]:
 
 @pytest.fixture
 def agents(api: Api, tmp_path: Path) -> Iterator[Agents]:
-    agents = Agents(api, tmp_path)
+    agents = Agents(api, tmp_path / "project", tmp_path / "home")
     agents.hooks(f'"{sys.executable}" -I -S "{HERE / "recorder.py"}" "{tmp_path / "log"}"', *EVENTS)
     yield agents
     agents.end()
@@ -79,7 +79,7 @@ def test_the_fake_agent_fires_the_hooks_that_claude_code_fires(api: Api, agents:
     api.plans["all"] = [
         [effect("plain")],
         [bash("exit 3")],
-        [bash("echo refuse-me >> effects")],
+        [effect("refuse-me")],
         [Call("Write", {"file_path": "not-allowed", "content": "x"})],
         [effect("first"), effect("second")],
         [Call("Agent", {"description": "part", "prompt": "[plan part]", "subagent_type": "general-purpose"})],
