@@ -14,6 +14,7 @@ import re
 import socket
 import stat
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -117,6 +118,7 @@ class Call:
         self.arguments = facts.arguments
         self.sub = agent.sub
         self.lasts = agent.kind != MOMENTARY and self.name not in CONTAINERS
+        self.at = time.time()
         self.in_flight = False
         self.asks = False  # the agent asks its own person for a permission
         self.is_noted = False  # it is in the history of the session
@@ -165,6 +167,7 @@ class Gate:
         self.calls: dict[str, Call] = {}
         self.costs: list[Cost] = []
         self.transcript = ""
+        self.heard_at = 0.0  # when the agent itself last reported; sub-agents do not count
         self.background: tuple[Background, ...] = ()
         self.at_rest = asyncio.Event()  # the agent has ended its turn, or has not begun one
         self.at_rest.set()
@@ -198,6 +201,8 @@ class Gate:
     def heard(self, report: Report, answer: Callable[[Answer], None]) -> Call | None:
         """Take a report. Return the call if its hook waits for an answer; the others are answered at once."""
         self.agent = report.agent
+        if report.agent.sub is None:
+            self.heard_at = time.time()
         self.transcript = report.transcript or self.transcript
         if report.event == "before":
             return self._arrived(report, answer)
@@ -215,7 +220,7 @@ class Gate:
             case "start":
                 self.say(f"begins in {report.agent.folder}")
             case "prompt":
-                self._end_calls("interrupted")
+                self._end_calls("interrupted", None)  # sub-agents in the background go on
                 self.at_rest.clear()
             case "end":
                 self.finish()
@@ -280,6 +285,16 @@ class Gate:
         for call in self.in_flight:
             if not subs or call.sub in subs:
                 call.end(how)
+
+    def interrupted(self) -> None:
+        """Note that its person has interrupted the agent, which now waits for the next prompt.
+
+        Its sub-agents in the background go on.
+        """
+        self._end_calls("interrupted", None)
+        if not any(call.sub for call in self.calls.values()):
+            self.at_rest.set()
+        self.news.set()
 
     def finish(self) -> None:
         """Note that the agent has ended."""

@@ -23,7 +23,7 @@ from pausepoint.errors import GateRefused, Parked, PausepointError, UnknownSessi
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import SessionInfo
 from pausepoint.orchestrator.gates import CALL, AgentFacts, Gate, Gates, Report, charge
-from pausepoint.orchestrator.transcripts import tokens_in
+from pausepoint.orchestrator.transcripts import interrupted_since, tokens_in, transcript_of
 from pausepoint.runtime.context import Context
 from pausepoint.threads import in_thread
 
@@ -119,12 +119,16 @@ class GuestAgents:
             self._tasks.pop(guest.gate, None)
 
     async def _look(self) -> None:
-        """Notice agents whose process has ended without a report."""
+        """Notice agents whose process has ended, or which were interrupted: no hook reports that."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for gate in tuple(self):
-                if gate.agent is not None and not gate.ended.is_set() and not _is_alive(gate.agent.pid):
+                if gate.agent is None or gate.ended.is_set():
+                    continue
+                if not _is_alive(gate.agent.pid):
                     gate.lost()
+                elif gate.transcript:
+                    await _notice_interruptions(gate, Path(gate.transcript))
 
 
 class _Guest:
@@ -238,6 +242,15 @@ async def pending_call(engine: Bulk, info: SessionInfo) -> str | None:
         return None
     later = [event.event_type async for event in engine.events(info.session_id, after=asked.cursor)]
     return None if "operation.completed" in later else asked.summary
+
+
+async def _notice_interruptions(gate: Gate, transcript: Path) -> None:
+    """End the calls that a person has interrupted in the agent's window. Only the transcripts tell."""
+    for call in gate.in_flight:
+        if await in_thread(interrupted_since, transcript_of(transcript, call.sub), call.at):
+            call.end("interrupted")
+    if not gate.at_rest.is_set() and await in_thread(interrupted_since, transcript, gate.heard_at):
+        gate.interrupted()
 
 
 def _is_alive(pid: int) -> bool:
