@@ -7,12 +7,18 @@ is resumed by another process continues where its transcript ends.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import re
 import secrets
 import shutil
+import signal
+import struct
 import subprocess
+import termios
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -142,6 +148,33 @@ def environment(api: Api, home: Path) -> dict[str, str]:
     }
 
 
+class Window:
+    """A terminal with an agent in it. What it shows is thrown away."""
+
+    def __init__(self, process: subprocess.Popen[str], terminal: int) -> None:
+        self.process = process
+        self._terminal = terminal
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        with suppress(OSError):  # the agent has ended
+            while os.read(self._terminal, 65_536):
+                pass
+
+    def press(self, keys: str) -> None:
+        """Type into the window."""
+        os.write(self._terminal, keys.encode())
+
+    def close(self) -> None:
+        """End the agent, as closing its window does."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGHUP)
+        self.process.wait(PATIENCE)
+        self._reading.join(PATIENCE)
+        os.close(self._terminal)
+
+
 class Agents:
     """Agents in a project folder. ``home`` is for the files that they keep."""
 
@@ -174,6 +207,31 @@ class Agents:
         )
         self.started.append(process)
         return process
+
+    def open_window(self, *options: str, tools: str = "Bash Agent Read") -> Window:
+        """Start an agent in a terminal, as a person does. It does not ask the questions of a first start."""
+        known = {
+            "hasCompletedOnboarding": True,
+            "theme": "dark",
+            "customApiKeyResponses": {"approved": [self.environ["ANTHROPIC_API_KEY"][-20:]], "rejected": []},
+            "projects": {str(self.folder.resolve()): {"hasTrustDialogAccepted": True}},
+        }
+        (Path(self.environ["CLAUDE_CONFIG_DIR"]) / ".claude.json").write_text(json.dumps(known))
+        terminal, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        process = subprocess.Popen(
+            [self.command, "--allowedTools", tools, *options],
+            cwd=self.folder,
+            env=self.environ | {"TERM": "xterm-256color"},
+            stdin=end,
+            stdout=end,
+            stderr=end,
+            text=True,
+            start_new_session=True,
+        )
+        os.close(end)
+        self.started.append(process)
+        return Window(process, terminal)
 
     def effects(self) -> list[str]:
         """Return the lines that the calls have appended."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from pausepoint import Engine
-from tests.gate.claude import HOW, Agents, Api, Call, bash, effect, find, result, serving
+from tests.gate.claude import HOW, Agents, Api, Call, Window, bash, effect, find, result, serving
 from tests.gate.kit import Project
 from tests.gate.kit import until as holds
 from tests.support.loop import PATIENCE, excused, on_loop
@@ -22,6 +23,7 @@ from tests.support.loop import PATIENCE, excused, on_loop
 pytestmark = pytest.mark.skipif(find() is None, reason=HOW)
 
 CALLS = 4
+ESC, ENTER, EMPTY = "\x1b", "\r", "\x15"
 
 
 @pytest.fixture
@@ -139,3 +141,43 @@ async def test_a_killed_agent_continues_in_its_session_without_repeating_a_call(
         assert project.done == Counter(f"ada-{n}" for n in range(4))
         await until(lambda: is_completed(engine))
         assert [info.session_id for info in await engine.sessions()] == [f"claude-{session[:8]}"]
+
+
+@on_loop
+async def test_a_call_that_a_person_interrupts_in_the_window_is_over(
+    api: Api, agents: Agents, project: Project
+) -> None:
+    api.plans["ada"] = [[bash("echo begun >> effects.txt; sleep 100; echo ended >> effects.txt")], [effect("next")]]
+    async with project.served() as (engine, gates):
+        window = agents.open_window()
+        await until(lambda: bool(list(gates)))  # its session has begun
+        await typed(window, "[plan ada] Go.", lambda: has_begun(engine))
+        await until(lambda: "begun" in project.done)
+        window.press(ESC)
+        with excused():
+            await engine.pause(everything=True, wait=True)
+        await typed(window, "Next.", lambda: any(gate.waiting for gate in gates))
+        assert project.done == {"begun": 1}
+        await engine.lift_pause()
+        await until(lambda: "next" in project.done)
+        with excused():
+            await asyncio.to_thread(window.close)
+        await until(lambda: is_completed(engine))
+        assert project.done == {"begun": 1, "next": 1}
+
+
+async def typed(window: Window, text: str, has_effect: Callable[[], Awaitable[bool] | bool]) -> None:
+    """Type a prompt until it has an effect: a window that has just opened, or was interrupted, swallows keys."""
+    limit = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        window.press(EMPTY + text)
+        await asyncio.sleep(0.5)  # text and Enter in one go would be taken for something pasted
+        window.press(ENTER)
+        with suppress(TimeoutError), excused():
+            await asyncio.wait_for(holds(has_effect), 5)
+            return
+        assert asyncio.get_running_loop().time() < limit, "the window took no prompt"
+
+
+async def has_begun(engine: Engine) -> bool:
+    return "running" in {info.status.value for info in await engine.sessions()}
