@@ -49,7 +49,7 @@ _USAGE = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_inp
 def find() -> str | None:
     """Return the path of the ``claude`` command, or None if this machine does not have it."""
     named = os.environ.get("PAUSEPOINT_CLAUDE")
-    if named is not None:
+    if named:
         return named
     return shutil.which("claude") or (str(KEPT) if KEPT.exists() else None)
 
