@@ -1,4 +1,4 @@
-"""The real Claude Code against a local stand-in for the Anthropic API, so that no request leaves the machine.
+"""The real Claude Code with a local stand-in for the Anthropic API, so that no request leaves the machine.
 
 The stand-in plays a *plan*: a list of turns, each with tool calls, then a last text. A prompt names its plan as
 ``[plan NAME]``, also the prompt of a sub-agent. The next turn follows from the conversation alone, so a session that
@@ -7,19 +7,28 @@ is resumed by another process continues where its transcript ends.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import re
 import secrets
 import shutil
+import signal
+import struct
+import subprocess
+import termios
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.support.loop import PATIENCE
+from tests.support.servers import serving as in_thread
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "peers" / "node_modules" / ".bin" / "claude"
@@ -30,6 +39,9 @@ HOW = (
     "or set PAUSEPOINT_CLAUDE to the path of the command."
 )
 
+EFFECTS = "effects.txt"
+"""The file in the project that gets a line for each call."""
+
 _PLAN = re.compile(r"\[plan ([\w.-]+)\]")
 _USAGE = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 
@@ -37,7 +49,7 @@ _USAGE = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_inp
 def find() -> str | None:
     """Return the path of the ``claude`` command, or None if this machine does not have it."""
     named = os.environ.get("PAUSEPOINT_CLAUDE")
-    if named is not None:
+    if named:
         return named
     return shutil.which("claude") or (str(KEPT) if KEPT.exists() else None)
 
@@ -105,17 +117,16 @@ def _block(call: Call) -> dict[str, Any]:
 def serving(**plans: Sequence[Turn]) -> Iterator[Api]:
     """Serve the stand-in on a free port of the loopback interface."""
     api = Api(plans=dict(plans))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(api))
-    server.daemon_threads = True
-    api.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with in_thread(_Server(("127.0.0.1", 0), _handler(api))) as server:
+        api.port = server.server_address[1]
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: agents are killed here while they wait for an answer."""
 
 
 def environment(api: Api, home: Path) -> dict[str, str]:
@@ -127,6 +138,7 @@ def environment(api: Api, home: Path) -> dict[str, str]:
         "ANTHROPIC_API_KEY": "sk-ant-not-a-key",
         "CLAUDE_CONFIG_DIR": str(home),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
         "DISABLE_AUTOUPDATER": "1",
         "IS_SANDBOX": "1",
         # Whatever is meant for another host comes here too, and is refused.
@@ -134,6 +146,117 @@ def environment(api: Api, home: Path) -> dict[str, str]:
         "HTTPS_PROXY": api.address,
         "NO_PROXY": "127.0.0.1,localhost",
     }
+
+
+class Window:
+    """A terminal with an agent in it. What it shows is thrown away."""
+
+    def __init__(self, process: subprocess.Popen[str], terminal: int) -> None:
+        self.process = process
+        self._terminal = terminal
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        with suppress(OSError):  # the agent has ended
+            while os.read(self._terminal, 65_536):
+                pass
+
+    def press(self, keys: str) -> None:
+        """Type into the window."""
+        os.write(self._terminal, keys.encode())
+
+    def close(self) -> None:
+        """End the agent, as closing its window does."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGHUP)
+        self.process.wait(PATIENCE)
+        self._reading.join(PATIENCE)
+        os.close(self._terminal)
+
+
+class Agents:
+    """Agents in a project folder. ``home`` is for the files that they keep."""
+
+    def __init__(self, api: Api, folder: Path, home: Path) -> None:
+        command = find()
+        assert command is not None, HOW
+        self.command = command
+        self.folder = folder
+        self.environ = environment(api, home)
+        self.started: list[subprocess.Popen[str]] = []
+
+    def hooks(self, command: str, *events: str) -> None:
+        """Let a command be called for these events."""
+        hook = {"type": "command", "command": command, "timeout": 86_400}
+        settings = {"hooks": {event: [{"matcher": "*", "hooks": [hook]}] for event in events}}
+        (self.folder / ".claude").mkdir(parents=True)
+        (self.folder / ".claude" / "settings.json").write_text(json.dumps(settings))
+
+    def start(self, prompt: str, *options: str, tools: str = "Bash Agent Read") -> subprocess.Popen[str]:
+        """Start an agent that works on a prompt and prints its result as JSON."""
+        words = [self.command, "-p", prompt, "--output-format", "json", "--allowedTools", tools, *options]
+        process = subprocess.Popen(
+            words,
+            cwd=self.folder,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def open_window(self, *options: str, tools: str = "Bash Agent Read") -> Window:
+        """Start an agent in a terminal, as a person does. It does not ask the questions of a first start."""
+        known = {
+            "hasCompletedOnboarding": True,
+            "theme": "dark",
+            "customApiKeyResponses": {"approved": [self.environ["ANTHROPIC_API_KEY"][-20:]], "rejected": []},
+            "projects": {str(self.folder.resolve()): {"hasTrustDialogAccepted": True}},
+        }
+        (Path(self.environ["CLAUDE_CONFIG_DIR"]) / ".claude.json").write_text(json.dumps(known))
+        terminal, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        process = subprocess.Popen(
+            [self.command, "--allowedTools", tools, *options],
+            cwd=self.folder,
+            env=self.environ | {"TERM": "xterm-256color"},
+            stdin=end,
+            stdout=end,
+            stderr=end,
+            text=True,
+            start_new_session=True,
+        )
+        os.close(end)
+        self.started.append(process)
+        return Window(process, terminal)
+
+    def effects(self) -> list[str]:
+        """Return the lines that the calls have appended."""
+        file = self.folder / EFFECTS
+        return file.read_text().splitlines() if file.exists() else []
+
+    def end(self) -> None:
+        """Kill all agents that still run."""
+        for process in self.started:
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.communicate(timeout=PATIENCE)
+
+
+def result(agent: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait until an agent ends and return what it printed."""
+    output, errors = agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 0, f"claude ended with {agent.returncode}: {output}{errors}"
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+def effect(name: str) -> Call:
+    """Return a call that appends its name to the file of effects."""
+    return bash(f"echo {name} >> {EFFECTS}")
 
 
 def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
@@ -146,15 +269,10 @@ def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
                 return self._refuse()
             if "count_tokens" in self.path:
                 return self._send({"input_tokens": 100})
-            try:
-                blocks = api.answer(body)
-                if body.get("stream"):
-                    self._stream(body, blocks)
-                else:
-                    self._send(_message(body, blocks) | {"usage": _usage(blocks)})
-            except (BrokenPipeError, ConnectionResetError):
-                self.close_connection = True  # the agent was ended
-            return None
+            blocks = api.answer(body)
+            if body.get("stream"):
+                return self._stream(body, blocks)
+            return self._send(_message(body, blocks) | {"usage": _usage(blocks)})
 
         def do_GET(self) -> None:
             self._refuse()

@@ -13,6 +13,7 @@ behaviour was copied from Claude Code 2.1.197:
 - Calls of one turn run one after the other, unless they only read (``--parallel``: all calls of a turn at once).
 - A sub-agent has the session of its parent and an ``agent_id``. The outer call named Agent lasts as long as it.
 - SIGTERM and SIGHUP end the agent after SessionEnd, but no hook and no tool that runs; SIGINT ends these too.
+- SIGUSR1 is the Esc key: hooks and tools end, the transcripts say so and no hook does; the agent waits at its prompt.
 - A call in flight when the agent is killed is forgotten: after ``--resume`` the agent makes it again.
 
 The conversation is kept in ``.claude/fake/SESSION.jsonl`` of the folder, with the usage of each answer of the model:
@@ -32,6 +33,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +56,16 @@ class Agent:
         self.background: list[tuple[str, str, subprocess.Popen[bytes]]] = []
         self.denied: list[dict[str, Any]] = []
         self.turns = 0
+        self.working: list[dict[str, str]] = [{}]
+        """The agent and its sub-agents that work now."""
+        self.is_interrupted = False
 
     # -- the conversation
 
     def run(self) -> int:
         """Make all calls that have no result yet; return the exit code."""
         self.fire("SessionStart", source="resume" if self.options.resume else "startup")
-        self.fire("UserPromptSubmit", prompt=self.options.prompt, permission_mode="default")
+        self.fire("UserPromptSubmit", prompt=self.options.prompt)
         done = self.remembered()
         todo = [name for name in self.names() if name not in done]
         if self.options.sub and todo:
@@ -91,9 +96,11 @@ class Agent:
         if not self.allowed(call, {}):
             return
         sub = {"agent_id": f"a{secrets.token_hex(8)}", "agent_type": "general-purpose"}
+        self.working.append(sub)
         self.fire("SubagentStart", **sub)
         for name in todo:
             self.turn([name], sub)
+        self.working.remove(sub)
         self.fire("SubagentStop", **sub, stop_hook_active=False, background_tasks=self.tasks())
         answer = {"status": "completed", "agentId": sub["agent_id"]}
         self.fire("PostToolUse", **call, tool_response=answer, duration_ms=1)
@@ -135,6 +142,7 @@ class Agent:
 
     def tool(self, name: str, call: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Append the effect and run the command of the call; return its exit code and the answer."""
+        self.rest_if_interrupted()
         with self.options.effects.open("a") as effects:
             effects.write(f"{name}\n")
         answer = {"stdout": "", "stderr": "", "interrupted": False}
@@ -143,7 +151,11 @@ class Agent:
             return 0, answer
         command = ["/bin/sh", "-c", call["tool_input"]["command"]]
         process = subprocess.Popen(
-            command, cwd=self.folder, stdin=subprocess.DEVNULL, start_new_session=self.options.own_session
+            command,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            start_new_session=self.options.own_session,
+            process_group=None if self.options.own_session else 0,
         )
         if self.options.background:
             task = f"b{secrets.token_hex(4)}"
@@ -206,14 +218,18 @@ class Agent:
 
     def fire(self, event: str, **more: Any) -> list[tuple[int | None, bytes]]:
         """Run all hooks of an event at once; return the exit code and output of each."""
+        if event != "SessionEnd":
+            self.rest_if_interrupted()
         known = {
             "session_id": self.session,
             "transcript_path": str(self.memory),
             "cwd": str(self.folder),
             "hook_event_name": event,
         }
-        if event not in ("SessionStart", "SessionEnd"):
-            known |= {"prompt_id": self.session, "permission_mode": "default"}
+        if event != "SessionStart":
+            known["prompt_id"] = self.session
+        if event not in ("SessionStart", "SubagentStart", "SessionEnd"):
+            known["permission_mode"] = "default"
         data = json.dumps(known | more).encode()
         hooks = [hook for matcher, hook in self.hooks.get(event, []) if _fits(matcher, more.get("tool_name"))]
         with ThreadPoolExecutor(max(len(hooks), 1)) as pool:
@@ -245,6 +261,22 @@ class Agent:
         return _Tracked(self.running, process)
 
     # -- signals
+
+    def interrupt(self, _number: int, _frame: object) -> None:
+        """Do what the Esc key does, then wait for the end."""
+        self.is_interrupted = True
+        for process in list(self.running):
+            os.killpg(process.pid, signal.SIGKILL)
+        now = datetime.now(UTC).isoformat()
+        content = [{"type": "text", "text": "[Request interrupted by user for tool use]"}]
+        for sub in self.working:
+            self.note({"type": "user", "timestamp": now, "message": {"role": "user", "content": content}}, sub)
+        self.rest_if_interrupted()
+
+    def rest_if_interrupted(self) -> None:
+        """Let nothing more happen after an interruption."""
+        while self.is_interrupted:
+            time.sleep(60)
 
     def stop(self, number: int, _frame: object) -> None:
         """End as Claude Code does: after SessionEnd, without ending hooks and tools, except for SIGINT."""
@@ -330,6 +362,7 @@ def main() -> int:
     agent = Agent(options)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, agent.stop)
+    signal.signal(signal.SIGUSR1, agent.interrupt)
     code = agent.run()
     result = {
         "type": "result",

@@ -125,7 +125,7 @@ def report(given: dict[str, Any], kind: str, place: Place) -> dict[str, Any] | N
             found["ok"] = given.get("hook_event_name") != "PostToolUseFailure"
     if event in ("stop", "substop"):
         found["background"] = background(given.get("background_tasks"))
-    if given.get("transcript_path") and event in ("stop", "end", "substop"):
+    if given.get("transcript_path"):
         found["transcript"] = str(given["transcript_path"])[:4096]
     return found
 

@@ -14,6 +14,7 @@ import re
 import socket
 import stat
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -120,8 +121,8 @@ class Call:
         self.arguments = facts.arguments
         self.sub = agent.sub
         self.lasts = agent.kind != MOMENTARY and self.name not in CONTAINERS
+        self.at = time.time()
         self.in_flight = False
-        self.since = 0.0  # when it was let through, on the clock of the loop
         self.asks = False  # the agent asks its own person for a permission
         self.is_noted = False  # it is in the history of the session
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -169,6 +170,7 @@ class Gate:
         self.calls: dict[str, Call] = {}
         self.costs: list[Cost] = []
         self.transcript = ""
+        self.heard_at = 0.0  # when the agent itself last reported; sub-agents do not count
         self.background: tuple[Background, ...] = ()
         self.at_rest = asyncio.Event()  # the agent has ended its turn, or has not begun one
         self.at_rest.set()
@@ -202,6 +204,8 @@ class Gate:
     def heard(self, report: Report, answer: Callable[[Answer], None]) -> Call | None:
         """Take a report. Return the call if its hook waits for an answer; the others are answered at once."""
         self.agent = report.agent
+        if report.agent.sub is None:
+            self.heard_at = time.time()
         self.transcript = report.transcript or self.transcript
         if report.event == "before":
             return self._arrived(report, answer)
@@ -219,7 +223,7 @@ class Gate:
             case "start":
                 self.say(f"begins in {report.agent.folder}")
             case "prompt":
-                self._end_calls("interrupted")
+                self._end_calls("interrupted", None)  # sub-agents in the background go on
                 self.at_rest.clear()
             case "end":
                 self.finish()
@@ -285,6 +289,17 @@ class Gate:
             if not subs or call.sub in subs:
                 call.end(how)
 
+    def interrupted(self) -> None:
+        """Note that its person has interrupted the agent, which now waits for the next prompt.
+
+        Its sub-agents in the background go on.
+        """
+        self._end_calls("interrupted", None)
+        if not any(call.sub for call in self.calls.values()):
+            self.say("was interrupted by its person")
+            self.at_rest.set()
+        self.news.set()
+
     def finish(self) -> None:
         """Note that the agent has ended."""
         for call in self.waiting:
@@ -298,14 +313,6 @@ class Gate:
         """Note that the agent's process has ended without a word."""
         self.is_lost = True
         self.finish()
-
-    def interrupted(self, calls: Sequence[Call]) -> None:
-        """Note that a person has interrupted calls in the agent's own window. That ends the turn, too."""
-        for call in calls:
-            call.end("interrupted")
-        if set(self.calls.values()) <= set(calls):
-            self._rest()
-        self.news.set()
 
     def left(self, call: Call) -> None:
         """Forget a call whose hook has gone before it was answered: the agent does not make it."""
@@ -397,7 +404,7 @@ class Gate:
 
         async def tool() -> str:
             if not call.in_flight and not call.ended.done():
-                call.in_flight, call.since = True, asyncio.get_running_loop().time()
+                call.in_flight = True
                 self.say(f"runs {call.said}")
                 call.answer({"do": "run", "approved": True} if approved else {"do": "run"})
             return await asyncio.shield(call.ended) if call.lasts else "started"

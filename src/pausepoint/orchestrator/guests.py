@@ -22,9 +22,9 @@ from pausepoint.engine.bulk import Bulk
 from pausepoint.errors import GateRefused, Parked, PausepointError, UnknownSession
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import SessionInfo
-from pausepoint.orchestrator.gates import BACKGROUND, CALL, AgentFacts, Call, Gate, Gates, Report, charge
+from pausepoint.orchestrator.gates import BACKGROUND, CALL, AgentFacts, Gate, Gates, Report, charge
 from pausepoint.orchestrator.offspring import offspring
-from pausepoint.orchestrator.transcripts import tokens_in
+from pausepoint.orchestrator.transcripts import interrupted_since, tokens_in, transcript_of
 from pausepoint.runtime.context import Context
 from pausepoint.threads import in_thread
 
@@ -35,9 +35,6 @@ LOOK_EVERY = 2.0
 """Seconds between two looks at the processes of the agents."""
 
 HELD = (Status.PAUSED, Status.PAUSING, Status.WAITING, Status.SLEEPING)
-LONG = 5.0
-"""Seconds after which a command that has no process counts as interrupted."""
-
 AGAIN = 1.0
 """Seconds until the session is tried again after an error of the store."""
 
@@ -123,7 +120,7 @@ class GuestAgents:
             self._tasks.pop(guest.gate, None)
 
     async def _look(self) -> None:
-        """Notice agents whose process has ended without a report."""
+        """Notice agents whose process has ended, or which were interrupted: no hook reports that."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for gate in tuple(self):
@@ -131,10 +128,8 @@ class GuestAgents:
                     continue
                 if not _is_alive(gate.agent.pid):
                     gate.lost()
-                elif (stuck := [call for call in gate.in_flight if _may_be_interrupted(gate.agent, call)]) and (
-                    not await in_thread(offspring, gate.agent.pid)
-                ):
-                    gate.interrupted(stuck)
+                elif gate.transcript:
+                    await _notice_interruptions(gate, Path(gate.transcript))
 
 
 class _Guest:
@@ -271,13 +266,13 @@ async def standing(engine: Bulk, info: SessionInfo) -> Standing:
     return Standing("" if is_made else asked.summary, left[-1] if left else "")
 
 
-def _may_be_interrupted(agent: AgentFacts, call: Call) -> bool:
-    """Return whether a call may be over without a report: its person has pressed Escape, which agents do not report.
-
-    Only for commands of a shell, which are processes: if the agent has none, no command runs.
-    """
-    runs_for = asyncio.get_running_loop().time() - call.since
-    return agent.kind == "claude" and call.name == "Bash" and not call.asks and agent.pid > 1 and runs_for > LONG
+async def _notice_interruptions(gate: Gate, transcript: Path) -> None:
+    """End the calls that a person has interrupted in the agent's window. Only the transcripts tell."""
+    for call in gate.in_flight:
+        if await in_thread(interrupted_since, transcript_of(transcript, call.sub), call.at):
+            call.end("interrupted")
+    if not gate.at_rest.is_set() and await in_thread(interrupted_since, transcript, gate.heard_at):
+        gate.interrupted()
 
 
 def _is_alive(pid: int) -> bool:

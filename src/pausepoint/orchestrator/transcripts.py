@@ -1,8 +1,10 @@
-"""The transcript of an agent: what its model has used so far."""
+"""The transcript of an agent: what its model has used so far, and whether its person has interrupted it."""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from stat import S_ISREG
 
@@ -10,6 +12,14 @@ import msgspec
 
 MOST = 1_000
 """The most sub-agents that are read."""
+
+TAIL = 64 * 1024
+"""The bytes at the end of a transcript that tell whether the agent was interrupted."""
+
+INTERRUPTED = "[Request interrupted by user"
+"""How the last message of an interrupted agent begins."""
+
+_UNUSUAL = re.compile(r"[^\w-]")
 
 COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -24,6 +34,53 @@ class _Line(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Line).decode
+
+
+class _Part(msgspec.Struct):
+    text: str = ""
+
+
+class _Said(msgspec.Struct):
+    content: str | list[_Part] = ""
+
+
+class _Entry(msgspec.Struct):
+    type: str = ""
+    timestamp: datetime | None = None
+    message: _Said | None = None
+
+
+_decode_entry = msgspec.json.Decoder(_Entry).decode
+
+
+def transcript_of(path: Path, sub: str | None) -> Path:
+    """Return the transcript of a sub-agent, from that of its agent. None is the agent itself."""
+    return path if sub is None else path.with_suffix("") / "subagents" / f"agent-{_UNUSUAL.sub('_', sub)}.jsonl"
+
+
+def interrupted_since(path: Path, moment: float) -> bool:
+    """Return whether a person has interrupted the agent after a moment, and it has done nothing since.
+
+    No hook reports that. A file that cannot be read says no.
+    """
+    with suppress(OSError):
+        if S_ISREG(path.stat().st_mode):
+            with path.open("rb") as file:
+                file.seek(max(path.stat().st_size - TAIL, 0))
+                return _is_interruption(file.read(TAIL).split(b"\n"), moment)
+    return False
+
+
+def _is_interruption(lines: list[bytes], moment: float) -> bool:
+    """Look at the last message in these lines."""
+    for line in reversed(lines):
+        with suppress(msgspec.MsgspecError):  # another kind of line, or a part of one
+            entry = _decode_entry(line)
+            if entry.message is not None and entry.timestamp is not None and entry.type in ("user", "assistant"):
+                content = entry.message.content
+                first = content if isinstance(content, str) else next((part.text for part in content), "")
+                return first.startswith(INTERRUPTED) and entry.timestamp.timestamp() > moment
+    return False
 
 
 def tokens_in(path: Path) -> int:
