@@ -95,7 +95,7 @@ def test_scripts_can_be_executed() -> None:
 
 # front ends
 
-FRONT_ENDS = ("cli", "server", "workers", "integrations", "apps", "orchestrator")
+FRONT_ENDS = ("cli", "server", "workers", "integrations", "apps", "orchestrator", "gate")
 INTERNAL = frozenset({"driver", "store", "waker"})
 """Parts of an engine that only its own room may use."""
 

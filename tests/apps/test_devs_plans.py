@@ -13,7 +13,7 @@ from pausepoint.apps.devs.models import todo_of
 from pausepoint.apps.devs.plan import MOST
 from pausepoint.apps.devs.sample import SAMPLE
 from pausepoint.apps.input import BadInput
-from pausepoint.orchestrator import restriction
+from pausepoint.gate import restriction
 from tests.apps.calls import Call, calling
 
 call = calling(main)

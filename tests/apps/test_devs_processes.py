@@ -15,7 +15,7 @@ import pytest
 from pausepoint import Engine
 from pausepoint.apps.devs.commands import KEY, TASK, Commands
 from pausepoint.apps.devs.program import PERSON
-from pausepoint.orchestrator import Processes, warden
+from pausepoint.gate import Processes, warden
 from tests.apps.devs_kit import alive, lines, pids, task, until, write_plan
 from tests.apps.test_devs_faults import Devs
 from tests.support.forkserver import Forks

@@ -16,7 +16,7 @@ from typing import Any
 
 import pausepoint.integrations.gate as hook
 from pausepoint import Engine
-from pausepoint.orchestrator.guests import GuestAgents
+from pausepoint.gate.guests import GuestAgents
 from tests.gate import fake_agent
 
 EVENTS = list(hook.EVENTS)

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from pausepoint.orchestrator.guests import standing
+from pausepoint.gate.guests import standing
 from tests.gate.kit import Project, said_to, until
 from tests.support.loop import on_loop
 

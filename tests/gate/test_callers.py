@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pausepoint.orchestrator import GateCaller, GatePlace, Verdict, callers, socket_path
+from pausepoint.gate import GateCaller, GatePlace, Verdict, callers, socket_path
 from tests.cli import documents
 from tests.cli.kit import Done
 from tests.cli.zoo import here

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pausepoint.orchestrator import socket_path
-from pausepoint.orchestrator.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_command
+from pausepoint.gate import socket_path
+from pausepoint.gate.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_command
 from tests.cli import documents
 from tests.cli.zoo import here
 from tests.gate.fake_server import serving

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pausepoint.orchestrator import read_gate, socket_path
-from pausepoint.orchestrator.hooks import AGENT_KINDS
+from pausepoint.gate import read_gate, socket_path
+from pausepoint.gate.hooks import AGENT_KINDS
 from tests.cli import documents
 from tests.cli.kit import Done, run
 from tests.cli.zoo import here

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Engine, Status
-from pausepoint.orchestrator.transcripts import TAIL, interrupted_since, transcript_of
+from pausepoint.gate.transcripts import TAIL, interrupted_since, transcript_of
 from tests.gate.kit import Project, until
 from tests.support.loop import on_loop
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pausepoint.orchestrator import HookCommand, HookSettings, SettingsRefused, socket_path
-from pausepoint.orchestrator.hooks import AGENT_KINDS, HELD, SHORT, hook_command, hook_file
-from pausepoint.orchestrator.json_text import JsonText
-from pausepoint.orchestrator.settings import Change, GateSettings, OnLoss, apply, gate_file, make_private, read_gate
+from pausepoint.gate import HookCommand, HookSettings, SettingsRefused, socket_path
+from pausepoint.gate.hooks import AGENT_KINDS, HELD, SHORT, hook_command, hook_file
+from pausepoint.gate.json_text import JsonText
+from pausepoint.gate.settings import Change, GateSettings, OnLoss, apply, gate_file, make_private, read_gate
 
 CLAUDE, CODEX = AGENT_KINDS["claude"], AGENT_KINDS["codex"]
 COMMAND = hook_command("claude")

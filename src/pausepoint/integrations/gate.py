@@ -1,7 +1,7 @@
 """The hook that an agent calls before and after each tool call. It asks the gate, and waits there while paused.
 
 It starts for every tool call, so it uses only the standard library and is run as a file:
-``python -I -S gate.py claude``, with the hook's JSON as its input. The other side is `pausepoint.orchestrator.gates`.
+``python -I -S gate.py claude``, with the hook's JSON as its input. The other side is `pausepoint.gate.gates`.
 
 The socket of the gate is in the environment of the agent, or in the nearest ``.pausepoint/gate.json``. Without a server
 there, the hook looks at the flag file that exists while everything is paused.

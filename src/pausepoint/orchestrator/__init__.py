@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pausepoint.orchestrator.approval import restriction, restriction_of_call
 from pausepoint.orchestrator.bus import (
     BusEvent,
     EventBus,
@@ -15,18 +14,14 @@ from pausepoint.orchestrator.bus import (
     TaskFailed,
     TaskStarted,
 )
-from pausepoint.orchestrator.callers import GateCaller, GatePlace, Verdict, find_place
 from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
 from pausepoint.orchestrator.graph import Task
 from pausepoint.orchestrator.history import SessionLog, SessionStateStore
-from pausepoint.orchestrator.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command
-from pausepoint.orchestrator.installation import Installation
 from pausepoint.orchestrator.orchestrator import Orchestrator
 from pausepoint.orchestrator.registry import Agent, AgentRegistry, Agents
 from pausepoint.orchestrator.runs import AgentStatus, RunReader, RunReport, TaskStatus, phase_of, runs
 from pausepoint.orchestrator.safety import Safety
 from pausepoint.orchestrator.sessions import SessionAgents
-from pausepoint.orchestrator.settings import GateSettings, SettingsRefused, find_gate, read_gate, socket_path
 from pausepoint.orchestrator.snapshot import (
     AgentState,
     FileStateStore,
@@ -35,13 +30,10 @@ from pausepoint.orchestrator.snapshot import (
     TaskState,
     ToolCall,
 )
-from pausepoint.orchestrator.warden import Processes, adopt_orphans, warden_command
 from pausepoint.orchestrator.workflow import TaskAgent
 
 __all__ = [
-    "AGENT_KINDS",
     "Agent",
-    "AgentKind",
     "AgentRegistry",
     "AgentState",
     "AgentStatus",
@@ -50,12 +42,6 @@ __all__ = [
     "EventBus",
     "EventLog",
     "FileStateStore",
-    "GateCaller",
-    "GatePlace",
-    "GateSettings",
-    "HookCommand",
-    "HookSettings",
-    "Installation",
     "Logged",
     "MemoryLog",
     "Orchestrator",
@@ -64,7 +50,6 @@ __all__ = [
     "OrchestratorState",
     "PauseResumeController",
     "Phase",
-    "Processes",
     "RunReader",
     "RunReport",
     "RunStateSnapshot",
@@ -72,7 +57,6 @@ __all__ = [
     "SessionAgents",
     "SessionLog",
     "SessionStateStore",
-    "SettingsRefused",
     "SnapshotStore",
     "Task",
     "TaskAgent",
@@ -82,16 +66,6 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "ToolCall",
-    "Verdict",
-    "adopt_orphans",
-    "find_gate",
-    "find_place",
-    "hook_command",
     "phase_of",
-    "read_gate",
-    "restriction",
-    "restriction_of_call",
     "runs",
-    "socket_path",
-    "warden_command",
 ]

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from pausepoint.engine import documents as engine_documents
 from pausepoint.errors import DefinitionError, StateRefused, UnknownSession, did_you_mean
+from pausepoint.gate.guests import standing
 from pausepoint.model.sessions import Event
 from pausepoint.model.views import SessionInfo
-from pausepoint.orchestrator.guests import standing
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from pausepoint.apps.devs.output import LIMIT, Output
 from pausepoint.apps.input import BadInput
-from pausepoint.orchestrator import Processes, adopt_orphans, warden_command
+from pausepoint.gate import Processes, adopt_orphans, warden_command
 
 LOCK = "lock"
 TAIL = 2_000

@@ -20,7 +20,8 @@ from pausepoint.apps.devs.toolloop import CommandRefused, ToolLoop
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import one_line
 from pausepoint.errors import Declined
-from pausepoint.orchestrator import TaskAgent, restriction
+from pausepoint.gate import restriction
+from pausepoint.orchestrator import TaskAgent
 
 DRAFTS = 3
 """How many drafts a model may write before the task fails."""

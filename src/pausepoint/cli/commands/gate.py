@@ -17,9 +17,9 @@ from pausepoint.cli.text import one_line, printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pausepoint.orchestrator.callers import GateCaller
-    from pausepoint.orchestrator.installation import Installation
-    from pausepoint.orchestrator.settings import Change
+    from pausepoint.gate.callers import GateCaller
+    from pausepoint.gate.installation import Installation
+    from pausepoint.gate.settings import Change
 
 AGENTS = ("claude", "codex")
 
@@ -62,8 +62,8 @@ def install(
     Shows the change first. Other hooks and settings stay as they are. The place of the gate is written to
     .pausepoint/gate.json. You can install again to change options, or after an upgrade of Python.
     """
-    from pausepoint.orchestrator.hooks import AGENT_KINDS
-    from pausepoint.orchestrator.settings import apply
+    from pausepoint.gate.hooks import AGENT_KINDS
+    from pausepoint.gate.settings import apply
 
     if local and user:
         raise Refused("--local and --user name different files. Give one of them.", USAGE)
@@ -108,8 +108,8 @@ def uninstall(cli: Cli, agent: str | None, user: bool, yes: bool, dry_run: bool)
 
     Everything else in these files stays as it is. Without an agent, the hooks of all agents are taken out.
     """
-    from pausepoint.orchestrator.hooks import AGENT_KINDS
-    from pausepoint.orchestrator.installation import take_back
+    from pausepoint.gate.hooks import AGENT_KINDS
+    from pausepoint.gate.installation import take_back
 
     where = _installation(cli)
     with _refusals():
@@ -132,8 +132,8 @@ def uninstall(cli: Cli, agent: str | None, user: bool, yes: bool, dry_run: bool)
 
 def _of_user(where: Installation, changes: Sequence[Change]) -> list[Path]:
     """Return the settings files of the user that have hooks of the gate."""
-    from pausepoint.orchestrator.hooks import AGENT_KINDS
-    from pausepoint.orchestrator.settings import SettingsRefused
+    from pausepoint.gate.hooks import AGENT_KINDS
+    from pausepoint.gate.settings import SettingsRefused
 
     done = {each.path for each in changes}
     try:
@@ -193,7 +193,7 @@ def before(cli: Cli, name: str, pairs: tuple[str, ...], timeout: float | None) -
 
     It waits while everything is paused, and while a person is asked about a restricted command.
     """
-    from pausepoint.orchestrator.callers import Verdict
+    from pausepoint.gate.callers import Verdict
 
     arguments = dict(_pair(each) for each in pairs)
     caller = _caller(cli, name)
@@ -242,21 +242,21 @@ class _refusals:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        from pausepoint.orchestrator.settings import SettingsRefused
+        from pausepoint.gate.settings import SettingsRefused
 
         if isinstance(error, SettingsRefused):
             raise Refused(str(error), CONFLICT) from error
 
 
 def _installation(cli: Cli) -> Installation:
-    from pausepoint.orchestrator.installation import Installation
+    from pausepoint.gate.installation import Installation
 
     assert cli.place.path is not None  # every store of the command line is a file
     return Installation(cli.project.root, cli.place.path)
 
 
 def _caller(cli: Cli, name: str) -> GateCaller | None:
-    from pausepoint.orchestrator.callers import GateCaller, find_place
+    from pausepoint.gate.callers import GateCaller, find_place
 
     with _refusals():
         place = find_place(Path.cwd())

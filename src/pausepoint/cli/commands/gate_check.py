@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from pausepoint.cli.findings import Finding
 from pausepoint.cli.host import command_line
 from pausepoint.cli.text import one_line
-from pausepoint.orchestrator.callers import GateCaller, GatePlace
-from pausepoint.orchestrator.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_file
-from pausepoint.orchestrator.settings import LONGEST_SOCKET, GateSettings, SettingsRefused, not_private, read_gate
+from pausepoint.gate.callers import GateCaller, GatePlace
+from pausepoint.gate.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_file
+from pausepoint.gate.settings import LONGEST_SOCKET, GateSettings, SettingsRefused, not_private, read_gate
 
 if TYPE_CHECKING:
-    from pausepoint.orchestrator.installation import Installation
+    from pausepoint.gate.installation import Installation
 
 CPU = 0.060
 """Seconds of processor time that one call of the hook may take."""

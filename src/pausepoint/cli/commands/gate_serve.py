@@ -13,7 +13,7 @@ from pausepoint.cli.host import command_line
 from pausepoint.cli.text import one_line
 
 if TYPE_CHECKING:
-    from pausepoint.orchestrator.settings import GateSettings
+    from pausepoint.gate.settings import GateSettings
 
 ENDED = "Stopped. Agents that wait get half a minute to find another server; then the settings decide."
 
@@ -35,8 +35,8 @@ def serve(cli: Cli, settings: GateSettings) -> int:
 async def _served(cli: Cli, settings: GateSettings) -> int:
     from pausepoint.engine.engine import Engine
     from pausepoint.errors import GateRefused
-    from pausepoint.orchestrator.guests import GuestAgents
-    from pausepoint.orchestrator.settings import make_private
+    from pausepoint.gate.guests import GuestAgents
+    from pausepoint.gate.settings import make_private
 
     path = Path(settings.socket)
     make_private(path.parent)

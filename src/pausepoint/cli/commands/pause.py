@@ -207,7 +207,7 @@ async def _agent_notes(engine: Engine, infos: Sequence[SessionInfo]) -> dict[str
     """Return what agents started by hand wait to do, and what they have left running."""
     if not any(info.guest for info in infos):
         return {}
-    from pausepoint.orchestrator.guests import standing
+    from pausepoint.gate.guests import standing
 
     found = {info.session_id: await standing(engine, info) for info in infos}
     return {

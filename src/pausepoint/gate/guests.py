@@ -20,11 +20,11 @@ from pydantic import BaseModel
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.bulk import Bulk
 from pausepoint.errors import GateRefused, Parked, PausepointError, UnknownSession
+from pausepoint.gate.gates import BACKGROUND, CALL, AgentFacts, Gate, Gates, Report, charge
+from pausepoint.gate.offspring import offspring
+from pausepoint.gate.transcripts import interrupted_since, tokens_in, transcript_of
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import SessionInfo
-from pausepoint.orchestrator.gates import BACKGROUND, CALL, AgentFacts, Gate, Gates, Report, charge
-from pausepoint.orchestrator.offspring import offspring
-from pausepoint.orchestrator.transcripts import interrupted_since, tokens_in, transcript_of
 from pausepoint.runtime.context import Context
 from pausepoint.threads import in_thread
 

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Meta
 
 from pausepoint.errors import Declined, GateRefused
-from pausepoint.orchestrator.approval import restriction_of_call
+from pausepoint.gate.approval import restriction_of_call
 from pausepoint.orchestrator.snapshot import ToolCall
 from pausepoint.runtime.context import Context
 

@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pausepoint.name import FOLDER
-from pausepoint.orchestrator.hooks import AGENT_KINDS, HOOK, AgentKind, HookSettings, Scope, hook_command
-from pausepoint.orchestrator.settings import (
+from pausepoint.gate.hooks import AGENT_KINDS, HOOK, AgentKind, HookSettings, Scope, hook_command
+from pausepoint.gate.settings import (
     Change,
     GateSettings,
     OnLoss,
@@ -20,6 +19,7 @@ from pausepoint.orchestrator.settings import (
     read_gate,
     socket_path,
 )
+from pausepoint.name import FOLDER
 
 LONGEST_PATTERN = 200
 

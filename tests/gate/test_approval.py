@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pausepoint.orchestrator import restriction, restriction_of_call
+from pausepoint.gate import restriction, restriction_of_call
 
 PUSH = ["git push"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from pausepoint.orchestrator.hooks import HOOK
-from pausepoint.orchestrator.warden import Process, look
+from pausepoint.gate.hooks import HOOK
+from pausepoint.gate.warden import Process, look
 
 SHOWN = 200
 """The most characters of a command."""

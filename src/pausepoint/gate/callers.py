@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pausepoint.gate.settings import OnLoss, SettingsRefused, find_gate, read_gate
 from pausepoint.name import variable
-from pausepoint.orchestrator.settings import OnLoss, SettingsRefused, find_gate, read_gate
 
 LARGEST = 2**20
 """The most bytes of one message."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pausepoint.gate.json_text import JsonText
+from pausepoint.gate.settings import OnLoss, SettingsRefused, read_file
 from pausepoint.name import NAME
-from pausepoint.orchestrator.json_text import JsonText
-from pausepoint.orchestrator.settings import OnLoss, SettingsRefused, read_file
 
 Scope = Literal["project", "local", "user"]
 """Whose settings: those of the project, those of this copy of it, or those of the user."""

@@ -1,0 +1,57 @@
+"""The gate: command-line agents of other programs under the one pause button. See `docs/gate.md`.
+
+All names in `__all__` are public.
+"""
+
+from __future__ import annotations
+
+from pausepoint.gate.approval import restriction, restriction_of_call
+from pausepoint.gate.callers import GateCaller, GatePlace, Verdict, find_place
+from pausepoint.gate.gates import CALL, AgentFacts, Gate, Gates, Report
+from pausepoint.gate.guests import AGENTS, GuestAgents, Standing, standing
+from pausepoint.gate.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command
+from pausepoint.gate.installation import Installation
+from pausepoint.gate.settings import (
+    GateSettings,
+    SettingsRefused,
+    find_gate,
+    make_private,
+    read_gate,
+    runtime_folder,
+    socket_path,
+)
+from pausepoint.gate.warden import Processes, adopt_orphans, warden_command
+
+__all__ = [
+    "AGENTS",
+    "AGENT_KINDS",
+    "CALL",
+    "AgentFacts",
+    "AgentKind",
+    "Gate",
+    "GateCaller",
+    "GatePlace",
+    "GateSettings",
+    "Gates",
+    "GuestAgents",
+    "HookCommand",
+    "HookSettings",
+    "Installation",
+    "Processes",
+    "Report",
+    "SettingsRefused",
+    "Standing",
+    "Verdict",
+    "adopt_orphans",
+    "find_gate",
+    "find_place",
+    "hook_command",
+    "make_private",
+    "read_gate",
+    "restriction",
+    "restriction_of_call",
+    "runtime_folder",
+    "socket_path",
+    "standing",
+    "warden_command",
+]
