@@ -162,9 +162,11 @@ def ignore_fence(store: type[Any]) -> type[Any]:
         return fits(engine, commit, (*place[:2], commit.fence, engine.number, *place[4:]))
 
     # The row's checksum covers the fence, so the fence is set to the value in the commit.
-    assert "moved_sum = ? WHERE key = ?" in commits._MOVE
-    commits._MOVE = commits._MOVE.replace("moved_sum = ? WHERE key = ?", "moved_sum = ?15, fence = ?17 WHERE key = ?16")
-    commits._moving = lambda commit, tail, head: (*moving(commit, tail, head), commit.fence)
+    for name in ("_MOVE", "_MOVE_AND_COUNT"):
+        text = getattr(commits, name)
+        assert text.endswith(" WHERE key = ?")
+        setattr(commits, name, text.replace(" WHERE key = ?", ", fence = ? WHERE key = ?"))
+    commits._moving = lambda commit, tail, head: (*moving(commit, tail, head)[:-1], commit.fence, commit.key)
     commits._fits = fooled
     return store
 

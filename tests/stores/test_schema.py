@@ -300,7 +300,7 @@ def test_queries_keep_their_index(query: str, index: str) -> None:
     assert not any(str(line[3]).startswith("SCAN log") for line in plan), plan
 
 
-@pytest.mark.parametrize("query", ["place", "move", "append", "create", "flags"])
+@pytest.mark.parametrize("query", ["place", "move", "move_and_count", "append", "create", "flags"])
 def test_what_a_session_does_most_needs_no_table_of_its_own(query: str) -> None:
     """A RETURNING, or a CHECK with a list of three values, needs a temporary table: a tenth of a checkpoint's cost."""
     connection = apsw.Connection(":memory:")

@@ -23,15 +23,15 @@ from pausepoint.stores.base import Store
 _SCALARS = frozenset((int, float, bool, str, type(None)))
 
 
-class Lent:
-    """The arguments of one attempt, and the mutable ones that the step must not change."""
+class Lent(msgspec.Struct):
+    """The arguments of one attempt, and the mutable ones that the step must not change.
 
-    __slots__ = ("mutable", "values", "whole")
+    A struct, because one is made for every attempt, and ``__init__`` would cost more than the rest.
+    """
 
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.mutable: list[tuple[Read, Any]] = []
-        self.whole: object = None
+    values: dict[str, Any] = {}
+    mutable: list[tuple[Read, Any]] = []
+    whole: object = None
 
 
 class StateAccess:

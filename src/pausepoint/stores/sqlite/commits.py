@@ -19,11 +19,14 @@ from pausepoint.stores.sqlite import redaction as redacting
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.sql import QUERIES
 
-_PLACE, _MOVE, _ENDED, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["end"], QUERIES["append"]
+_PLACE, _ENDED, _APPEND = QUERIES["place"], QUERIES["end"], QUERIES["append"]
+_MOVE, _MOVE_AND_COUNT = QUERIES["move"], QUERIES["move_and_count"]
 _ENDS = f"({QUERIES['log_end']}), ({QUERIES['everything']})"
-_END = f"SELECT {_ENDS}"
 _PLACE_AND_END = _PLACE.replace(" FROM sessions", f", {_ENDS} FROM sessions")
 _json = msgspec.json.encode
+
+END = f"SELECT {_ENDS}"
+"""The id of the log's last record, and the pause of everything as the query `everything` describes it."""
 
 Outcome = Flags | HoldLost | None
 
@@ -40,7 +43,10 @@ def move(cursor: apsw.Cursor, engine: OwnEngine, commit: Commit) -> Outcome:
     ):
         return _refusal(cursor.connection, engine, commit, place)
     tail, head = place[4], place[10] + len(commit.records)
-    cursor.execute(_MOVE, _moving(commit, tail, head))
+    if _counts(commit):
+        cursor.execute(_MOVE_AND_COUNT, (*_counted(commit), *_moving(commit, tail, head)))
+    else:
+        cursor.execute(_MOVE, _moving(commit, tail, head))
     if commit.ended is not None or place[9] is not None:
         cursor.execute(_ENDED, _ending(commit))
     if len(commit.records) == 1:
@@ -48,21 +54,22 @@ def move(cursor: apsw.Cursor, engine: OwnEngine, commit: Commit) -> Outcome:
     else:
         cursor.executemany(_APPEND, _lines(commit, tail, head))
     if not commit.plain:
-        _attach(cursor.connection, engine, commit, head)
+        _attach(cursor.connection, engine, commit, place, head)
     return sessions.flags_of(*place[5:9])
 
 
 def move_all(connection: apsw.Connection, engine: OwnEngine, commits: Sequence[Commit]) -> list[Outcome]:
     """Apply commits in order, with one statement per table, and return one outcome for each."""
     places: list[Any] = connection.executemany(_PLACE, [(commit.key,) for commit in commits]).fetchall()
-    end, everything = connection.execute(_END).get
+    end, everything = connection.execute(END).get
     if everything is not None:
         places = [_under_everything(connection, place, everything) for place in places]
     known = {place[0]: place for place in places}
     several = len(known) < len(commits)  # a session has more than one commit here
     outcomes: list[Outcome] = []
-    attaching: list[tuple[Commit, int]] = []
+    attaching: list[tuple[Commit, Any, int]] = []
     moves: list[tuple[object, ...]] = []
+    counting: list[tuple[object, ...]] = []
     endings: list[tuple[object, ...]] = []
     lines: list[tuple[object, ...]] = []
     for commit in commits:
@@ -78,18 +85,24 @@ def move_all(connection: apsw.Connection, engine: OwnEngine, commits: Sequence[C
         if several:
             known[commit.key] = (commit.key, commit.records[-1].seq, *place[2:4], end, *place[5:9], commit.ended)
         outcomes.append(sessions.flags_of(*place[5:9]))
-        moves.append(_moving(commit, tail, end))
+        if several or _counts(commit):  # the moves of one session stay in order
+            counting.append((*_counted(commit), *_moving(commit, tail, end)))
+        else:
+            moves.append(_moving(commit, tail, end))
         lines += _lines(commit, tail, end)
         if commit.ended is not None or place[9] is not None:
             endings.append(_ending(commit))
         if not commit.plain:
-            attaching.append((commit, end))
-    connection.executemany(_MOVE, moves)
+            attaching.append((commit, place, end))
+    if moves:
+        connection.executemany(_MOVE, moves)
+    if counting:
+        connection.executemany(_MOVE_AND_COUNT, counting)
     if endings:
         connection.executemany(_ENDED, endings)
     connection.executemany(_APPEND, lines)
-    for commit, head in attaching:
-        _attach(connection, engine, commit, head)
+    for commit, place, head in attaching:
+        _attach(connection, engine, commit, place, head)
     return outcomes
 
 
@@ -131,12 +144,12 @@ def _under_everything(connection: apsw.Connection, place: Any, everything: int) 
     return (*place[:5], 1, "abort" if everything & 1 else place[6], *place[7:])
 
 
-def _attach(connection: apsw.Connection, engine: OwnEngine, commit: Commit, head: int) -> None:
+def _attach(connection: apsw.Connection, engine: OwnEngine, commit: Commit, place: Any, head: int) -> None:
     """Write what only some commits contain. ``head`` is the log id of this commit's last record."""
     if commit.blobs:
         blobs.keep(connection, commit.key, commit.blobs)
     if commit.open_pauses or commit.close_pauses or commit.ended in ("completed", "cancelled"):
-        pauses.attach(connection, commit)
+        pauses.attach(connection, commit, requested=place[5] == 1)
     if commit.consume:
         connection.executemany(QUERIES["consume"], [(commit.key, n) for n in commit.consume])
         connection.execute(QUERIES["look_for_mail"], (commit.key,))
@@ -178,6 +191,16 @@ def _report_to_parent(connection: apsw.Connection, engine: OwnEngine, commit: Co
         signals.deliver(connection, parent, n, "child", report.payload)
 
 
+def _counts(commit: Commit) -> object:
+    """Return whether a commit needs `move_and_count`: it spends something, or is not progress. Most do not."""
+    return commit.keep_crashes or commit.spend_operations or commit.spend_usd or commit.spend_tokens
+
+
+def _counted(commit: Commit) -> tuple[object, ...]:
+    """Return the bindings of the query `move_and_count` that precede those of `move`."""
+    return commit.keep_crashes, commit.spend_usd, commit.spend_tokens, commit.spend_operations
+
+
 def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
     """Return the bindings of the query `move`."""
     last = commit.records[-1]
@@ -197,10 +220,6 @@ def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
         commit.step,
         commit.visit,
         commit.held_by_guard,
-        commit.keep_crashes,
-        commit.spend_usd,
-        commit.spend_tokens,
-        commit.spend_operations,
         progress,
         moved,
         commit.key,

@@ -10,7 +10,7 @@ from pausepoint.errors import DamagedRecord
 from pausepoint.model.files import file_facts
 from pausepoint.model.records import first_digest
 from pausepoint.model.sessions import NewSession, SessionRow
-from pausepoint.stores.sqlite import blobs, endings, files, pauses, sessions, signals, standing
+from pausepoint.stores.sqlite import blobs, commits, endings, files, pauses, sessions, signals, standing
 from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.sql import QUERIES
@@ -20,11 +20,12 @@ def create(connection: apsw.Connection, engine: OwnEngine, new: NewSession) -> S
     _check_names(connection, new)
     above = None if new.parent is None else sessions.get_by_key(connection, new.parent, engine.present)
     pause = new.pause or pauses.above(connection, new.parent)
-    if new.parent is None and standing.read(connection) is not None:
+    end, everything = connection.execute(commits.END).get
+    if new.parent is None and everything is not None and standing.read(connection) is not None:
         new = replace(new, claim=False)  # it is paused, so no engine needs to drive it
     last = new.records[-1]
     key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
-    head = connection.execute(QUERIES["log_end"]).get + len(new.records)
+    head = end + len(new.records)
     tags, fence = msgspec.json.encode(new.tags).decode(), int(new.claim)
     values = (
         new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest,

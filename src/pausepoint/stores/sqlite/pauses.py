@@ -99,8 +99,11 @@ def _pause(key: int, stored: Sequence[Any]) -> Pause:
 # writing
 
 
-def attach(connection: apsw.Connection, commit: Commit) -> None:
-    """Open and close the pauses that a commit names. A commit that ends the session closes all of them."""
+def attach(connection: apsw.Connection, commit: Commit, requested: bool) -> None:
+    """Open and close the pauses that a commit names. A commit that ends the session closes all of them.
+
+    ``requested``: whether a pause may be requested. Most sessions end without, and nothing is withdrawn then.
+    """
     if commit.open_pauses:
         connection.executemany(QUERIES["open_pause"], [_opening(commit.key, p) for p in commit.open_pauses])
     closing = commit.updated_at, commit.closed_by
@@ -109,7 +112,8 @@ def attach(connection: apsw.Connection, commit: Commit) -> None:
         connection.execute(QUERIES["close_pause"], bindings)
     if commit.ended in ("completed", "cancelled"):
         connection.execute(QUERIES["close_all_pauses"], (*closing, sums.closed(*closing), commit.key))
-        connection.execute(QUERIES["withdraw_request"], (commit.key,))
+        if requested:
+            connection.execute(QUERIES["withdraw_request"], (commit.key,))
 
 
 def pause(

@@ -95,15 +95,21 @@ SELECT
     coalesce(ended, failure)
 FROM sessions WHERE key = ?
 
+-- part: moves
+seq = ?, tail = ?, head = ?, key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
+    step = ?, visit = ?, held_by_guard = ?, progress = ?, moved_sum = ?
+WHERE key = ?
+
 -- name: move
 -- Move a session forward. `head` is the log id of its last record, `tail` that of the last record before this commit.
--- Sets no column that an index mentions; a release, an end and a new version are separate statements.
+-- This is for an ordinary checkpoint, which spends nothing; a release, an end and a new version are separate statements.
+UPDATE sessions SET crashes = 0, {moves}
+
+-- name: move_and_count
+-- The same for a commit that spends something, or keeps the crash count.
 UPDATE sessions SET
-    seq = ?, tail = ?, head = ?, key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
-    step = ?, visit = ?, held_by_guard = ?, crashes = crashes * ?,
-    spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, spent_operations = spent_operations + ?, progress = ?,
-    moved_sum = ?
-WHERE key = ?
+    crashes = crashes * ?, spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?,
+    spent_operations = spent_operations + ?, {moves}
 
 -- name: end
 -- Set how a session ended; NULL if a failed one goes on.

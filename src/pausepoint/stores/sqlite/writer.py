@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
+import msgspec
 
 from pausepoint.errors import PausepointError, StoreReadOnly, StoreUnavailable
 from pausepoint.model.sessions import Commit, Flags
@@ -44,20 +45,18 @@ NOTE_BYTES = 64 * 2**10  # the largest final note about a session that may use t
 T = TypeVar("T")
 
 
-class Work:
-    """One commit or one other write, and its result. ``urgent`` work may use the ballast."""
+class Work(msgspec.Struct, eq=False):
+    """One commit or one other write, and its result. ``urgent`` work may use the ballast.
 
-    __slots__ = ("answer", "commit", "error", "future", "urgent", "verb")
+    A struct, because one is made for every commit, and ``__init__`` would cost more than the rest.
+    """
 
-    def __init__(
-        self, commit: Commit | None = None, verb: Callable[[apsw.Connection], Any] | None = None, urgent: bool = False
-    ) -> None:
-        self.commit = commit
-        self.verb = verb
-        self.urgent = urgent
-        self.answer: Any = None
-        self.error: BaseException | None = None
-        self.future: asyncio.Future[Any] | None = None
+    commit: Commit | None = None
+    verb: Callable[[apsw.Connection], Any] | None = None
+    urgent: bool = False
+    answer: Any = None
+    error: BaseException | None = None
+    future: asyncio.Future[Any] | None = None
 
     def result(self) -> Any:
         if self.error is not None:
@@ -170,25 +169,30 @@ class Transactions:
             if newcomer:
                 self._engine.register(connection)
             trace = self._perform(connection, batch)
-            self._commit(connection, lambda: trace)
+            self._commit(connection, trace)
         except BaseException as exc:  # a KeyboardInterrupt must not leave a transaction open either
             if newcomer:
                 self._engine.unregister()
             self._abandon(exc)
             raise
 
-    def _perform(self, connection: apsw.Connection, batch: Sequence[Work]) -> Trace | None:
-        trace: Trace | None = None
+    def _perform(self, connection: apsw.Connection, batch: Sequence[Work]) -> Callable[[], Trace | None]:
+        """Perform the work and return a function that says how to find out whether it took effect."""
+        moved: Commit | None = None
         verbs = False
         for run, verb in _runs(batch):
             if run:
-                trace = self._move_all(connection, run) or trace
+                moved = self._move_all(connection, run) or moved
             if verb is not None:
                 verbs = True
                 _do(verb, connection)
-        return self._mark(connection) if verbs else trace
+        if verbs:
+            mark = self._mark(connection)
+            return lambda: mark
+        return lambda: None if moved is None else _trace(moved)
 
-    def _move_all(self, connection: apsw.Connection, run: Sequence[Work]) -> Trace | None:
+    def _move_all(self, connection: apsw.Connection, run: Sequence[Work]) -> Commit | None:
+        """Apply the commits, and return the last one that was written; None if all were refused."""
         moves = [work.commit for work in run if work.commit is not None]
         moved: Commit | None = None
         for work, outcome in zip(run, commits.move_all(connection, self._engine, moves), strict=True):
@@ -197,7 +201,7 @@ class Transactions:
             else:
                 work.answer, work.error = outcome, None
                 moved = work.commit if outcome is not None else moved
-        return None if moved is None else _trace(moved)
+        return moved
 
     def _mark(self, connection: apsw.Connection) -> Trace:
         mark, number = str(uuid.uuid4()), self._engine.number
@@ -482,10 +486,11 @@ class Writer:
         self.lost[key] = max(fence, self.lost.get(key, 0))
 
     def _run_permitted(self, batch: Iterable[Work]) -> None:
-        freeing = Work(verb=self._give_back, urgent=True)
+        freeing: Work | None = None
         if self._trouble.is_there and not self._recovers():
             batch = [work for work in batch if work.urgent or self._refuse(work)]
             if batch and self.lost:  # sessions to stop or remove must not look as if they were driven
+                freeing = Work(verb=self._give_back, urgent=True)
                 batch = [freeing, *batch]
         left = [work for work in batch if work.commit is not None or work.verb is not None]
         while left:
@@ -493,7 +498,7 @@ class Writer:
             left = [work for work in left if work.urgent and isinstance(work.error, StoreReadOnly) and work.error.full]
             if left and not self._ballast.give():
                 break
-        if freeing.answer and freeing.error is None:
+        if freeing is not None and freeing.answer and freeing.error is None:
             self.lost.clear()
 
     def _refuse(self, work: Work) -> bool:

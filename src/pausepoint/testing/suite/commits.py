@@ -83,6 +83,17 @@ class CommitTests(Suite):
             assert await payloads(store, driver.key) == [b"{}", *(b"%d" % n for n in range(20))]
 
     @on_loop
+    async def test_commits_that_spend_and_commits_that_do_not_keep_their_order(self, place: Place) -> None:
+        async with place.store() as store:
+            await started(store, "other")  # so that the store may write the commits together
+            driver = await started(store)
+            commits = [driver.next(b"%d" % n, spend_usd=n % 2, spend_operations=n % 2) for n in (1, 2, 3, 4)]
+            await asyncio.gather(*map(store.commit, commits))
+            row = await stored(store)
+            assert (row.seq, row.spent_usd, row.spent_operations) == (5, 2, 2)
+            assert await payloads(store, driver.key) == [b"{}", b"1", b"2", b"3", b"4"]
+
+    @on_loop
     async def test_a_commit_only_if_paused_waits_for_a_pause(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
