@@ -17,6 +17,7 @@ import click
 from pausepoint import Engine, Status
 from pausepoint.apps.devs import workspace
 from pausepoint.apps.devs.commands import LOCK
+from pausepoint.apps.devs.display import folded
 from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.plan import read
 from pausepoint.apps.devs.runs import differences, stored_tasks
@@ -61,6 +62,8 @@ class Standby:
         waiting = asyncio.ensure_future(self.run.stand_by())
         await asyncio.sleep(0)  # from here on nothing runs, so the workspace can be recorded
         self.ride.keep_workspace()
+        if kept := self.worker.commands.kept:
+            click.echo(folded(f"Frozen commands of: {', '.join(kept)}. Press Ctrl+C to end them."), err=True)
         for line in self.ride.ways():
             click.echo(line, err=True)
         while await self.ride.shown(self.engine, waiting, waits=True):
