@@ -36,6 +36,9 @@ BY = "devs"
 PATIENCE = 5.0
 """How many seconds a process that has just stopped may take to stand by, and to continue after a resume."""
 
+LOOK_EVERY = 0.2
+"""Seconds between two looks at the processes that this one stays for."""
+
 LISTED = 3
 """The maximum number of changes to name in the reason of a pause."""
 
@@ -59,7 +62,7 @@ class Standby:
         """Wait until the run is resumed, and continue it. Return False if this process is done with it."""
         if self.ride.plan.name in self.engine.running:
             return True  # someone has resumed it a moment ago
-        waiting = asyncio.ensure_future(self.run.stand_by())
+        waiting = asyncio.ensure_future(self._waited())
         await asyncio.sleep(0)  # from here on nothing runs, so the workspace can be recorded
         self.ride.keep_workspace()
         if kept := self.worker.commands.kept:
@@ -73,8 +76,21 @@ class Standby:
                 await self.run.start()
                 return True
             await self.engine.pause(self.ride.plan.name, reason=obstacle, by=BY)
-            waiting = asyncio.ensure_future(self.run.stand_by())
+            waiting = asyncio.ensure_future(self._waited())
         return False
+
+    async def _waited(self) -> bool:
+        """Wait until the run is resumed. Return False if that is over, or if nothing is left to stay for."""
+        resumed = asyncio.ensure_future(self.run.stand_by())
+        try:
+            while self.ride.stay or self.worker.commands.kept:
+                done, _ = await asyncio.wait([resumed], timeout=LOOK_EVERY)
+                if done:
+                    return resumed.result()
+            return False
+        finally:
+            resumed.cancel()
+            await asyncio.wait([resumed])
 
     async def _obstacle(self) -> str:
         """Return why the run cannot continue here; otherwise take in the plan as it is now."""
