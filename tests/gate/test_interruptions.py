@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Engine, Status
+from pausepoint.gate.offspring import offspring
 from pausepoint.gate.transcripts import TAIL, interrupted_since, transcript_of
 from tests.gate.kit import Project, until
 from tests.support.loop import on_loop
@@ -62,9 +63,10 @@ async def is_(engine: Engine, status: Status) -> bool:
 @on_loop
 async def test_a_pause_does_not_wait_for_a_call_that_was_interrupted(project: Project, options: list[str]) -> None:
     async with project.served() as (engine, agents):
-        running = await project.agent("ada", "--calls", "2", "--command", "exec sleep 60", *options)
+        running = await project.agent("ada", "--calls", "2", "--command", "exec sleep 21", *options)
         await until(lambda: any(call.name == "Bash" for gate in agents for call in gate.in_flight))
         await until(lambda: len(project.done) == 1)
+        await until(lambda: any("sleep 21" in each for each in offspring(running.pid)))
         running.send_signal(signal.SIGUSR1)
         await engine.pause(everything=True, wait=True)
         assert await is_(engine, Status.PAUSED)
