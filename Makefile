@@ -79,7 +79,7 @@ browser: $(DEV) ## try every screen in Chromium, in every look
 shots: $(DEV) ## take the pictures of the page (FOLDER=docs/pictures)
 	@$(PY) -m tests.page.shots $(or $(FOLDER),docs/pictures)
 
-peers: ## install Claude Code into build/, for the tests of the gate (needs npm)
+peers: ## install Claude Code for tests of the gate (needs npm)
 	@tools/peers
 
 reference: $(DEV) ## write the generated parts of docs/cli.md and docs/http.md

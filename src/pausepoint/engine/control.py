@@ -324,7 +324,7 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, R
         allowance = allowance_of(budget)
         if driven and row.status is Status.RUNNING:
             await self.driver.wait_for_claim(row.session_id)  # the waker of this engine may be about to drive it
-            if not self._woke_here(session):
+            if not self._woke_here(session) and await self._is_still_held(row):
                 raise self._driven(row)
         elif here:
             await self._resume_here(session, row, driven, _How(by, allowance, steal, wake, code is not None, until))
@@ -487,6 +487,11 @@ class Control(Pickup, Artifacts, Retention, Transfer, Questions, Descriptions, R
         for row in await self._present(released):
             await self._drive_if_due(row)
         return Listing(await self._infos(await self._present(released)), some.damaged)
+
+    async def _is_still_held(self, row: SessionRow) -> bool:
+        """Return whether a session is driven as it was when it was read, and has not completed meanwhile."""
+        now = await self._row(row.session_id)
+        return now.status is not Status.COMPLETED or now.fence != row.fence
 
     def _woke_here(self, session: Session[Any]) -> bool:
         """Return whether this engine's waker has just picked up the session, which has the same effect as a resume."""

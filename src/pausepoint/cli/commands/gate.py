@@ -95,6 +95,7 @@ def _hints(cli: Cli, agent: str, own: bool) -> None:
     if not own and agent == "claude":
         cli.out.note("The file names the Python of this machine. If you share it through git, use --local instead.")
     cli.out.note(f"Check it:  {command_line('gate', 'check')}")
+    cli.out.note(f"Serve it, then stop all agents from any terminal:  {command_line('pause', '--all', '--wait')}")
 
 
 @gate.command()
@@ -165,7 +166,7 @@ def check(cli: Cli) -> int:
 @gate.command()
 @click.option("--restricted", multiple=True, metavar="PATTERN",
               help="A command or tool that needs approval, besides those of the installation; repeatable.")  # fmt: skip
-@common(lines=True)
+@common()
 def serve(cli: Cli, restricted: tuple[str, ...]) -> int:
     """Hold the agents of this project under the pause button, until Ctrl+C.
 
@@ -176,8 +177,6 @@ def serve(cli: Cli, restricted: tuple[str, ...]) -> int:
 
     from pausepoint.cli.commands.gate_serve import serve
 
-    if cli.out.as_json:
-        raise Refused("--json prints one document at the end, but a server does not end. Use --jsonl.", USAGE)
     with _refusals():
         settings = _installation(cli).settings()
         return serve(cli, replace(settings, restricted=(*settings.restricted, *restricted)))

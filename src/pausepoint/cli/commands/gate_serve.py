@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, INTERRUPTED, TERMINATED, Refused
-from pausepoint.cli.host import command_line
 from pausepoint.cli.text import one_line
 
 if TYPE_CHECKING:
@@ -51,14 +50,12 @@ async def _served(cli: Cli, settings: GateSettings) -> int:
 
 
 def _line(cli: Cli, name: str, text: str) -> None:
-    if cli.out.as_lines:
-        cli.out.record({"at": time.time(), "session_id": name, "text": text})
-        return
     cli.out.line(f"{time.strftime('%H:%M:%S')}  {name}  {one_line(text)}")
 
 
 def _say(cli: Cli, settings: GateSettings) -> None:
+    if cli.out.as_json:  # on one line, for programs that read lines while the server runs
+        cli.out.record({"socket": settings.socket, "store": str(cli.place.path), "restricted": settings.restricted})
     cli.out.note(f"Agents of {cli.project.root} stop here when they are paused; Ctrl+C ends it.")
     for pattern in settings.restricted:
         cli.out.note(f"A person must approve:  {pattern}")
-    cli.out.note(f"Stop all of them from any terminal:  {command_line('pause', '--all', '--wait')}")
