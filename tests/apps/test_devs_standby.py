@@ -1,4 +1,4 @@
-"""Devs with ``--stay``: the process stays while its run is stopped, and continues it, whoever resumes it."""
+"""Devs with ``--stay``: the process stays while its run is stopped, and continues it after a resume from anywhere."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def resume_by(devs: Devs, way: str) -> str:
 
 
 @pytest.mark.parametrize("way", ["devs", "pausepoint", "pausepoint --all", "HTTP"])
-def test_a_process_that_stays_continues_the_run_whoever_resumes_it(devs: Devs, way: str) -> None:
+def test_a_process_that_stays_continues_the_run_after_a_resume_from_anywhere(devs: Devs, way: str) -> None:
     if way == "pausepoint --all":
         held = devs.hold("b")
         child = devs.met("run", "plan.json", "--stay", at="during b")

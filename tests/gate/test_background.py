@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from pausepoint.gate.guests import standing
+from pausepoint.gate.guests import agent_note
 from tests.gate.kit import Project, said_to, until
 from tests.support.loop import on_loop
 
@@ -20,13 +20,13 @@ async def test_a_command_in_the_background_is_listed_as_still_running(project: P
         await engine.pause("claude-ada", wait=True)
         await until(lambda: any(gate.waiting for gate in agents))
         try:
-            found = await standing(engine, await engine.info("claude-ada"))
+            found = await agent_note(engine, await engine.info("claude-ada"))
             if not found.background:  # the first call was not made before the pause
                 assert found.call.startswith("Bash")
                 await engine.resume("claude-ada")
                 await until(lambda: not any(gate.waiting for gate in agents))
                 await engine.pause("claude-ada", wait=True)
-                found = await standing(engine, await engine.info("claude-ada"))
+                found = await agent_note(engine, await engine.info("claude-ada"))
             assert "sleep 61.7 (process " in found.background
         finally:
             agent.kill()

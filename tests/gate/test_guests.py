@@ -109,6 +109,22 @@ async def test_a_restricted_call_waits_for_a_person_and_the_other_agent_goes_on(
         assert "not on a Friday" in await bob
 
 
+@on_loop
+async def test_a_command_that_is_too_long_to_be_checked_needs_an_approval(project: Project) -> None:
+    """Its end is cut off, and could be restricted."""
+    long = "true " * 110_000 + "&& git push"
+    async with project.served("git push") as (engine, _):
+        said = asyncio.create_task(refused(project, "ada", command=long))
+        await until(lambda: _count(engine, 1))
+        [question] = await engine.questions()
+        assert "it is too long to be checked" in question.next_question
+        await engine.answer(question.id, {"approved": False, "reason": "no"}, by="ann")
+        assert "A person refused it: no" in await said
+    async with project.served() as (_, _agents):
+        given = {"tool_name": "Bash", "tool_use_id": "u", "tool_input": {"command": long}}
+        assert await project.call_hook("PreToolUse", "bob", **given) == (0, None)
+
+
 async def _count(engine: Engine, count: int) -> bool:
     return len(await engine.questions()) == count
 

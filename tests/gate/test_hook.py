@@ -179,7 +179,7 @@ async def test_hostile_reports_are_refused_and_leave_nothing_behind(project: Pro
             found = await said_to(project.socket, line)
             assert found["do"] == "refuse", what
             assert found["reason"].startswith("The gate refuses this report: "), what
-        with suppress(ConnectionError):  # the server does not read such a line to its end
+        with suppress(ConnectionError):  # the server stops reading such a line early
             assert (await said_to(project.socket, b"a" * (1 << 22)))["do"] == "refuse"
         _, writer = await asyncio.open_unix_connection(str(project.socket))  # says nothing, and goes
         writer.close()

@@ -1,7 +1,7 @@
 """Take the pictures of the page for README and docs:  python -m tests.page.shots FOLDER
 
 Each screen is shown wide and light, and some also narrow and dark. The sessions are those of the exhibit. The
-engine's clock begins at a fixed time. The browser's clock stands still at a later time. So a picture changes only if
+engine's clock begins at a fixed time. The browser's clock is stopped at a later time. So a picture changes only if
 the page does.
 """
 

@@ -6,12 +6,13 @@ The hook of an agent looks at it when no server of its gate runs. The store is t
 from __future__ import annotations
 
 import json
+import logging
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.sessions import Pause
+from pausepoint.name import NAME
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
 
@@ -25,8 +26,13 @@ async def show(store: Store) -> None:
         pause = await store.standing_pause()
     except DamagedRecord:
         return  # a lift repairs it, and shows it then
-    with suppress(OSError):
+    try:
         await in_thread(_drop, flag) if pause is None else await in_thread(_put, flag, pause)
+    except OSError as error:
+        logging.getLogger(NAME).warning(
+            "%s cannot be %s: %s. Agents without a server of their gate look at it; check its folder.",
+            flag, "removed" if pause is None else "written", error.strerror or error,
+        )  # fmt: skip
 
 
 async def mend(store: Store) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pausepoint.gate.approval import restriction, restriction_of_call
 from pausepoint.gate.callers import GateCaller, GatePlace, Verdict, find_place
 from pausepoint.gate.gates import CALL, AgentFacts, Gate, Gates, Report
-from pausepoint.gate.guests import AGENTS, GuestAgents, Standing, standing
+from pausepoint.gate.guests import AGENTS, AgentNote, GuestAgents, agent_note
 from pausepoint.gate.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command
 from pausepoint.gate.installation import Installation
 from pausepoint.gate.settings import (
@@ -28,6 +28,7 @@ __all__ = [
     "CALL",
     "AgentFacts",
     "AgentKind",
+    "AgentNote",
     "Gate",
     "GateCaller",
     "GatePlace",
@@ -40,9 +41,9 @@ __all__ = [
     "Processes",
     "Report",
     "SettingsRefused",
-    "Standing",
     "Verdict",
     "adopt_orphans",
+    "agent_note",
     "find_gate",
     "find_place",
     "hook_command",
@@ -52,6 +53,5 @@ __all__ = [
     "restriction_of_call",
     "runtime_folder",
     "socket_path",
-    "standing",
     "warden_command",
 ]

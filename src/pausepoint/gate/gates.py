@@ -65,11 +65,12 @@ class AgentFacts(msgspec.Struct, frozen=True):
 
 
 class CallFacts(msgspec.Struct, frozen=True):
-    """A tool call, as the agent describes it."""
+    """A tool call, as the agent describes it. ``cut``: its command is too long to be sent as a whole."""
 
     id: Name = ""
     name: Name = ""
     arguments: dict[str, Any] = {}
+    cut: bool = False
 
 
 class Background(msgspec.Struct, frozen=True):
@@ -119,6 +120,7 @@ class Call:
         self.id = facts.id or f"call-{uuid4().hex}"
         self.name = facts.name or "call"
         self.arguments = facts.arguments
+        self.cut = facts.cut
         self.sub = agent.sub
         self.lasts = agent.kind != MOMENTARY and self.name not in CONTAINERS
         self.at = time.time()
@@ -384,7 +386,7 @@ class Gate:
             await ctx.commit()  # so that everybody sees what waits here
             call.is_noted = True
         approved = False
-        if not call.in_flight and (pattern := restriction_of_call(call.name, call.arguments, self.restricted)):
+        if not call.in_flight and (pattern := self._restriction(call)):
             call.answer({"do": "wait", "why": "it needs an approval"})
             try:
                 question = f"{self.name} wants to run {call.said!r}. It is restricted ({pattern}). Allow it?"
@@ -398,6 +400,11 @@ class Gate:
         self.calls.pop(call.id, None)
         if self.agent is not None and self.agent.kind == MOMENTARY:
             self._rest()
+
+    def _restriction(self, call: Call) -> str | None:
+        """Return why a call needs an approval. A command that was cut may hide what is restricted."""
+        found = restriction_of_call(call.name, call.arguments, self.restricted)
+        return found or ("it is too long to be checked" if call.cut and self.restricted else None)
 
     def _tool(self, call: Call, approved: bool) -> Callable[[], Any]:
         """Return the operation of a call: it is in flight from the answer until the agent reports its end."""

@@ -115,6 +115,11 @@ class GuestAgents:
     async def _serve(self, guest: _Guest, who: tuple[str, str]) -> None:
         try:
             await guest.serve()
+        except Exception as error:  # otherwise its hooks would wait forever, and nobody would know why
+            failed = f"The gate cannot serve this agent: {type(error).__name__}: {error}."
+            guest.gate.say(failed)
+            guest.gate.close(f"{failed} End `pausepoint gate serve` and start it again.")
+            raise
         finally:
             self.gates.pop(who, None)
             self._tasks.pop(guest.gate, None)
@@ -231,7 +236,7 @@ class _Guest:
                 await self.engine.emit(self.session_id, BACKGROUND, "; ".join(left), {"commands": left})
 
     async def _wait(self, parked: Parked) -> None:
-        """Wait until a session that must not run may run again, or the agent has gone."""
+        """Wait until a session that must not run may run again, or was cancelled."""
         self.gate.tell(f"{parked.status}: {parked.reason}".rstrip(": "))
         await self._note_background()
         async with aclosing(self.engine.watch(self.session_id)) as news:
@@ -243,27 +248,24 @@ class _Guest:
         self.gate.news.set()
 
 
-class Standing(NamedTuple):
+class AgentNote(NamedTuple):
     """What an agent that was stopped wants to do, and what it has left running."""
 
     call: str = ""
     background: str = ""
 
-    def __bool__(self) -> bool:
-        return bool(self.call or self.background)
 
-
-async def standing(engine: Bulk, info: SessionInfo) -> Standing:
+async def agent_note(engine: Bulk, info: SessionInfo) -> AgentNote:
     """Return the tool call that an agent started by hand waits to make, and its commands in the background."""
     if info.workflow != AGENTS.name or not info.guest or info.status not in HELD:
-        return Standing()
+        return AgentNote()
     asked = await engine.last_event(info.session_id, CALL)
     if asked is None:
-        return Standing()
+        return AgentNote()
     later = [event async for event in engine.events(info.session_id, after=asked.cursor)]
     left = [event.summary for event in later if event.event_type == BACKGROUND]
     is_made = any(event.event_type == "operation.completed" for event in later)
-    return Standing("" if is_made else asked.summary, left[-1] if left else "")
+    return AgentNote("" if is_made else asked.summary, left[-1] if left else "")
 
 
 async def _notice_interruptions(gate: Gate, transcript: Path) -> None:

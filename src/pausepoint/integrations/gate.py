@@ -120,7 +120,8 @@ def report(given: dict[str, Any], kind: str, place: Place) -> dict[str, Any] | N
         name = str(given.get("tool_name") or "")[:200]
         found["call"] = {"id": str(given.get("tool_use_id") or "")[:200], "name": name}
         if event == "before":
-            found["call"]["arguments"] = shortened(given.get("tool_input"))
+            found["call"]["arguments"] = arguments = shortened(given.get("tool_input"))
+            found["call"]["cut"] = "cut" in arguments or len(str(arguments.get("command", ""))) > COMMAND
         elif event == "after":
             found["ok"] = given.get("hook_event_name") != "PostToolUseFailure"
     if event in ("stop", "substop"):

@@ -121,9 +121,9 @@ async def show(call: Call) -> Reply:
 
 async def _agent(call: Call, info: SessionInfo) -> dict[str, str]:
     """Return what an agent started by hand waits to do, and what it has left running."""
-    from pausepoint.gate import standing  # most servers have no agents
+    from pausepoint.gate import agent_note  # most servers have no agents
 
-    return (await standing(call.engine, info))._asdict()
+    return (await agent_note(call.engine, info))._asdict()
 
 
 async def _may_see(call: Call, session_id: str) -> bool:

@@ -207,9 +207,9 @@ async def _agent_notes(engine: Engine, infos: Sequence[SessionInfo]) -> dict[str
     """Return what agents started by hand wait to do, and what they have left running."""
     if not any(info.guest for info in infos):
         return {}
-    from pausepoint.gate.guests import standing
+    from pausepoint.gate.guests import agent_note
 
-    found = {info.session_id: await standing(engine, info) for info in infos}
+    found = {info.session_id: await agent_note(engine, info) for info in infos}
     return {
         session_id: (f", waits to run {one_line(each.call)}" if each.call else "")
         + (f", still running: {one_line(each.background)}" if each.background else "")
