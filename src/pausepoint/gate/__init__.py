@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from pausepoint.gate.approval import restriction, restriction_of_call
 from pausepoint.gate.callers import GateCaller, GatePlace, Verdict, find_place
-from pausepoint.gate.gates import CALL, AgentFacts, Gate, Gates, Report
+from pausepoint.gate.gates import CALL, Gate
 from pausepoint.gate.guests import AGENTS, AgentNote, GuestAgents, agent_note
 from pausepoint.gate.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command
 from pausepoint.gate.installation import Installation
+from pausepoint.gate.reports import AgentFacts, Report
 from pausepoint.gate.settings import (
     GateSettings,
     SettingsRefused,
@@ -20,6 +21,7 @@ from pausepoint.gate.settings import (
     runtime_folder,
     socket_path,
 )
+from pausepoint.gate.sockets import GateSocket
 from pausepoint.gate.warden import Processes, adopt_orphans, warden_command
 
 __all__ = [
@@ -33,7 +35,7 @@ __all__ = [
     "GateCaller",
     "GatePlace",
     "GateSettings",
-    "Gates",
+    "GateSocket",
     "GuestAgents",
     "HookCommand",
     "HookSettings",

@@ -1,7 +1,7 @@
 """Gates: agents of other programs report here before each tool call, and wait here while they are paused.
 
 An agent such as Claude Code calls a hook before and after each tool call, `pausepoint.integrations.gate`. The hook
-connects to the socket of `Gates` and asks. Each agent has a `Gate` with the calls that wait at it or are in flight.
+connects to a `GateSocket` and asks. Each agent has a `Gate` with the calls that wait at it or are in flight.
 `Gate.attend` lets them through inside a step, where each call is an operation: so a pause, a budget and a cancellation
 hold it like any other operation, and it counts as in flight until the agent says that it is over.
 """
@@ -9,29 +9,19 @@ hold it like any other operation, and it counts as in flight until the agent say
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import socket
-import stat
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import msgspec
-from msgspec import Meta
 
-from pausepoint.errors import Declined, GateRefused
+from pausepoint.errors import Declined
 from pausepoint.gate.approval import restriction_of_call
+from pausepoint.gate.reports import AgentFacts, Background, CallFacts, Report
 from pausepoint.orchestrator.snapshot import ToolCall
 from pausepoint.runtime.context import Context
-
-LIMIT = 1 << 20
-"""The most bytes of one line."""
 
 CALL = "agent.call"
 """The event of a call that an agent wants to make. A session that attends agents declares it."""
@@ -49,57 +39,6 @@ CONTAINERS = ("Task", "Agent")
 """Tools that run another agent, whose calls come to the gate on their own. They do not count as in flight."""
 
 _UNUSUAL = re.compile(r"[^\w.-]")
-
-Text = Annotated[str, Meta(max_length=4096)]
-Name = Annotated[str, Meta(max_length=200)]
-
-
-class AgentFacts(msgspec.Struct, frozen=True):
-    """Who reports: the program, its own session, and the process. ``sub`` is the id of a sub-agent inside it."""
-
-    kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
-    session: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
-    sub: Name | None = None
-    folder: Text = ""
-    pid: Annotated[int, Meta(ge=0)] = 0
-
-
-class CallFacts(msgspec.Struct, frozen=True):
-    """A tool call, as the agent describes it. ``cut``: its command is too long to be sent as a whole."""
-
-    id: Name = ""
-    name: Name = ""
-    arguments: dict[str, Any] = {}
-    cut: bool = False
-
-
-class Background(msgspec.Struct, frozen=True):
-    """Something that an agent has left running while its turn is over: a ``shell`` command, or a ``subagent``."""
-
-    kind: Name = ""
-    what: Text = ""
-
-
-class Report(msgspec.Struct, frozen=True):
-    """One line of a hook."""
-
-    v: Literal[1]
-    event: Literal[
-        "before", "after", "asks", "batch", "start", "prompt", "idle", "stop", "substop", "end", "spend", "progress"
-    ]
-    agent: AgentFacts
-    token: Name | None = None
-    call: CallFacts | None = None
-    ok: bool = True
-    transcript: Text = ""
-    background: Annotated[tuple[Background, ...], Meta(max_length=100)] = ()
-    usd: Annotated[float, Meta(ge=0, le=1e9)] = 0
-    tokens: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
-    done: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
-    total: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
-
-
-_decode = msgspec.json.Decoder(Report).decode
 
 Answer = dict[str, Any]
 OK: Answer = {"do": "ok"}
@@ -432,95 +371,3 @@ def _stored(arguments: Mapping[str, Any]) -> dict[str, Any]:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         found[name] = text if len(text) <= KEPT else f"{text[:KEPT]}…"
     return found
-
-
-class Gates:
-    """The socket at which hooks report. ``find(report)`` returns the gate of an agent; it may raise `GateRefused`."""
-
-    def __init__(self, path: Path, find: Callable[[Report], Gate]) -> None:
-        self.path = path
-        self._find = find
-        self._server: asyncio.Server | None = None
-        self._talks: set[asyncio.Task[Any]] = set()
-        self._inode = 0
-
-    async def __aenter__(self) -> Self:
-        await self._check_free()
-        old = os.umask(0o177)
-        try:
-            self._server = await asyncio.start_unix_server(self._talk, str(self.path), limit=LIMIT, backlog=1024)
-        except OSError as error:
-            raise GateRefused(f"The gate cannot be opened at {self.path}: {error.strerror or error}.") from error
-        finally:
-            os.umask(old)
-        self._inode = self.path.stat().st_ino
-        return self
-
-    async def _check_free(self) -> None:
-        """Remove the socket that a killed server left. Refuse if a server listens there."""
-        try:
-            if not stat.S_ISSOCK(self.path.lstat().st_mode):
-                raise GateRefused(f"{self.path} exists and is not a socket. Remove it, or choose another path.")
-            _, writer = await asyncio.open_unix_connection(str(self.path))
-        except FileNotFoundError:
-            return
-        except ConnectionRefusedError:
-            with suppress(FileNotFoundError):
-                self.path.unlink()
-            return
-        writer.close()
-        raise GateRefused(f"Another process serves the gate at {self.path}. End it first, or use it.")
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for talk in tuple(self._talks):
-            talk.cancel()
-        with suppress(OSError):
-            if self.path.stat().st_ino == self._inode:
-                self.path.unlink()
-
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._talks.add(task)
-
-        def answer(said: Answer) -> None:
-            if not writer.is_closing():
-                writer.write(msgspec.json.encode(said) + b"\n")
-                if said["do"] != "wait":
-                    writer.close()
-
-        try:
-            await self._heard(reader, answer, writer)
-        except (ValueError, RecursionError, GateRefused) as error:
-            answer({"do": "refuse", "reason": f"The gate refuses this report: {error}"})
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the hook has gone, or the server ends
-        finally:
-            self._talks.discard(task)
-            writer.close()
-
-    async def _heard(
-        self, reader: asyncio.StreamReader, answer: Callable[[Answer], None], writer: asyncio.StreamWriter
-    ) -> None:
-        if _uid(writer) not in (None, os.getuid()):
-            raise GateRefused("it comes from another user.")
-        report = _decode(await reader.readline())
-        gate = self._find(report)
-        call = gate.heard(report, answer)
-        if call is not None:
-            try:
-                await reader.read(1)  # ends when the hook has read the answer, or has gone
-            finally:
-                gate.left(call)
-
-
-def _uid(writer: asyncio.StreamWriter) -> int | None:
-    """Return the user at the other end, or None where the system does not tell."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None
-    found = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", found)[1])

@@ -20,8 +20,10 @@ from pydantic import BaseModel
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.bulk import Bulk
 from pausepoint.errors import GateRefused, Parked, PausepointError, UnknownSession
-from pausepoint.gate.gates import BACKGROUND, CALL, AgentFacts, Gate, Gates, Report, charge
+from pausepoint.gate.gates import BACKGROUND, CALL, Gate, charge
 from pausepoint.gate.offspring import offspring
+from pausepoint.gate.reports import AgentFacts, Report
+from pausepoint.gate.sockets import GateSocket
 from pausepoint.gate.transcripts import interrupted_since, tokens_in, transcript_of
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import SessionInfo
@@ -73,7 +75,7 @@ class GuestAgents:
         self.restricted = tuple(restricted)
         self.say = say
         self.gates: dict[tuple[str, str], Gate] = {}
-        self._socket = Gates(path, self._find)
+        self._socket = GateSocket(path, self._find)
         self._tasks: dict[Gate, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
 

@@ -1,0 +1,59 @@
+"""What a hook reports: the agent, the event, and the tool call."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+Text = Annotated[str, Meta(max_length=4096)]
+Name = Annotated[str, Meta(max_length=200)]
+
+
+class AgentFacts(msgspec.Struct, frozen=True):
+    """Who reports: the program, its own session, and the process. ``sub`` is the id of a sub-agent inside it."""
+
+    kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+    session: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+    sub: Name | None = None
+    folder: Text = ""
+    pid: Annotated[int, Meta(ge=0)] = 0
+
+
+class CallFacts(msgspec.Struct, frozen=True):
+    """A tool call, as the agent describes it. ``cut``: its command is too long to be sent as a whole."""
+
+    id: Name = ""
+    name: Name = ""
+    arguments: dict[str, Any] = {}
+    cut: bool = False
+
+
+class Background(msgspec.Struct, frozen=True):
+    """Something that an agent has left running while its turn is over: a ``shell`` command, or a ``subagent``."""
+
+    kind: Name = ""
+    what: Text = ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One line of a hook."""
+
+    v: Literal[1]
+    event: Literal[
+        "before", "after", "asks", "batch", "start", "prompt", "idle", "stop", "substop", "end", "spend", "progress"
+    ]
+    agent: AgentFacts
+    token: Name | None = None
+    call: CallFacts | None = None
+    ok: bool = True
+    transcript: Text = ""
+    background: Annotated[tuple[Background, ...], Meta(max_length=100)] = ()
+    usd: Annotated[float, Meta(ge=0, le=1e9)] = 0
+    tokens: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
+    done: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
+    total: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
+
+
+decode_report = msgspec.json.Decoder(Report).decode
