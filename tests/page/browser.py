@@ -69,7 +69,7 @@ class Tab:
     def _heard(self, message: ConsoleMessage) -> None:
         kind: str = message.type
         if kind != "verbose":  # hints of the browser, which it does not show either
-            self._said.append(f"console: {message.type}: {message.text}")
+            self._said.append(f"console: {message.type}: {message.text} ({message.location['url']})")
 
     def complaints(self) -> list[str]:
         """Return what the console, the policy and the sentinel have said since the last call."""

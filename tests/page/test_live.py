@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -134,6 +135,27 @@ def test_two_tabs_show_the_same(chrome: Browser, server: Served) -> None:
             expect(tab.question("Which tone")).to_have_count(0)
             expect(tab.region("Recently closed")).to_contain_text("root")
             tab.check()
+
+
+def has_changed(person: Person, shown: str) -> bool:
+    return person.main.inner_text() != shown
+
+
+def test_a_session_that_does_not_exist_is_not_asked_for_again(chrome: Browser, moving: Served) -> None:
+    with window(chrome) as context:
+        one, other = (Person(context.new_page(), moving) for _ in range(2))
+        one.sign_in()
+        one.open(session("crawl"))
+        one.page.goto(f"{moving.base}/#/sessions/none")
+        expect(one.main.get_by_role("alert")).to_be_visible()
+        asked_for = list[str]()
+        one.page.on("request", lambda request: asked_for.append(request.url))
+        other.open(session("crawl", "History"))
+        for _ in range(8):
+            shown = other.main.inner_text()
+            eventually(partial(has_changed, other, shown), "the other tab shows no news")
+        assert len([url for url in asked_for if "none" in url]) <= 1  # one reading may have been due before
+        one.open(session("crawl"))
 
 
 def test_a_person_who_answers_second_learns_who_was_faster(person: Person) -> None:

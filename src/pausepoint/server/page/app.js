@@ -71,13 +71,14 @@ class Page {
       if (!screen) throw new Problem(404, { detail: 'There is no such page. Choose one on the left.' });
       const [data, now] = await Promise.all([screen.load(route, this), sees && get('/now')]);
       if (route !== this.route) return;
-      Object.assign(this, { data, now, error: null });
+      Object.assign(this, { data, now, error: null, missing: null });
       const topics = ['now', ...screen.topics?.(route, data) ?? []];
       this.live.follow(sees ? topics.filter((topic) => topic !== 'inbox' || this.may('answerer')) : topics.slice(1));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (route !== this.route) return;
       if (error.status === 401) this.me = null;
+      if (error.status === 404) this.missing = route;
       if (error.status || !this.data) this.error = error;  // without an answer, what is shown stays
       clearTimeout(this.again);
       if (!error.status) this.again = setTimeout(() => this.load(), AGAIN);
@@ -110,6 +111,7 @@ class Page {
 
   // An event of the stream. It only says what to read again, unless the screen draws it itself.
   heard(name, data) {
+    if (this.missing === this.route) return;  // news of other things do not make it appear
     if (this.screen?.live?.(name, data, this)) return this.drawSoon();
     this.due ??= setTimeout(() => { this.due = null; if (!document.hidden) this.load(); }, this.loaded + QUIET > Date.now() ? QUIET : QUIET / 4);
   }
