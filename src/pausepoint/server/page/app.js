@@ -87,6 +87,9 @@ class Page {
     this.draw();
   }
 
+  // Load again after news. What does not exist is not asked for with every change of something else.
+  refresh() { if (!document.hidden && this.missing !== this.route) this.load(); }
+
   draw() {
     render(frame(this), find('#app'));
     if (this.dialog) find('dialog:not([open])')?.showModal();
@@ -111,9 +114,8 @@ class Page {
 
   // An event of the stream. It only says what to read again, unless the screen draws it itself.
   heard(name, data) {
-    if (this.missing === this.route) return;  // news of other things do not make it appear
     if (this.screen?.live?.(name, data, this)) return this.drawSoon();
-    this.due ??= setTimeout(() => { this.due = null; if (!document.hidden) this.load(); }, this.loaded + QUIET > Date.now() ? QUIET : QUIET / 4);
+    this.due ??= setTimeout(() => { this.due = null; this.refresh(); }, this.loaded + QUIET > Date.now() ? QUIET : QUIET / 4);
   }
 
   link(isLinked) {

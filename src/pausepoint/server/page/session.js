@@ -63,7 +63,7 @@ export function live(name, data, page) {
   if (isOurs && name === 'token') return output.heard(data);
   if (isOurs && name === 'line') history.heard(data.events);
   if (isOurs && name === 'head') Object.assign(s, data);
-  due ??= setTimeout(() => { due = null; if (!document.hidden) page.load(); }, SOON);
+  due ??= setTimeout(() => { due = null; page.refresh(); }, SOON);
   return true;
 }
 
