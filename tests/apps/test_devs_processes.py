@@ -205,7 +205,7 @@ async def test_frozen_time_does_not_count_and_a_new_key_ends_the_kept_command(tm
         command = "echo x $$ >> began; while [ ! -e go ]; do sleep 0.01; done"
         (tmp_path / "work").mkdir()
 
-        async def keeps() -> bool:
+        async def keeps(is_frozen: bool) -> bool:
             return True
 
         async def run(key: str, limit: float | None = None) -> int | None:

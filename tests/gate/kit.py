@@ -34,13 +34,7 @@ class Project:
         self.store.parent.mkdir(parents=True)
         given = {"v": 1, "socket": str(self.socket), "flag": f"{self.store}-paused", "on_loss": on_loss}
         (folder / ".pausepoint" / "gate.json").write_text(json.dumps(given))
-        closed = " || exit 2" if on_loss == "closed" else ""
-        hooks: dict[str, Any] = {each: [{"hooks": [{"type": "command", "command": COMMAND}]}] for each in EVENTS}
-        hooks["PreToolUse"] = [
-            {"matcher": "*", "hooks": [{"type": "command", "command": COMMAND + closed, "timeout": 86_400}]}
-        ]
-        (folder / ".claude").mkdir()
-        (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+        write_hooks(folder, on_loss)
 
     @asynccontextmanager
     async def served(self, *restricted: str) -> AsyncIterator[tuple[Engine, GuestAgents]]:
@@ -65,6 +59,17 @@ class Project:
     async def call_hook(self, event: str, session: str = "s", **more: Any) -> tuple[int, Any]:
         """Call the hook once. Return its exit code and the JSON that it printed, if any."""
         return await called({"hook_event_name": event, "session_id": session, "cwd": str(self.folder), **more})
+
+
+def write_hooks(folder: Path, on_loss: str = "open") -> None:
+    """Write the hooks of the gate for the agents of a folder."""
+    closed = " || exit 2" if on_loss == "closed" else ""
+    hooks: dict[str, Any] = {each: [{"hooks": [{"type": "command", "command": COMMAND}]}] for each in EVENTS}
+    hooks["PreToolUse"] = [
+        {"matcher": "*", "hooks": [{"type": "command", "command": COMMAND + closed, "timeout": 86_400}]}
+    ]
+    (folder / ".claude").mkdir(exist_ok=True)
+    (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
 
 
 async def called(given: dict[str, Any] | bytes, env: dict[str, str] | None = None) -> tuple[int, Any]:

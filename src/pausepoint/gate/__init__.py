@@ -9,7 +9,7 @@ from pausepoint.gate.approval import restriction, restriction_of_call
 from pausepoint.gate.callers import GateCaller, GatePlace, Verdict, find_place
 from pausepoint.gate.gates import CALL, Gate
 from pausepoint.gate.guests import AGENTS, AgentNote, GuestAgents, agent_note
-from pausepoint.gate.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command
+from pausepoint.gate.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command, missing_hooks
 from pausepoint.gate.installation import Installation
 from pausepoint.gate.reports import AgentFacts, Report
 from pausepoint.gate.settings import (
@@ -22,6 +22,7 @@ from pausepoint.gate.settings import (
     socket_path,
 )
 from pausepoint.gate.sockets import GateSocket
+from pausepoint.gate.transcripts import tokens_in, tokens_of
 from pausepoint.gate.warden import Processes, adopt_orphans, warden_command
 
 __all__ = [
@@ -50,10 +51,13 @@ __all__ = [
     "find_place",
     "hook_command",
     "make_private",
+    "missing_hooks",
     "read_gate",
     "restriction",
     "restriction_of_call",
     "runtime_folder",
     "socket_path",
+    "tokens_in",
+    "tokens_of",
     "warden_command",
 ]

@@ -98,15 +98,17 @@ class Call:
 class Gate:
     """The gate of one agent. ``restricted`` are the commands and tools that need a person's approval.
 
-    ``say`` is called with a line about each thing that happens here.
+    ``say`` is called with a line about each thing that happens here. ``facts`` are added to the event of each call.
     """
 
     def __init__(
-        self, name: str, restricted: Sequence[str] = (), say: Callable[[str], None] = lambda text: None
-    ) -> None:
+        self, name: str, restricted: Sequence[str] = (), say: Callable[[str], None] = lambda text: None,
+        facts: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.restricted = tuple(restricted)
         self.say = say
+        self.facts = dict(facts or {})
         self.agent: AgentFacts | None = None
         self.calls: dict[str, Call] = {}
         self.costs: list[Cost] = []
@@ -300,18 +302,19 @@ class Gate:
         async with asyncio.TaskGroup() as group:
             while not (self._is_quiet and all(task.done() for task in served.values())):
                 self.news.clear()
-                await self._record(ctx)
+                await self.record(ctx)
                 for call in [call for call in self.calls.values() if call.id not in served]:
                     served[call.id] = group.create_task(self._pass(ctx, call))
                     served[call.id].add_done_callback(lambda _: self.news.set())
                 await self.news.wait()
-        await self._record(ctx)
+        await self.record(ctx)
 
     @property
     def _is_quiet(self) -> bool:
         return not self.calls and (self.at_rest.is_set() or self.ended.is_set())
 
-    async def _record(self, ctx: Context) -> None:
+    async def record(self, ctx: Context) -> None:
+        """Record the progress and the costs that the agent has reported."""
         if self.shown[1]:
             ctx.progress(*self.shown)
         while self.costs:
@@ -321,7 +324,7 @@ class Gate:
 
     async def _pass(self, ctx: Context, call: Call) -> None:
         if not call.is_noted:
-            ctx.emit(CALL, call.said, id=call.id, name=call.name, arguments=_stored(call.arguments))
+            ctx.emit(CALL, call.said, id=call.id, name=call.name, arguments=_stored(call.arguments), **self.facts)
             await ctx.commit()  # so that everybody sees what waits here
             call.is_noted = True
         approved = False

@@ -27,6 +27,7 @@ from pausepoint.gate.sockets import GateSocket
 from pausepoint.gate.transcripts import interrupted_since, tokens_in, transcript_of
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import SessionInfo
+from pausepoint.orchestrator.runs import RUN, RunReader
 from pausepoint.runtime.context import Context
 from pausepoint.threads import in_thread
 
@@ -258,7 +259,14 @@ class AgentNote(NamedTuple):
 
 
 async def agent_note(engine: Bulk, info: SessionInfo) -> AgentNote:
-    """Return the tool call that an agent started by hand waits to make, and its commands in the background."""
+    """Return the tool call that an agent waits to make, and its commands in the background.
+
+    The agent was started by hand, or its session is a run, which has several agents: one per task.
+    """
+    if RUN in info.tags and info.status in HELD:
+        begun = [each for each in (await RunReader(engine, info.session_id).read()).tasks if each.begun]
+        calls = [f"{each.task.id}: {each.last.summary}" for each in begun if each.last and each.last.event_type == CALL]
+        return AgentNote("; ".join(calls))
     if info.workflow != AGENTS.name or not info.guest or info.status not in HELD:
         return AgentNote()
     asked = await engine.last_event(info.session_id, CALL)

@@ -129,6 +129,27 @@ def hook_command(kind: str) -> HookCommand:
     return HookCommand(sys.executable, str(hook_file()), kind)
 
 
+def missing_hooks(kind: AgentKind, folder: Path) -> str:
+    """Return why an agent in a folder would not stop at the gate; empty if all its hooks are installed.
+
+    >>> missing_hooks(AGENT_KINDS["codex"], Path("/nowhere"))
+    'Codex has no hooks of the gate in /nowhere'
+    """
+    found: set[str] = set()
+    for scope in kind.files:
+        try:
+            settings = HookSettings.read(kind, kind.file(scope, folder))
+        except SettingsRefused as error:
+            return str(error).rstrip(".")
+        if settings.text.value.get("disableAllHooks") is True:
+            return f"{settings.path}: disableAllHooks turns the hooks off"
+        found |= {entry.event for entry in settings.entries() if entry.matches_all}
+    missing = [event for event in kind.events if event not in found]
+    if len(missing) == len(kind.events):
+        return f"{kind.title} has no hooks of the gate in {folder}"
+    return f"{kind.title} lacks hooks of the gate in {folder}: {', '.join(missing)}" if missing else ""
+
+
 def _quoted(path: str) -> str:
     return shlex.quote(path) if set(path) & set('"$`\\!\n') else f'"{path}"'
 

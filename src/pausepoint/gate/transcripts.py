@@ -53,6 +53,16 @@ class _Entry(msgspec.Struct):
 _decode_entry = msgspec.json.Decoder(_Entry).decode
 
 
+def tokens_of(usage: object) -> int:
+    """Return the tokens that a message or a result of an agent names; 0 if it names none.
+
+    >>> tokens_of({"input_tokens": 3, "output_tokens": 4, "service_tier": "standard"}), tokens_of(None)
+    (7, 0)
+    """
+    given = usage if isinstance(usage, dict) else {}
+    return sum(each for name in COUNTS if isinstance(each := given.get(name), int) and each > 0)
+
+
 def transcript_of(path: Path, sub: str | None) -> Path:
     """Return the transcript of a sub-agent, from that of its agent. None is the agent itself."""
     return path if sub is None else path.with_suffix("") / "subagents" / f"agent-{_UNUSUAL.sub('_', sub)}.jsonl"
@@ -110,5 +120,4 @@ def _add(found: dict[str, int], line: bytes) -> None:
     except msgspec.MsgspecError:
         return  # another kind of line, or one that is just being written
     if message is not None and message.id:
-        counts = [message.usage.get(name) for name in COUNTS]
-        found[message.id] = sum(each for each in counts if isinstance(each, int) and each > 0)
+        found[message.id] = tokens_of(message.usage)

@@ -46,13 +46,14 @@ class Orchestrator:
     """Runs a graph of tasks with N agents: ``work(agent)`` does the task of one agent.
 
     A run is the session ``session_id`` (by default ``name``) of the workflow ``name``, so every verb of the engine and
-    every command works on it, in any process. Create one orchestrator per name and engine.
+    every command works on it, in any process. Create one orchestrator per name and engine. ``events`` are those that
+    ``work`` emits itself; one with a value ``task`` counts as the last event of that task.
     """
 
     def __init__(
         self, engine: Bulk, name: str, work: Work, *, agents: int = 4, session_id: str | None = None,
         snapshot_store: SnapshotStore | None = None, safety: Safety | None = None,
-        idle_timeout: float | None = IDLE_TIMEOUT,
+        idle_timeout: float | None = IDLE_TIMEOUT, events: Sequence[str] = (),
     ) -> None:  # fmt: skip
         if agents < 1:
             raise ValueError(f"agents must be at least 1, not {agents}.")
@@ -60,7 +61,7 @@ class Orchestrator:
         self.work = work
         self.agents = agents
         self.session_id = session_id or name
-        self.workflow = self._workflow(name)
+        self.workflow = self._workflow(name, events)
         engine.register(self.workflow)
         self.bus = EventBus(SessionLog(engine, self.session_id))
         self.registry = RunAgents(engine, self.session_id, self._tasks)
@@ -76,15 +77,15 @@ class Orchestrator:
         self._watching: asyncio.Task[None] | None = None
         self._trouble: BaseException | None = None
 
-    def _workflow(self, name: str) -> Workflow[Plan]:
+    def _workflow(self, name: str, events: Sequence[str]) -> Workflow[Plan]:
         @step
         async def work(plan: Plan, ctx: Context) -> None:
             await Performance(plan, self.agents, self.work, self, ctx).run()
 
         kinds = (TaskStarted, TaskCompleted, TaskFailed)
-        events = [kind.in_history() for kind in kinds]
+        known = [kind.in_history() for kind in kinds]
         # The snapshot is written into the paused session, which would take a held step over.
-        return Workflow(name, state=Plan, steps=[work], events=events, hold=0)
+        return Workflow(name, state=Plan, steps=[work], events=[*known, *events], hold=0)
 
     # the button
 

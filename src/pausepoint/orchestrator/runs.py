@@ -316,6 +316,8 @@ class _Course:
             row.last = event
             if event.event_type == "question.asked":
                 self._asked[event.data["question_id"]] = row.task.id
+        elif (named := self.rows.get(str(event.data.get("task", "")))) is not None:
+            named.last = event  # of the worker itself
 
     def _take(self, said: TaskEvent, event: Event) -> None:
         if isinstance(said, TaskStarted):

@@ -114,13 +114,13 @@ async def show(call: Call) -> Reply:
         "questions": [documents.question(each) for each in await engine.questions(session_id)],
         "origin": None if origin is None else {"session_id": origin.session_id, "seq": origin.seq},
         "description": (await engine.description_of(session_id)).to_json(),
-        "agent": await _agent(call, info) if info.guest else None,
+        "agent": await _agent(call, info) if info.guest or info.tags else None,
     }
     return Reply(document, 200, {"ETag": mark})
 
 
 async def _agent(call: Call, info: SessionInfo) -> dict[str, str]:
-    """Return what an agent started by hand waits to do, and what it has left running."""
+    """Return what agents of other programs wait to do in a session, and what they have left running."""
     from pausepoint.gate import agent_note  # most servers have no agents
 
     return (await agent_note(call.engine, info))._asdict()

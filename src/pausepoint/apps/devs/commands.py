@@ -1,7 +1,8 @@
 """Run commands. All processes of a command are found, frozen and ended together; see `Processes`.
 
 A command that is cancelled or takes too long gets SIGTERM, and later SIGKILL. Its other processes end with it. If this
-process itself is killed, a warden ends them. A frozen command can be kept while its run is paused.
+process itself is killed, a warden ends them. A command that is frozen, or waits at its gate, can be kept while its run
+is paused.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ TAIL = 2_000
 
 KEY, TASK = "DEVS_KEY", "DEVS_TASK"
 TICK = 0.02
+LOOK_EVERY = 1.0
+"""The seconds between two looks at a command that may wait at its gate: this time does not count."""
+
 LATE = 2.0
 """The seconds to wait for the rest of the output, if a process that cannot be ended still holds the pipe."""
 
@@ -54,7 +58,7 @@ class Ran:
 
 
 class Running:
-    """A command that was started, with its processes and its output. ``used`` is its time without frozen time."""
+    """A command that was started, with its processes and its output. ``used`` is its time without stopped time."""
 
     def __init__(self, process: asyncio.subprocess.Process, token: str, task: str) -> None:
         self.process = process
@@ -66,23 +70,29 @@ class Running:
         self.tail = b""
         self.copying: asyncio.Task[None] | None = None
         self._used = 0.0
-        self._since = time.monotonic()
+        self._since: float | None = time.monotonic()
 
     @property
     def used(self) -> float:
         """The seconds that the command has run."""
-        return self._used if self.is_frozen else self._used + time.monotonic() - self._since
+        return self._used + (0.0 if self._since is None else time.monotonic() - self._since)
+
+    def count(self, goes: bool) -> None:
+        """Count the time until now, and from now on only if the command ``goes``."""
+        self._used = self.used
+        self._since = time.monotonic() if goes else None
 
     async def freeze(self) -> None:
         """Stop all processes. One that is in the kernel stops before it continues, so there is no need to wait."""
-        self._used, self.is_frozen = self.used, True
+        self.count(goes=False)
+        self.is_frozen = True
         await whole(asyncio.to_thread(self.processes.freeze))
 
     async def thaw(self) -> None:
         """Continue all processes."""
         if self.is_frozen:
             await whole(asyncio.to_thread(self.processes.thaw))
-            self._since, self.is_frozen = time.monotonic(), False
+            self.is_frozen = False
 
     async def copy(self, pipe: int, output: Output) -> None:
         """Copy what the processes print into the file, until all have closed the pipe."""
@@ -113,7 +123,8 @@ class Commands:
     """The commands of one process in one workspace.
 
     ``waited`` tells whether another process had to end first. ``freezing`` is set while the commands must be frozen.
-    ``keeps`` decides whether a frozen command is kept when its operation is cancelled.
+    ``keeps(is_frozen)`` decides whether a command that is frozen, or waits at its gate, is kept when its operation is
+    cancelled.
     """
 
     def __init__(self, state: Path, grace: float, env: Mapping[str, str], output_limit: int = LIMIT) -> None:
@@ -123,15 +134,19 @@ class Commands:
         self.output_limit = output_limit
         self.waited = False
         self.freezing = asyncio.Event()
-        self.keeps: Callable[[], Awaitable[bool]] | None = None
+        self.keeps: Callable[[bool], Awaitable[bool]] | None = None
         self._kept: dict[str, Running] = {}
         self._warden: asyncio.subprocess.Process | None = None
         self._pipe = -1
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The tasks whose frozen commands are kept until their operation runs again. Stay while there are any."""
+        """The tasks whose commands are kept until their operation runs again. Stay while there are any."""
         return tuple(running.task for running in self._kept.values())
+
+    def has(self, key: str) -> bool:
+        """Return whether the command of an operation is kept."""
+        return key in self._kept
 
     async def __aenter__(self) -> Self:
         self.state.mkdir(parents=True, exist_ok=True)
@@ -181,11 +196,13 @@ class Commands:
     async def run(
         self, command: str | Sequence[str], folder: Path, log: Path, timeout: float | None, env: Mapping[str, str],
         *, token: str = "", safe_point: Callable[[], Awaitable[None]] | None = None,
+        is_held: Callable[[], bool] | None = None,
     ) -> Ran:  # fmt: skip
         """Run a command until it ends, and append its output to the log.
 
         The command can be frozen if ``safe_point`` is given: it is called while the command is frozen. If it is
         cancelled there, the command may be kept under its key (``DEVS_KEY``). The next call with the key continues it.
+        A command with a gate may be kept, too: ``is_held`` tells whether it waits there, and this time does not count.
         """
         key = env.get(KEY, "")
         running = self._kept.pop(key, None)
@@ -193,10 +210,10 @@ class Commands:
             await self._end_other(env.get(TASK, ""))
             running = await self._begun(self._begin(command, folder, log, env, token or secrets.token_urlsafe(32)))
         try:
-            code = await self._waited_for(running, timeout, safe_point)
+            code = await self._waited_for(running, timeout, safe_point, is_held)
             seconds = round(running.used, 3)
         except BaseException:
-            await whole(self._keep_or_end(key, running))
+            await whole(self._keep_or_end(key, running, has_gate=is_held is not None))
             raise
         await self._end(running)
         return Ran(_as_shell(code), seconds, running.tail.decode("utf-8", "replace")[-TAIL:])
@@ -211,8 +228,10 @@ class Commands:
                 await self._end(beginning.result())
             raise
 
-    async def _keep_or_end(self, key: str, running: Running) -> None:
-        if running.is_frozen and key and self.keeps is not None and await self.keeps():
+    async def _keep_or_end(self, key: str, running: Running, has_gate: bool) -> None:
+        may_be_kept = (running.is_frozen or has_gate) and bool(key) and self.keeps is not None
+        if may_be_kept and self.keeps is not None and await self.keeps(running.is_frozen):
+            running.count(goes=False)
             self._kept[key] = running
         else:
             await self._end(running)
@@ -245,9 +264,10 @@ class Commands:
         return running
 
     async def _waited_for(
-        self, running: Running, timeout: float | None, safe_point: Callable[[], Awaitable[None]] | None
-    ) -> int | None:
-        """Return the exit code, or None after the time limit. Frozen time does not count."""
+        self, running: Running, timeout: float | None, safe_point: Callable[[], Awaitable[None]] | None,
+        is_held: Callable[[], bool] | None,
+    ) -> int | None:  # fmt: skip
+        """Return the exit code, or None after the time limit. Time that it is frozen or held does not count."""
         ending = asyncio.ensure_future(running.process.wait())
         freezing = asyncio.ensure_future(self.freezing.wait())
         try:
@@ -255,14 +275,16 @@ class Commands:
                 if safe_point is not None and self.freezing.is_set() and running.process.returncode is None:
                     await self._freeze(running, safe_point)
                 await running.thaw()  # it may have been kept
+                running.count(goes=is_held is None or not is_held())
                 left = None if timeout is None else max(timeout - running.used, 0)
+                due = left if left is None or is_held is None else min(left, LOOK_EVERY)
                 if freezing.done():
                     freezing = asyncio.ensure_future(self.freezing.wait())
                 waits = [ending] if safe_point is None else [ending, freezing]
-                done, _ = await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(waits, timeout=due, return_when=asyncio.FIRST_COMPLETED)
                 if ending in done:
                     return ending.result()
-                if not done:
+                if not done and due == left:
                     return None
         finally:
             ending.cancel()

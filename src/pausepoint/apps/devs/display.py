@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pausepoint import Engine
-from pausepoint.apps.devs.models import Plan
-from pausepoint.apps.devs.tasks import log_of
+from pausepoint.apps.devs.models import Plan, log_of
 from pausepoint.apps.devs.view import Row, View
 from pausepoint.apps.words import many, one_line
 from pausepoint.model import Event

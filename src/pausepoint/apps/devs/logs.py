@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from pausepoint.apps.devs.models import Plan
+from pausepoint.apps.devs.models import Plan, log_of
 from pausepoint.apps.devs.output import Reader
-from pausepoint.apps.devs.tasks import log_of
 
 
 class TaskLog:

@@ -14,6 +14,9 @@ from pausepoint.orchestrator import Safety, Task
 STATE = ".devs"
 """The folder in the workspace for the run's own files."""
 
+LOGS = "output"
+"""The folder with the outputs of tasks, in the folder of the run's own files."""
+
 TURNS = 30
 """How many answers a model with tools may give."""
 
@@ -21,6 +24,9 @@ KINDS = {
     "run": "a command", "write": "a file for a model", "python": "a function", "tools": "a model with tools",
 }  # fmt: skip
 """The keys that say what a task does. Each task has exactly one."""
+
+SESSION = "{session}"
+"""Stands for the agent's own session in the key again."""
 
 GRACE = 5.0
 """The seconds that a command has to end on its own after SIGTERM."""
@@ -87,6 +93,8 @@ class Todo(Written):
     needs: list[str] = []
     priority: int = 0
     run: Command | None = None
+    agent: Literal["claude", "codex"] | None = None
+    again: str | None = None
     write: str | None = None
     prompt: str | None = None
     check: Command | None = None
@@ -110,6 +118,10 @@ class Todo(Written):
             raise ValueError("the key check is only for tasks with write")
         if self.needs_model != bool((self.prompt or "").strip()):
             raise ValueError("the key prompt belongs to write and tools, which need one")
+        if self.run is None and self.agent is not None:
+            raise ValueError("the key agent is only for tasks with run")
+        if self.again is not None and (self.agent is None or SESSION not in self.again):
+            raise ValueError(f"the key again is only for tasks with agent, and must contain {SESSION}")
         if self.tools is None and "turns" in given:
             raise ValueError("the key turns is only for tasks with tools")
         if self.python is None and "arguments" in given:
@@ -128,12 +140,17 @@ class Todo(Written):
     @property
     def commands(self) -> dict[str, str | list[str]]:
         """The commands of the task, by key."""
-        return {key: given for key in ("run", "check") if (given := getattr(self, key)) is not None}
+        return {key: given for key in ("run", "again", "check") if (given := getattr(self, key)) is not None}
 
     def as_task(self) -> Task:
         """Return the task for an orchestrator. Defaults are omitted, so a new default does not change old tasks."""
         data = self.model_dump(mode="json", exclude={"id", "needs", "priority"}, exclude_defaults=True)
         return Task(id=self.id, needs=self.needs, priority=self.priority, data=data)
+
+
+def log_of(plan: Plan, task: str) -> Path:
+    """Return the file with the output of a task."""
+    return plan.state / LOGS / f"{task}.txt"
 
 
 def todo_of(task: Task) -> Todo:
@@ -165,6 +182,7 @@ class Head(Written):
     timeout: Seconds | None = None
     grace: Seconds = GRACE
     output_limit: Size = LIMIT
+    on_loss: Literal["open", "closed"] = "closed"
     safety: Stops = Stops()
 
 

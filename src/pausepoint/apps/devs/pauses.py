@@ -14,21 +14,26 @@ class Pauses:
         self.engine = engine
         self.run = run
         self.commands = commands
-        commands.keeps = self.freezes
+        commands.keeps = self._keeps
 
     async def freezes(self) -> bool:
         """Return whether a pause freezes the commands of the run, and nothing ends them."""
         info = await self.engine.info(self.run)
-        if self.engine.ending or info.cancel_requested or info.status not in (Status.PAUSING, Status.PAUSED):
+        if info.status not in (Status.PAUSING, Status.PAUSED):
             return False
-        pauses = await self.engine.pauses(self.run)
-        return any(pause.freeze for pause in pauses) and all(pause.mode != "abort" for pause in pauses)
+        return any(pause.freeze for pause in await self.engine.pauses(self.run)) and not await self._ends()
+
+    async def _keeps(self, is_frozen: bool) -> bool:
+        """Return whether a command is kept whose operation is cancelled: by a pause, or because the run has to wait."""
+        if is_frozen:
+            return await self.freezes()
+        return self.run in self.engine.running and not await self._ends()
 
     async def _ends(self) -> bool:
-        """Return whether kept commands must end: the run was cancelled, or a pause ends them."""
+        """Return whether commands must end: with this process, with a cancelled run, or by a pause."""
         info = await self.engine.info(self.run)
         aborts = any(pause.mode == "abort" for pause in await self.engine.pauses(self.run))
-        return aborts or info.cancel_requested or info.status is Status.CANCELLED
+        return bool(self.engine.ending) or aborts or info.cancel_requested or info.status is Status.CANCELLED
 
     async def follow(self) -> None:
         """Heed the pauses of the run, from any process, until the run or the engine has ended."""

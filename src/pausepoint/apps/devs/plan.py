@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pausepoint.apps.devs import functions
+from pausepoint.apps.devs.gated import check_hooks
 from pausepoint.apps.devs.models import Head, Plan, Stops, Todo
 from pausepoint.apps.devs.places import Places, in_json, in_toml, once
 from pausepoint.apps.input import BadInput
@@ -76,6 +77,7 @@ def read(path: Path, code: bool = False) -> Plan:
         _check_commands(todos, head.env if head else {}, workspace, mistakes)
         if code:
             _check_functions(todos, workspace, mistakes)
+            _check_agents(todos, workspace, mistakes)
     mistakes.refuse()
     assert head is not None
     return Plan(path=path, workspace=workspace, head=head, todos=[todo for todo in todos if todo is not None])
@@ -204,6 +206,16 @@ def _check_functions(todos: Sequence[Todo | None], workspace: Path, mistakes: Mi
         if todo is not None and todo.python is not None:
             for key, text in functions.mistakes(todo, workspace):
                 mistakes.add(text, number, key)
+
+
+def _check_agents(todos: Sequence[Todo | None], workspace: Path, mistakes: Mistakes) -> None:
+    """Find agents whose hooks are not installed. Another task may install those of a task with needs."""
+    for number, todo in enumerate(todos):
+        if todo is not None and todo.agent is not None and not todo.needs:
+            try:
+                check_hooks(todo, workspace)
+            except BadInput as error:
+                mistakes.add(f"agent: {error}", number, "agent")
 
 
 def _syntax(command: str) -> str:

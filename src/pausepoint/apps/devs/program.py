@@ -15,16 +15,17 @@ from pausepoint.apps import model
 from pausepoint.apps.devs import display as showing
 from pausepoint.apps.devs import workspace
 from pausepoint.apps.devs.commands import Commands
-from pausepoint.apps.devs.models import Plan
+from pausepoint.apps.devs.models import Plan, log_of
 from pausepoint.apps.devs.pauses import Pauses
 from pausepoint.apps.devs.runs import check_whose, differences, stored_tasks, tags_of
 from pausepoint.apps.devs.standby import Standby, picked_up, standing_by
-from pausepoint.apps.devs.tasks import Worker, last_lines, log_of
+from pausepoint.apps.devs.tasks import Worker, last_lines
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.input import BadInput, confirmed
 from pausepoint.apps.words import many, one_line
 from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning, DamagedSnapshot, QuestionError, UnknownSession
+from pausepoint.gate import CALL
 from pausepoint.orchestrator import FileStateStore, Orchestrator, OrchestratorState
 
 DONE, FAILED, PERSON, CONFLICT, DECISION, INTERRUPTED, TERMINATED = 0, 1, 3, 5, 6, 130, 143
@@ -193,6 +194,7 @@ class Ride:
             run = Orchestrator(
                 engine, plan.name, worker.work, agents=plan.head.agents,
                 snapshot_store=FileStateStore(plan.workspace), safety=plan.head.safety.as_safety(), idle_timeout=None,
+                events=[CALL],
             )  # fmt: skip
             if self.known:
                 await self.view.look(engine)  # skips the events of the past
@@ -208,6 +210,7 @@ class Ride:
                 try:
                     await self._work(engine, run, act, Standby(self, engine, run, worker))
                 finally:
+                    await worker.gated.close()
                     self.keep_workspace()
 
     async def _is_done(self, engine: Engine) -> bool:

@@ -66,7 +66,8 @@ class Standby:
         await asyncio.sleep(0)  # from here on nothing runs, so the workspace can be recorded
         self.ride.keep_workspace()
         if kept := self.worker.commands.kept:
-            click.echo(folded(f"Frozen commands of: {', '.join(kept)}. Press Ctrl+C to end them."), err=True)
+            said = f"This process stays with the commands of: {', '.join(kept)}. Press Ctrl+C to end them."
+            click.echo(folded(said), err=True)
         for line in self.ride.ways():
             click.echo(line, err=True)
         while await self.ride.shown(self.engine, waiting, waits=True):
@@ -110,14 +111,9 @@ class Standby:
         return ""
 
     def _take_in(self, plan: Plan) -> None:
-        self.ride.plan = self.worker.plan = plan
+        self.ride.plan = plan
         self.run.agents = plan.head.agents
-        commands = self.worker.commands
-        commands.env, commands.grace, commands.output_limit = (
-            dict(plan.head.env),
-            plan.head.grace,
-            plan.head.output_limit,
-        )
+        self.worker.change(plan)
 
     def _command(self, *words: str) -> str:
         return self.ride.start.command("resume", self.ride.named, *words)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from pausepoint import Context
 from pausepoint.apps import model
 from pausepoint.apps.devs.commands import KEY, TASK, Commands, Ran
 from pausepoint.apps.devs.functions import load
-from pausepoint.apps.devs.models import Plan, Todo, todo_of
+from pausepoint.apps.devs.gated import GatedAgents
+from pausepoint.apps.devs.models import Plan, Todo, log_of, todo_of
 from pausepoint.apps.devs.output import last_line
 from pausepoint.apps.devs.toolloop import CommandRefused, ToolLoop
 from pausepoint.apps.input import BadInput
@@ -29,7 +32,6 @@ DRAFTS = 3
 SHOWN = 20_000
 """The number of characters of a file that a model sees."""
 
-LOGS = "output"
 INSTRUCTIONS = """You write one file of a project. The message names the file and describes it. It may show the current
 content, and the output of a check of your last draft. Answer with the whole new content."""
 
@@ -48,11 +50,6 @@ class Draft(BaseModel):
     content: str
 
 
-def log_of(plan: Plan, task: str) -> Path:
-    """Return the file with the output of a task."""
-    return plan.state / LOGS / f"{task}.txt"
-
-
 def last_lines(plan: Plan) -> Callable[[str], str]:
     """Return a function that returns the last line of a task's output."""
     return lambda task: last_line(log_of(plan, task))
@@ -69,6 +66,13 @@ class Worker:
     def __init__(self, plan: Plan, commands: Commands) -> None:
         self.plan = plan
         self.commands = commands
+        self.gated = GatedAgents(plan, commands)
+
+    def change(self, plan: Plan) -> None:
+        """Take in the plan as it is now, while nothing runs."""
+        self.plan = self.gated.plan = plan
+        self.commands.env, self.commands.grace = dict(plan.head.env), plan.head.grace
+        self.commands.output_limit = plan.head.output_limit
 
     async def work(self, agent: TaskAgent) -> Any:
         """Do a task and return its result."""
@@ -80,6 +84,8 @@ class Worker:
         if todo.run is None:
             return await self._written(agent, todo)
         agent.memory["command"] = shown(todo.run)
+        if todo.agent is not None:
+            self.gated.shows(todo.id, agent.memory)
         ran = await self._ran(agent, todo, todo.run, "run")
         if ran.code != 0:
             raise CommandFailed(ran.said)
@@ -94,18 +100,24 @@ class Worker:
                 await agent.confirm(what, key=f"{todo.id}:{key}", expires=None)
             except Declined as no:
                 raise CommandRefused(f"{shown(command)!r} was refused: {no.reason or 'no reason given'}") from None
-        found = await agent.call(self.command, todo.id, command)
+        try:
+            found = await agent.call(self.command, todo.id, command)
+        except asyncio.CancelledError:
+            agent.pending_tool_calls += self.gated.pending(todo.id)
+            raise
         return Ran(**found)
 
     async def command(self, task: str, command: str | list[str], ctx: Context) -> dict[str, Any]:
         """Run one command until it ends. Its idempotency key stays the same if it runs again after a kill."""
         todo = next(todo for todo in self.plan.todos if todo.id == task)
+        if todo.agent is not None:
+            return asdict(await self.gated.run(todo, ctx))
         env = {**todo.env, TASK: task, "DEVS_RUN": self.plan.name, KEY: ctx.idempotency_key}
         ran = await self.commands.run(
             command, self.plan.workspace / todo.folder, log_of(self.plan, task),
             todo.timeout or self.plan.head.timeout, env, safe_point=ctx.safe_point,
         )  # fmt: skip
-        return {"code": ran.code, "seconds": ran.seconds, "tail": ran.tail}
+        return asdict(ran)
 
     async def python(self, function: str, arguments: dict[str, Any], ctx: Context) -> Any:
         """Call a function. A pause stops it before its next operation; after a resume it is called again."""

@@ -204,8 +204,8 @@ def _document(
 
 
 async def _agent_notes(engine: Engine, infos: Sequence[SessionInfo]) -> dict[str, str]:
-    """Return what agents started by hand wait to do, and what they have left running."""
-    if not any(info.guest for info in infos):
+    """Return what agents of other programs wait to do, and what they have left running."""
+    if not any(info.guest or info.tags for info in infos):  # a run has a tag
         return {}
     from pausepoint.gate.guests import agent_note
 

@@ -21,7 +21,7 @@ export async function load(route) {
 
 let due;
 export function live(name, data, page) {
-  due ??= setTimeout(() => { due = null; page.load(); }, EVERY);
+  due ??= setTimeout(() => { due = null; page.refresh(); }, EVERY);
   return true;
 }
 
