@@ -144,7 +144,6 @@ def test_a_restricted_call_inside_an_agent_waits_for_a_person(gated: Gated) -> N
         until(partial(is_answered, gated, question))
     gated.ends(child, 0)
     assert gated.done == Counter(["ada-1", "ada-3"]), "the rejected call was not made, and the task has not failed"
-    assert "not today" in (gated.work / ".devs" / "output" / "ada.txt").read_text(), "the agent reads why"
 
 
 def is_answered(gated: Gated, question: str) -> bool:

@@ -172,7 +172,7 @@ def test_a_frozen_command_stands_still_and_continues_in_the_same_process(
     before = frozen.count
     assert "stopped" in frozen.devs.run("status", "plan.json", "--json")
     assert frozen.count == before
-    until(lambda: "Frozen commands of: x." in frozen.devs.all_said)
+    until(lambda: "This process stays with the commands of: x." in frozen.devs.all_said)
     with Engine(frozen.devs.store, drives="none") as engine:
         engine.lift_pause() if everything else None
         engine.resume("plan", here=False)
@@ -185,7 +185,7 @@ def test_a_frozen_command_stands_still_and_continues_in_the_same_process(
 @pytest.mark.parametrize("way", ["abort", "interrupt", "kill", "cancel"])
 def test_a_frozen_command_is_ended_with_all_its_processes(tmp_path: Path, forks: Forks, way: str) -> None:
     frozen = Frozen(tmp_path, forks)
-    until(lambda: "Frozen commands of: x." in frozen.devs.all_said)
+    until(lambda: "This process stays with the commands of: x." in frozen.devs.all_said)
     if way == "abort":
         frozen.devs.run("pause", "plan.json", "--abort")
     elif way == "cancel":
