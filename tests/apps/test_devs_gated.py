@@ -18,7 +18,7 @@ from pausepoint.apps.devs.gated import cost_in
 from pausepoint.gate.warden import Processes
 from tests.apps.devs_kit import lines, until, write_plan
 from tests.apps.test_devs_faults import Devs
-from tests.apps.test_devs_standby import waits
+from tests.apps.test_devs_standby import status, waits
 from tests.cli.kit import run
 from tests.gate import fake_agent
 from tests.gate.kit import write_hooks
@@ -90,6 +90,7 @@ def test_a_pause_from_anywhere_holds_three_agents_and_a_resume_lets_them_continu
     is_paused(gated)
     before = gated.done
     waits(gated, child)
+    assert {each["id"]: each["call"] for each in status(gated)["tasks"]} == dict.fromkeys(NAMES, f"Bash: {COMMAND}")
     for name, agent in gated.snapshot.items():
         assert agent["memory"]["agent"] == "claude"
         assert agent["memory"]["session"]

@@ -104,9 +104,10 @@ def _row(row: Row, names: int) -> Line:
     spent = took(row.seconds) if row.status in ("begun", "asks", "done", "failed") else ""
     who = f"{row.agent}  " if row.status == "begun" else ""
     needs = f"after {', '.join(row.task.needs)}" if row.task.needs else ""
+    stopped = f"waits to run {one_line(row.call)}" if row.call else "was running; a resume continues it"
     what = {
         "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "a task that it needs failed",
-        "stopped": "was running; a resume continues it", "begun": one_line(row.said),
+        "stopped": stopped, "begun": one_line(row.call or row.said),
     }  # fmt: skip
     said = f"skipped: {one_line(row.note) or 'no reason given'}" if row.status == "skipped" else what.get(row.status)
     dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""
@@ -317,6 +318,6 @@ def _task(row: Row, plan: Plan | None) -> dict[str, Any]:
     return {
         "id": row.task.id, "status": row.status, "needs": row.task.needs, "priority": row.task.priority,
         "agent": row.agent or None, "seconds": round(row.seconds, 3), "note": row.note or None,
-        "spent_usd": row.spent_usd, "spent_tokens": row.spent_tokens,
+        "call": row.call or None, "spent_usd": row.spent_usd, "spent_tokens": row.spent_tokens,
         "output": str(log) if log is not None and log.exists() else None,
     }  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pausepoint import Engine, Question
+from pausepoint.gate import CALL
 from pausepoint.model import Event, SessionInfo
 from pausepoint.orchestrator import AgentStatus, RunReader, RunReport, Task, TaskStatus
 
@@ -29,6 +30,7 @@ class Row:
     note: str = ""
     place: int = 0  # its number among the finished tasks, starting at 1
     said: str = ""  # the last line of its output, while it runs
+    call: str = ""  # the tool call that its coding agent makes, or waits to make
     spent_usd: float = 0.0
     spent_tokens: int = 0
 
@@ -118,9 +120,14 @@ def _row(found: TaskStatus, level: int, info: SessionInfo) -> Row:
     began = found.began_at.timestamp() if found.began_at is not None else 0.0
     took = found.ended_at.timestamp() - began if found.ended_at is not None else 0.0
     return Row(
-        found.task, level, status, found.agent, began, took, found.note, spent_usd=found.spent_usd,
-        spent_tokens=found.spent_tokens,
+        found.task, level, status, found.agent, began, took, found.note, call=_call(found),
+        spent_usd=found.spent_usd, spent_tokens=found.spent_tokens,
     )  # fmt: skip
+
+
+def _call(found: TaskStatus) -> str:
+    """Return the call of a coding agent that has not ended."""
+    return found.last.summary if found.begun and found.last and found.last.event_type == CALL else ""
 
 
 def levels_of(tasks: Sequence[Task]) -> dict[str, int]:
