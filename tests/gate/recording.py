@@ -23,11 +23,10 @@ from typing import NamedTuple
 
 from tests.gate.animation import animated_svg
 from tests.gate.film import Film, Pane, asciicast, plain
-from tests.gate.show_agent import CALLS, EFFECTS, ENDED, HURRY, WAITS, effects_of
+from tests.gate.show_agent import CALLS, EFFECTS, ENDED, HURRY, STORIES, WAITS, effects_of
 from tests.gate.stage import HOW, Stage, find_tmux
 from tests.support.children import ROOT
 
-SIX = ("api", "billing", "docs", "mobile", "search", "tests")
 WIDTH, HEIGHT = 34, 7
 """Columns and lines of an agent's terminal."""
 
@@ -89,9 +88,11 @@ class Play:
     ``hold`` are the seconds to look at what is shown. With 0, everything is as fast as it can be.
     """
 
-    def __init__(self, home: Path, names: Sequence[str] = SIX, calls: int = CALLS, hold: float = 2.0) -> None:
-        self.home = home
+    def __init__(
+        self, home: Path, names: Sequence[str] = tuple(STORIES), calls: int = CALLS, hold: float = 2.0
+    ) -> None:
         self.project = home / "shop"
+        self.ended = home / "ended"
         self.names = names
         self.calls = calls
         self.hold = hold
@@ -100,7 +101,7 @@ class Play:
         self.environ = {
             "HOME": str(home), "LOGNAME": "ann", "PATH": programs, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
             "XDG_RUNTIME_DIR": str(home), "LANG": "C.UTF-8", "TERM": "xterm-256color", "PS1": "$ ",
-            "PROMPT_COMMAND": f'echo "$? $EPOCHREALTIME" >> {home / "ended"}',
+            "PROMPT_COMMAND": f"echo $? >> {self.ended}",
         }  # fmt: skip
 
     def record(self) -> Film:
@@ -111,7 +112,7 @@ class Play:
             for name in self.names:
                 program = [sys.executable, "-m", "tests.gate.show_agent"]
                 stage.start(name, [*program, name, "--calls", str(self.calls)])
-            stage.wait(lambda: bool(self._ended and self.effects), "the shell has a prompt, and an agent works")
+            stage.wait(lambda: bool(self._codes and self.effects), "the shell has a prompt, and an agent works")
             stage.mark("work")
             stage.wait(self._are_at_work, "each agent has made a call, and all of them a third of their calls")
             self._act(stage)
@@ -119,7 +120,7 @@ class Play:
 
     def _act(self, stage: Stage) -> None:
         stage.mark("pause")
-        paused_at = self._typed(stage, "pausepoint pause --all --wait --reason lunch")
+        _, paused_at = self._typed(stage, "pausepoint pause --all --wait --reason lunch")
         stage.mark("paused")
         stage.wait(lambda: self._all_show(stage, WAITS), "each agent waits at the gate; a busy machine is too late")
         time.sleep(self.hold)
@@ -130,8 +131,7 @@ class Play:
         stage.mark("resume")
         if not self.hold:
             (self.project / HURRY).touch()
-        resumed_at = time.time()
-        self._typed(stage, "pausepoint resume --all")
+        resumed_at, _ = self._typed(stage, "pausepoint resume --all")
         stage.mark("resumed")
         stage.wait(lambda: self._all_show(stage, ENDED), "each agent ends")
         stage.mark("end")
@@ -139,15 +139,15 @@ class Play:
         expected = [effect for name in self.names for effect in effects_of(name, self.calls)]
         check(self.effects, expected, paused_at, resumed_at)
 
-    def _typed(self, stage: Stage, line: str) -> float:
-        """Type a command, and return when it had ended."""
-        before = len(self._ended)
-        stage.type(line, fast=not self.hold)
-        stage.wait(lambda: len(self._ended) > before, f"`{line}` ends")
-        code, at = self._ended[-1].split()
-        if code != "0":
-            raise NotProven(f"`{line}` has ended with {code}.\n{plain(stage.film.frames[-1].screens[SHELL])}")
-        return float(at)
+    def _typed(self, stage: Stage, line: str) -> tuple[float, float]:
+        """Type a command, and return when it began and when it had ended."""
+        before = len(self._codes)
+        began = stage.type(line, fast=not self.hold)
+        stage.wait(lambda: len(self._codes) > before, f"`{line}` ends")
+        if self._codes[-1] != "0":
+            shown = plain(stage.film.frames[-1].screens[SHELL])
+            raise NotProven(f"`{line}` has ended with {self._codes[-1]}.\n{shown}")
+        return began, self.ended.stat().st_mtime
 
     def _all_show(self, stage: Stage, text: str) -> bool:
         screens = stage.film.frames[-1].screens
@@ -158,9 +158,9 @@ class Play:
         return 3 * len(made) >= len(self.names) * self.calls and all(f"{name}-1" in made for name in self.names)
 
     @property
-    def _ended(self) -> list[str]:
-        """The exit code of each command of the shell, and when it ended. The first prompt counts as one."""
-        return _lines(self.home / "ended")
+    def _codes(self) -> list[str]:
+        """The exit code of each command of the shell. The first prompt counts as one."""
+        return _lines(self.ended)
 
     @property
     def effects(self) -> list[Effect]:
@@ -178,8 +178,8 @@ class Play:
             command, cwd=self.project, env=self.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         ) as server:
             try:
-                assert server.stderr is not None
-                server.stderr.readline()  # it listens now
+                if server.stderr is None or not server.stderr.readline():  # a line says that it listens
+                    raise NotProven("`pausepoint gate serve` has ended.")
                 yield
             finally:
                 server.send_signal(signal.SIGINT)
@@ -206,7 +206,7 @@ def main(arguments: list[str] | None = None) -> None:
     folder: Path = parser.parse_args(arguments).folder
     if find_tmux() is None:
         raise SystemExit(HOW)
-    with tempfile.TemporaryDirectory(prefix="gate-", dir="/tmp") as home:
+    with tempfile.TemporaryDirectory(prefix="gate-", dir="/tmp", ignore_cleanup_errors=True) as home:
         film = Play(Path(home)).record()
     write(film, folder)
     for name in ("gate.cast", "gate.svg"):

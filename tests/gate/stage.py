@@ -75,12 +75,14 @@ class Stage:
         """Run a program in a terminal."""
         self._tmux("respawn-pane", "-k", "-t", name, *command)
 
-    def type(self, line: str, fast: bool = False) -> None:
-        """Type a line into the shell, as a person does unless it is ``fast``, and press Enter."""
+    def type(self, line: str, fast: bool = False) -> float:
+        """Type a line into the shell, as a person does unless it is ``fast``. Return when Enter was pressed."""
         for keys in [line] if fast else line:
             self._tmux("send-keys", "-t", self._shell, "-l", keys)
             time.sleep(0 if fast else KEY)
+        pressed = time.time()
         self._tmux("send-keys", "-t", self._shell, "Enter")
+        return pressed
 
     def mark(self, name: str) -> None:
         """Note that a part of the film begins now."""
@@ -91,8 +93,9 @@ class Stage:
         limit = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > limit:
-                shown = "\n".join(f"--- {name}\n{plain(it)}" for name, it in self.film.frames[-1].screens.items())
-                raise TimeoutError(f"{PATIENCE} s were not enough for this: {what}.\n{shown}")
+                last = {name: screen for frame in self.film.frames[-1:] for name, screen in frame.screens.items()}
+                shown = "".join(f"\n--- {name}\n{plain(screen)}" for name, screen in last.items())
+                raise TimeoutError(f"{PATIENCE} s were not enough for this: {what}.{shown}")
             time.sleep(0.02)
 
     def _shoot(self) -> None:
