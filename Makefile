@@ -17,7 +17,7 @@ DEV := .venv/.dev
 
 # All targets share one .venv: never build it twice at the same time.
 .NOTPARALLEL:
-.PHONY: help venv demo test replay check format coverage bench bench-check campaign tasks browser shots peers reference acceptance clean
+.PHONY: help venv demo test replay check format coverage bench bench-check campaign tasks browser shots recording peers reference acceptance clean
 
 help: ## list these targets
 	@echo "Pausepoint. Targets:"
@@ -78,6 +78,9 @@ browser: $(DEV) ## try every screen in Chromium, in every look
 
 shots: $(DEV) ## take the pictures of the page (FOLDER=docs/pictures)
 	@$(PY) -m tests.page.shots $(or $(FOLDER),docs/pictures)
+
+recording: $(DEV) ## record six agents at the gate (FOLDER=docs/pictures; needs tmux)
+	@$(PY) -m tests.gate.recording $(or $(FOLDER),docs/pictures)
 
 peers: ## install Claude Code for tests of the gate (needs npm)
 	@tools/peers

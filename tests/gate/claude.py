@@ -187,10 +187,9 @@ class Agents:
         self.started: list[subprocess.Popen[str]] = []
 
     def hooks(self, command: str, *events: str) -> None:
-        """Let a command be called for these events."""
+        """Let a command be called for these events, and no other one."""
         hook = {"type": "command", "command": command, "timeout": 86_400}
         settings = {"hooks": {event: [{"matcher": "*", "hooks": [hook]}] for event in events}}
-        (self.folder / ".claude").mkdir(parents=True)
         (self.folder / ".claude" / "settings.json").write_text(json.dumps(settings))
 
     def start(self, prompt: str, *options: str, tools: str = "Bash Agent Read") -> subprocess.Popen[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gate.claude import HOW, Agents, Api, find, serving
 from tests.gate.kit import Project
 
 
@@ -39,3 +40,21 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="pp", dir="/tmp") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         yield tmp_path / "project"
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    """The model server of Claude Code. Where that is not installed, the test is skipped."""
+    if find() is None:
+        pytest.skip(HOW)
+    with serving() as api:
+        yield api
+        assert api.outside == [], "nothing may leave the machine"
+
+
+@pytest.fixture
+def agents(api: Api, project: Project, tmp_path: Path) -> Iterator[Agents]:
+    """Claude Code in the project."""
+    agents = Agents(api, project.folder, tmp_path / "home")
+    yield agents
+    agents.end()

@@ -335,7 +335,8 @@ def _id() -> str:
     return f"toolu_{secrets.token_hex(12)}"
 
 
-def _options() -> argparse.Namespace:
+def options(words: list[str] | None = None) -> argparse.Namespace:
+    """Return the options of a command line; by default, of that of this process."""
     parser = argparse.ArgumentParser(description="A fake agent that calls the hooks of .claude/settings.json.")
     parser.add_argument("--calls", type=int, default=3, help="tool calls to make")
     parser.add_argument("--effects", type=Path, default=Path("effects.txt"), help="the file that gets a line per call")
@@ -354,12 +355,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--linger", type=float, default=5.0, help="seconds to wait for background commands at the end")
     parser.add_argument("--own-session", action="store_true", help="run the commands in sessions of their own")
     parser.add_argument("--forbid", type=int, default=0, help="the call that the agent's own permissions refuse")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def main() -> int:
-    options = _options()
-    agent = Agent(options)
+    agent = Agent(options())
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, agent.stop)
     signal.signal(signal.SIGUSR1, agent.interrupt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -10,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from pausepoint.gate import GateCaller, GatePlace, Verdict, callers, socket_path
+from pausepoint.gate import GateCaller, GatePlace, Verdict, find_place, socket_path
+from pausepoint.integrations import gate as hook
 from tests.cli import documents
 from tests.cli.kit import Done
 from tests.cli.zoo import here
 from tests.gate.fake_server import FakeGate, serving
-from tests.support.loop import PATIENCE
+from tests.gate.kit import Project, until
+from tests.support.loop import PATIENCE, on_loop
 
 WAIT = {"do": "wait", "why": "paused: lunch (ann)"}
 RUN, HOLD = {"do": "run"}, {"do": "hold"}
@@ -52,8 +55,7 @@ def test_the_answer_is_the_exit_code(installed: Path, answers: list[Any], code: 
     assert message["call"]["name"] == "deploy"
     assert message["call"]["arguments"] == {"env": "prod", "note": "a=b"}
     assert (message["agent"]["kind"], message["agent"]["session"]) == ("script", "deploy")
-    assert server.events() == (["before", "after"] if code == 0 else ["before"]), "an action does not stay in flight"
-    assert code or server.asked[1]["call"]["id"] == message["call"]["id"]
+    assert server.events() == (["before", "stop"] if code == 0 else ["before"]), "an action does not stay in flight"
 
 
 def test_a_wait_that_is_too_long_ends_with_75(installed: Path) -> None:
@@ -61,6 +63,46 @@ def test_a_wait_that_is_too_long_ends_with_75(installed: Path) -> None:
         done = asked(installed, "--timeout", "0", "--json")
     assert done.code == 75
     assert json.loads(done.stdout) == {"do": "later", "reason": "paused: lunch (ann)", "approved": False}
+
+
+def test_a_server_that_says_nothing_is_not_waited_for_without_end(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook, "ANSWERS_WITHIN", 0.0)
+    with serving(socket_path(installed), HOLD):
+        done = asked(installed, "--timeout", "0")
+    assert (done.code, done.stderr) == (75, "Try again later: the gate does not answer\n")
+
+
+@on_loop
+async def test_a_script_waits_at_a_real_gate_and_a_pause_does_not_wait_for_its_action(project: Project) -> None:
+    place = find_place(project.folder, {})
+    assert place is not None
+    caller, reasons = GateCaller(place, "deploy"), list[str]()
+
+    def ask() -> asyncio.Task[Verdict]:
+        return asyncio.create_task(asyncio.to_thread(caller.before, "deploy", {"env": "prod"}, None, reasons.append))
+
+    async with project.served("Bash", "deploy") as (engine, agents):
+        await engine.pause(everything=True, reason="lunch", by="ann", wait=True)
+        waits = ask()
+        await until(lambda: bool(reasons))
+        assert reasons == ["paused: lunch (by ann)"]
+        assert [call.said for gate in agents for call in gate.waiting] == ["deploy: prod"]
+        await engine.lift_pause()
+
+        async def is_asked() -> bool:
+            return len(await engine.questions()) == 1
+
+        await until(is_asked)
+        assert not waits.done()
+        [question] = await engine.questions()
+        await engine.answer(question.id, {"approved": True}, by="ann")
+        assert await waits == Verdict("run", approved=True)
+        await engine.pause("script-deploy", wait=True)  # returns, although nobody knows whether the action has ended
+        assert not [gate for gate in agents if gate.calls]
+        await engine.resume("script-deploy")
+        assert await asyncio.to_thread(caller.spend, 0.5, 9)
 
 
 def test_without_a_server_the_settings_decide(installed: Path) -> None:
@@ -109,7 +151,7 @@ def test_a_server_that_restarts_is_asked_again(installed: Path) -> None:
 
 
 def test_a_server_that_stays_away_counts_as_lost(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "PATIENCE", 0.0)
+    monkeypatch.setattr(hook, "PATIENCE", 0.0)
     with serving(socket_path(installed), WAIT):  # it ends the connection without a last word
         done = asked(installed)
     assert done.code == 0
@@ -126,6 +168,7 @@ def test_a_server_that_talks_nonsense_counts_as_lost(
             wire.sendall(f"{said}\n".encode())
 
     monkeypatch.setattr(FakeGate, "_answer", answer)
+    monkeypatch.setattr(hook, "PATIENCE", 0.0)
     here(installed, "gate", "install", "claude", "--yes", "--closed")
     with serving(socket_path(installed)):
         assert asked(installed).code == 75
@@ -172,3 +215,11 @@ def test_arguments_that_are_too_large_are_refused(installed: Path) -> None:
     done = asked(installed, "--arg", f"text={'x' * 2**20}")
     assert done.code == 5
     assert "too large for the gate" in done.stderr
+
+
+def test_a_broken_file_of_the_gate_is_named(installed: Path) -> None:
+    (installed / ".pausepoint" / "gate.json").write_text("[1]")
+    done = asked(installed)
+    assert done.code == 5
+    assert f"{installed}/.pausepoint/gate.json is not valid: " in done.stderr
+    assert "Delete the file, then install the gate again." in done.stderr

@@ -7,16 +7,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gate.claude import HOW, Agents, Api, Call, bash, effect, find, result, serving
+from tests.gate.claude import Agents, Api, Call, bash, effect, result
 from tests.support.loop import PATIENCE
-
-pytestmark = pytest.mark.skipif(find() is None, reason=HOW)
 
 HERE = Path(__file__).parent
 EVENTS = [
@@ -36,18 +34,10 @@ Record = dict[str, Any]
 
 
 @pytest.fixture
-def api() -> Iterator[Api]:
-    with serving() as api:
-        yield api
-        assert api.outside == [], "nothing may leave the machine"
-
-
-@pytest.fixture
-def agents(api: Api, tmp_path: Path) -> Iterator[Agents]:
-    agents = Agents(api, tmp_path / "project", tmp_path / "home")
+def agents(agents: Agents, tmp_path: Path) -> Agents:
+    """Agents whose hooks are written down."""
     agents.hooks(f'"{sys.executable}" -I -S "{HERE / "recorder.py"}" "{tmp_path / "log"}"', *EVENTS)
-    yield agents
-    agents.end()
+    return agents
 
 
 def records(agents: Agents) -> list[Record]:

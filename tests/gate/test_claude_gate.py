@@ -6,38 +6,20 @@ import asyncio
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pytest
-
 from pausepoint import Engine
-from tests.gate.claude import HOW, Agents, Api, Call, Window, bash, effect, find, result, serving
+from tests.gate.claude import Agents, Api, Call, Window, bash, effect, result
 from tests.gate.kit import Project
 from tests.gate.kit import until as holds
 from tests.support.loop import PATIENCE, excused, on_loop
 
-pytestmark = pytest.mark.skipif(find() is None, reason=HOW)
-
 CALLS = 4
 ESC, ENTER, EMPTY = "\x1b", "\r", "\x15"
-
-
-@pytest.fixture
-def api() -> Iterator[Api]:
-    with serving() as api:
-        yield api
-        assert api.outside == [], "nothing may leave the machine"
-
-
-@pytest.fixture
-def agents(api: Api, project: Project, tmp_path: Path) -> Iterator[Agents]:
-    agents = Agents(api, project.folder, tmp_path / "home")
-    yield agents
-    agents.end()
 
 
 async def until(condition: Callable[[], Awaitable[bool] | bool]) -> None:

@@ -37,6 +37,7 @@ async def test_without_a_server_calls_run_until_everything_is_paused(project: Pr
         waits = asyncio.create_task(project.call_hook("PreToolUse", **CALL))
         flag = Path(f"{project.store}-paused")
         assert json.loads(flag.read_text())["reason"] == "lunch"
+        assert await project.call_hook("Stop") == (0, None), "what needs no answer does not wait"
         await asyncio.sleep(1)
         assert not waits.done()
         await engine.lift_pause()
@@ -131,7 +132,7 @@ def test_a_call_is_refused_before_the_agent_would_give_up(tmp_path: Path, monkey
     flag.write_text(json.dumps({"reason": "lunch", "by": "ann", "at": 0}))
     monkeypatch.setattr(hook, "DEADLINE", 0.1)
     monkeypatch.setattr(hook, "LOOK_EVERY", 0.02)
-    found = hook.before(hook.Place(str(tmp_path / "none.sock"), str(flag)), {"event": "before"})
+    found = hook.before(hook.GatePlace(str(tmp_path / "none.sock"), str(flag)), {"event": "before"})
     assert found["do"] == "refuse"
     assert "everything is paused: lunch (ann)" in found["reason"]
 

@@ -6,7 +6,7 @@ All names in `__all__` are public.
 from __future__ import annotations
 
 from pausepoint.gate.approval import restriction, restriction_of_call
-from pausepoint.gate.callers import GateCaller, GatePlace, Verdict, find_place
+from pausepoint.gate.callers import GateCaller, Verdict, find_place
 from pausepoint.gate.gates import CALL, Gate
 from pausepoint.gate.guests import AGENTS, AgentNote, GuestAgents, agent_note
 from pausepoint.gate.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command, missing_hooks
@@ -24,6 +24,7 @@ from pausepoint.gate.settings import (
 from pausepoint.gate.sockets import GateSocket
 from pausepoint.gate.transcripts import tokens_in, tokens_of
 from pausepoint.gate.warden import Processes, adopt_orphans, warden_command
+from pausepoint.integrations.gate import GatePlace
 
 __all__ = [
     "AGENTS",

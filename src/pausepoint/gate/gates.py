@@ -32,9 +32,6 @@ BACKGROUND = "agent.background"
 KEPT = 2_000
 """The most characters of one argument in the history."""
 
-MOMENTARY = "script"
-"""The kind of agent that does not say when its action is over."""
-
 CONTAINERS = ("Task", "Agent")
 """Tools that run another agent, whose calls come to the gate on their own. They do not count as in flight."""
 
@@ -61,7 +58,7 @@ class Call:
         self.arguments = facts.arguments
         self.cut = facts.cut
         self.sub = agent.sub
-        self.lasts = agent.kind != MOMENTARY and self.name not in CONTAINERS
+        self.lasts = self.name not in CONTAINERS
         self.at = time.time()
         self.in_flight = False
         self.asks = False  # the agent asks its own person for a permission
@@ -340,8 +337,6 @@ class Gate:
             return  # its hook has gone meanwhile
         await ctx.do(self._tool(call, approved), key=call.id)
         self.calls.pop(call.id, None)
-        if self.agent is not None and self.agent.kind == MOMENTARY:
-            self._rest()
 
     def _restriction(self, call: Call) -> str | None:
         """Return why a call needs an approval. A command that was cut may hide what is restricted."""

@@ -18,7 +18,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the module `typing` alone would cost a tenth of the hook's time
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 EVENTS = {
@@ -51,6 +51,9 @@ DEADLINE = 86_400 - 60
 PATIENCE = 30.0
 """Seconds until a server that went away, or has not started yet, counts as lost."""
 
+ANSWERS_WITHIN = 5.0
+"""Seconds that a server gets to say something, even if the time for its last word is shorter."""
+
 SHELLS = ("sh", "dash", "bash", "zsh", "ash", "busybox")
 """The names of processes that only start the hook for the agent."""
 
@@ -65,45 +68,53 @@ class Lost(Exception):
     """The server of the gate cannot be reached."""
 
 
+class TooLate(Exception):
+    """The time for an answer is over. The argument is what the gate waits for."""
+
+
 class Orphaned(Exception):
     """The agent has ended, so nobody reads the answer."""
 
 
-class Place:
+class GatePlace:
     """Where the gate is, and what happens without a server (``on_loss``).
 
-    ``own`` means that the program that started the agent serves the gate. Then its absence is a loss.
+    ``flag`` is the file that exists while everything is paused, or empty. ``own`` means that the program that started
+    the agent serves the gate. Then its absence is a loss.
     """
 
     def __init__(
-        self, path: str, flag: str = "", on_loss: str = "open", token: str | None = None, own: bool = False
+        self, socket: str, flag: str = "", on_loss: str = "open", token: str | None = None, own: bool = False
     ) -> None:
-        self.path = path
+        self.socket = socket
         self.flag = flag
         self.on_loss = on_loss
         self.token = token
         self.own = own
 
 
-def find(environ: Mapping[str, str], folder: str) -> Place | None:
-    """Return the place of the gate, or None if the agent has none."""
+def find(environ: Mapping[str, str], folder: str) -> GatePlace | None:
+    """Return the place of the gate, or None if there is none. Raises `ValueError` if its file is not valid."""
     if environ.get("PAUSEPOINT_GATE"):
-        on_loss = environ.get("PAUSEPOINT_GATE_ON_LOSS", "closed")
-        return Place(environ["PAUSEPOINT_GATE"], "", on_loss, environ.get("PAUSEPOINT_GATE_TOKEN"), own=True)
+        on_loss = "open" if environ.get("PAUSEPOINT_GATE_ON_LOSS") == "open" else "closed"
+        return GatePlace(environ["PAUSEPOINT_GATE"], "", on_loss, environ.get("PAUSEPOINT_GATE_TOKEN"), own=True)
     while True:
+        path = os.path.join(folder, ".pausepoint", "gate.json")
         try:
-            with open(os.path.join(folder, ".pausepoint", "gate.json"), encoding="utf-8") as file:
+            with open(path, encoding="utf-8") as file:
                 given = json.load(file)
-            return Place(str(given["socket"]), str(given.get("flag", "")), given.get("on_loss", "open"))
+            return GatePlace(str(given["socket"]), str(given.get("flag", "")), given.get("on_loss", "open"))
         except (FileNotFoundError, NotADirectoryError):
             pass
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is not valid: {type(error).__name__}: {error}") from None
         above = os.path.dirname(folder)
         if above == folder:
             return None
         folder = above
 
 
-def report(given: dict[str, Any], kind: str, place: Place) -> dict[str, Any] | None:
+def report(given: dict[str, Any], kind: str, place: GatePlace) -> dict[str, Any] | None:
     """Return the message for the gate, from the JSON of a hook. None for a hook that the gate does not need."""
     event = EVENTS.get(str(given.get("hook_event_name")))
     if event is None or (event == "idle" and given.get("notification_type", "idle_prompt") != "idle_prompt"):
@@ -176,12 +187,23 @@ def lineage() -> list[int]:
 
 
 class Talk:
-    """One report to the gate, and the answer."""
+    """One report to the gate, and the answer.
 
-    def __init__(self, place: Place, message: dict[str, Any]) -> None:
+    ``limit`` are the seconds until it is too late for an answer. ``waits`` is called with each new reason to wait.
+    ``agent`` are the processes from the hook's parent up to the agent: the talk ends if they do. None means that
+    nothing but the limit ends it.
+    """
+
+    def __init__(
+        self, place: GatePlace, message: dict[str, Any], limit: float, waits: Callable[[str], None] | None = None,
+        agent: list[int] | None = None,
+    ) -> None:  # fmt: skip
         self.place = place
+        self.flag = place.flag if message["event"] == "before" else ""  # nothing else has to wait
         self.line = json.dumps(message).encode("utf-8", "replace") + b"\n"
-        self.lineage = lineage()
+        self.limit = limit
+        self.waits = waits
+        self.agent = agent
         self.began = time.monotonic()
         self.why = ""
         self.reached = False
@@ -206,57 +228,68 @@ class Talk:
     def _asked(self) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.settimeout(LOOK_EVERY)
-            line.connect(self.place.path)
+            line.connect(self.place.socket)
             line.settimeout(10.0)
             line.sendall(self.line)
             self.reached, rest = True, b""
             while True:
                 self._await(line)
                 data = line.recv(65_536)
-                if not data:
+                if not data or len(rest) > LIMIT:
                     raise ConnectionError("the gate's server has gone")
                 *lines, rest = (rest + data).split(b"\n")
                 for each in lines:
                     said = json.loads(each)
+                    if not isinstance(said, dict):
+                        raise ValueError("the answer is not an object")
                     if said.get("do") != "wait":
-                        return dict(said)
-                    self.why = str(said.get("why", ""))
+                        return said
+                    self._wait(str(said.get("why") or "the gate is closed"))
 
     def _await(self, line: socket.socket) -> None:
         """Wait until the gate says something, or the agent has ended: that closes our standard output."""
         poll = select.poll()
         poll.register(line, select.POLLIN)
-        poll.register(1, 0)
+        if self.agent is not None:
+            poll.register(1, 0)
         while not (found := dict(poll.poll(LOOK_EVERY * 1000))):
             self._check()
-        if 1 in found:
+        if 1 in found and self.agent is not None:
             raise Orphaned
 
+    def _wait(self, why: str) -> None:
+        if self.waits is not None and why != self.why:
+            self.waits(why)
+        self.why = why
+
     def _flagged(self) -> bool:
-        if not self.place.flag or not os.path.exists(self.place.flag):
+        if not self.flag or not os.path.exists(self.flag):
             return False
+        why = "everything is paused"
         try:
-            with open(self.place.flag, encoding="utf-8") as file:
+            with open(self.flag, encoding="utf-8") as file:
                 found = json.load(file)
-            self.why = f"everything is paused: {found['reason']} ({found['by']})"
+            why = f"{why}: {found['reason']} ({found['by']})"
         except (OSError, ValueError, KeyError, TypeError):  # it was just removed
-            self.why = "everything is paused"
+            pass
+        self._wait(why)
         return True
 
     def _check(self) -> None:
-        """Stop waiting if the agent is gone. Refuse before the agent's own time-out, which would run the tool."""
-        if lineage() != self.lineage:
+        """Stop waiting if the agent is gone, or the time is over."""
+        if self.agent is not None and lineage() != self.agent:
             raise Orphaned
-        if time.monotonic() - self.began > DEADLINE:
-            raise TimeoutError(f"This call has waited for a day: {self.why or 'the gate is closed'}. Stop here.")
+        if time.monotonic() - self.began > (self.limit if self.why else max(self.limit, ANSWERS_WITHIN)):
+            raise TooLate(self.why or "the gate does not answer")
 
 
-def before(place: Place, message: dict[str, Any]) -> dict[str, Any]:
+def before(place: GatePlace, message: dict[str, Any]) -> dict[str, Any]:
     """Return what to do with a tool call, as the gate or, without one, the place says."""
+    patience = PATIENCE if place.own or place.on_loss == "closed" else 0.0
     try:
-        return Talk(place, message).answer(PATIENCE if place.own or place.on_loss == "closed" else 0.0)
-    except TimeoutError as late:
-        return {"do": "refuse", "reason": str(late)}
+        return Talk(place, message, DEADLINE, agent=lineage()).answer(patience)
+    except TooLate as late:  # the agent's own time-out comes soon, and would run the tool
+        return {"do": "refuse", "reason": f"This call has waited for a day: {late}. Stop here."}
     except Lost:
         if place.on_loss == "closed":
             way = "Resume the run." if place.own else START
@@ -264,15 +297,15 @@ def before(place: Place, message: dict[str, Any]) -> dict[str, Any]:
         return {"do": "run"}
 
 
-def tell(place: Place, message: dict[str, Any]) -> None:
+def tell(place: GatePlace, message: dict[str, Any]) -> None:
     """Report something that needs no answer. Without a server, it is lost; the start of a session says so once."""
     try:
-        Talk(place, message).answer(0.0)
+        Talk(place, message, DEADLINE, agent=lineage()).answer(0.0)
     except Lost:
         if message["event"] == "start" and not place.own:
             then = "tool calls are refused" if place.on_loss == "closed" else "calls run unless everything is paused"
             print(json.dumps({"systemMessage": f"{NOT_SERVED}: {then}. {START}"}))
-    except TimeoutError:
+    except TooLate:
         pass
 
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from pausepoint.cli.findings import Finding
 from pausepoint.cli.host import command_line
 from pausepoint.cli.text import one_line
-from pausepoint.gate.callers import GateCaller, GatePlace
+from pausepoint.gate.callers import GateCaller
 from pausepoint.gate.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_file
 from pausepoint.gate.settings import LONGEST_SOCKET, GateSettings, SettingsRefused, not_private, read_gate
+from pausepoint.integrations.gate import GatePlace
 
 if TYPE_CHECKING:
     from pausepoint.gate.installation import Installation
