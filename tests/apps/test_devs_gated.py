@@ -32,8 +32,8 @@ COMMAND = "while [ -e held ]; do sleep 0.05; done"
 class Gated(Devs):
     """A plan whose tasks are fake agents. A call appends a line, then lasts while the file ``held`` exists."""
 
-    def plan(self, names: tuple[str, ...] = NAMES, command: str = COMMAND, **head: Any) -> None:
-        tasks = [self.task(name, "--calls", str(CALLS), "--own-session", "--command", command) for name in names]
+    def plan(self, names: tuple[str, ...] = NAMES, command: str = COMMAND, calls: int = CALLS, **head: Any) -> None:
+        tasks = [self.task(name, "--calls", str(calls), "--own-session", "--command", command) for name in names]
         write_plan(self.folder, tasks, agents=len(names), **head)
         write_hooks(self.work)
 
@@ -161,6 +161,16 @@ def asked(gated: Gated, wait: bool = True) -> str:
     if wait:
         until(lambda: bool(asked(gated, wait=False)))
     return asyncio.run(look())
+
+
+def test_a_script_that_an_agent_runs_is_at_the_gate_too(gated: Gated) -> None:
+    gate = f"{sys.executable} -m pausepoint gate"
+    gated.plan(("ada",), f"{gate} before --name deploy && {gate} spend --name deploy --usd 0.5", calls=1)
+    assert "plan completed: 1 done" in gated.run("run", "plan.json")
+    [task] = status(gated)["tasks"]
+    assert task["spent_usd"] > 0.5, "the agent itself has costs, too"
+    sessions = json.loads((gated.work / ".devs" / "agents" / "ada.json").read_text())
+    assert sessions["kind"] == "claude"
 
 
 def test_an_agent_without_hooks_is_refused(gated: Gated) -> None:

@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+SESSION = r"^[A-Za-z0-9._-]{1,128}$"
+"""How the session of an agent, or the name of a script, is written."""
+
 Text = Annotated[str, Meta(max_length=4096)]
 Name = Annotated[str, Meta(max_length=200)]
 
@@ -15,7 +18,7 @@ class AgentFacts(msgspec.Struct, frozen=True):
     """Who reports: the program, its own session, and the process. ``sub`` is the id of a sub-agent inside it."""
 
     kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
-    session: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+    session: Annotated[str, Meta(pattern=SESSION)]
     sub: Name | None = None
     folder: Text = ""
     pid: Annotated[int, Meta(ge=0)] = 0

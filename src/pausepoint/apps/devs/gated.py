@@ -42,8 +42,8 @@ AGENTS = "agents"
 RESULT = 256 * 1024
 """The most bytes at the end of an output that are searched for the agent's result."""
 
-CALLS = ("before", "after", "asks")
-"""The events of single calls. The others are about the turn of an agent."""
+MOST = 100
+"""The most agents and scripts that one agent may run."""
 
 
 class Cost(NamedTuple):
@@ -54,25 +54,59 @@ class Cost(NamedTuple):
 
 
 class GatedAgent:
-    """One agent at its gate. ``memory`` is shown in the snapshot. ``file`` remembers the agent's own session."""
+    """One agent, with a gate for itself and for each agent and script that it runs.
+
+    ``memory`` is shown in the snapshot. ``file`` remembers the agent's own session.
+    """
 
     def __init__(self, todo: Todo, key: str, restricted: list[str], file: Path) -> None:
         self.task = todo.id
         self.kind = str(todo.agent)
         self.key = key
         self.token = secrets.token_urlsafe(32)
-        self.gate = Gate(todo.id, restricted, facts={"task": todo.id})
+        self.restricted = restricted
         self.memory: dict[str, Any] = {}
         self.file = file
         self.session = ""
-        self._others = Gate(f"agents of {todo.id}")
+        self.gates: dict[tuple[str, str], Gate] = {}
+        self.more = asyncio.Event()  # there is another gate
 
     def hears(self, report: Report) -> Gate:
-        """Return the gate for a report. The first session that reports is the agent's own; it may run other agents."""
-        if not self.session:
-            self._remember(report.agent.session)
-        is_ours = report.agent.session == self.session or report.event in CALLS
-        return self.gate if is_ours else self._others
+        """Return the gate for a report. The first session of its kind is the agent's own one."""
+        who = report.agent.kind, report.agent.session
+        if not self.session and who[0] == self.kind:
+            self._remember(who[1])
+        gate = self.gates.get(who)
+        if gate is None:
+            if len(self.gates) >= MOST:
+                raise GateRefused(f"{MOST} agents and scripts of {self.task} are here already. End some of them.")
+            name = self.task if who == (self.kind, self.session) else f"{self.task} ({who[0]} {who[1][:8]})"
+            gate = self.gates[who] = Gate(name, self.restricted, facts={"task": self.task})
+            self.more.set()
+        return gate
+
+    @property
+    def is_held(self) -> bool:
+        """Whether calls wait here and none is in flight."""
+        gates = self.gates.values()
+        return any(gate.waiting for gate in gates) and not any(gate.in_flight for gate in gates)
+
+    @property
+    def transcript(self) -> str:
+        """The transcript of the agent; empty if it has none."""
+        gate = self.gates.get((self.kind, self.session))
+        return "" if gate is None else gate.transcript
+
+    async def attend(self, ctx: Context) -> None:
+        """Let the calls at all gates through, turn after turn."""
+        served: set[Gate] = set()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self.more.clear()
+                for gate in [gate for gate in self.gates.values() if gate not in served]:
+                    group.create_task(_attend(gate, ctx))
+                    served.add(gate)
+                await self.more.wait()
 
     def _remember(self, session: str) -> None:
         """Store the agent's own session before its first call, so that a kill does not lose it."""
@@ -114,7 +148,8 @@ class GatedAgents:
 
     def pending(self, task: str) -> list[ToolCall]:
         """Return the calls that the agent of a task waits to make."""
-        return [call for agent in self._agents.values() if agent.task == task for call in agent.gate.pending]
+        gates = [gate for agent in self._agents.values() if agent.task == task for gate in agent.gates.values()]
+        return [call for gate in gates for call in gate.pending]
 
     async def run(self, todo: Todo, ctx: Context) -> Ran:
         """Run the agent of a task until it ends, or continue the one that was kept."""
@@ -135,7 +170,7 @@ class GatedAgents:
         running = self.commands.run(
             command, self.plan.workspace / todo.folder, log_of(self.plan, todo.id),
             todo.timeout or self.plan.head.timeout, env, token=agent.token, safe_point=ctx.safe_point,
-            is_held=lambda: bool(agent.gate.waiting) and not agent.gate.in_flight,
+            is_held=lambda: agent.is_held,
         )  # fmt: skip
         ran = await self._attended(agent, asyncio.ensure_future(running), ctx)
         await self._charge(agent, ctx)
@@ -164,12 +199,13 @@ class GatedAgents:
 
     async def _attended(self, agent: GatedAgent, running: asyncio.Future[Ran], ctx: Context) -> Ran:
         """Let the calls of the agent through until its process ends."""
-        attending = asyncio.ensure_future(_attend(agent.gate, ctx))
+        attending = asyncio.ensure_future(agent.attend(ctx))
         try:
             both: list[asyncio.Future[Any]] = [running, attending]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and (error := attending.exception()) is not None:
-                agent.gate.close(f"The run cannot serve this agent: {error}")
+                for gate in agent.gates.values():
+                    gate.close(f"The run cannot serve this agent: {error}")
                 raise error
             ran = await running
         except BaseException:
@@ -177,27 +213,29 @@ class GatedAgents:
             await whole(asyncio.wait([running]))
             if not self.commands.has(agent.key):
                 self._agents.pop(agent.key, None)
-            agent.gate.tell(f"run {self.plan.name} has stopped; the call runs after a resume or an answer")
+            for gate in agent.gates.values():
+                gate.tell(f"run {self.plan.name} has stopped; the call runs after a resume or an answer")
             raise
         finally:
             attending.cancel()
             await asyncio.wait([attending])
         self._agents.pop(agent.key, None)
-        agent.gate.finish()
-        await agent.gate.record(ctx)
+        for gate in agent.gates.values():
+            gate.finish()
+            await gate.record(ctx)
         return ran
 
     async def _charge(self, agent: GatedAgent, ctx: Context) -> None:
         """Record the cost that the agent's result names; otherwise the tokens in its transcript."""
         cost = await in_thread(cost_in, log_of(self.plan, agent.task))
-        if cost is None and agent.gate.transcript:
-            cost = Cost(0.0, await in_thread(tokens_in, Path(agent.gate.transcript)))
+        if cost is None and agent.transcript:
+            cost = Cost(0.0, await in_thread(tokens_in, Path(agent.transcript)))
         if cost is not None and (cost.usd or cost.tokens):
             ctx.spend(usd=cost.usd, tokens=cost.tokens)
 
 
 async def _attend(gate: Gate, ctx: Context) -> None:
-    """Let the calls of an agent through, turn after turn."""
+    """Let the calls at one gate through, turn after turn."""
     while True:
         gate.news.clear()
         await gate.attend(ctx)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,7 +257,10 @@ def _installation(cli: Cli) -> Installation:
 
 def _caller(cli: Cli, name: str) -> GateCaller | None:
     from pausepoint.gate.callers import GateCaller, find_place
+    from pausepoint.gate.reports import SESSION
 
+    if not re.match(SESSION, name):
+        raise Refused(f"--name {name!r} is not a valid name. Use up to 128 letters, digits or . _ -.", USAGE)
     with _refusals():
         place = find_place(Path.cwd())
     return None if place is None else GateCaller(place, name)
