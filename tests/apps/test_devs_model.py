@@ -93,7 +93,7 @@ def test_a_run_stops_before_its_budget_is_spent_and_goes_on_with_a_higher_one(
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize(("act", "said"), [(Refuses(), "declines"), (Status(503), "status 503")])
+@pytest.mark.parametrize(("act", "said"), [(Refuses(), "declines"), (Status(401), "status 401")])
 def test_a_model_that_gives_nothing_fails_that_task_alone(
     server: ModelServer, tmp_path: Path, call: Call, act: Any, said: str
 ) -> None:
