@@ -221,6 +221,24 @@ def test_a_visit_that_began_without_a_model_ends_without_one(
     assert server.requests == []
 
 
+def test_old_results_of_tools_and_long_texts_are_left_out_of_a_request() -> None:
+    from pydantic_ai import messages  # not above, because it takes seconds
+
+    from pausepoint.apps.model.history import shortened
+
+    def turn(number: int) -> list[Any]:
+        call: Any = messages.ToolCallPart("read", {}, tool_call_id=f"{number}")
+        result = messages.ToolReturnPart("read", "b" * 30_000, f"{number}")
+        return [messages.ModelResponse([messages.TextPart("a" * 5_000), call]), messages.ModelRequest([result])]
+
+    prompt = messages.ModelRequest([messages.UserPromptPart("c" * 200_000)])
+    turns = [each for number in range(5) for each in turn(number)]
+    parts: list[Any] = [part for message in shortened([prompt, *turns]) for part in message.parts]
+    contents = [len(part.content) for part in parts if part.part_kind != "tool-call"]
+    assert contents == [200_000, 4_000, 8, 4_000, 8, *[4_000, 30_000] * 3]
+    assert shortened(turns[:2])[-1] == turns[1]
+
+
 # answers that do not fit
 
 
@@ -362,6 +380,7 @@ def test_what_a_content_filter_stops_is_a_refusal(server: ModelServer) -> None:
     [
         pytest.param(Status(401, body="wrong key"), "status 401: wrong key. Check PAUSEPOINT_MODEL", id="key"),
         pytest.param(Status(404, body="no model tiny"), "no model tiny", id="model"),
+        pytest.param(Status(307, {"location": "http://127.0.0.1:1/"}), "does not accept the request", id="redirect"),
         pytest.param(Status(429, body='{"code": "insufficient_quota"}'), "The account's quota for model", id="quota"),
     ],
 )
