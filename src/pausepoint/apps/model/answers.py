@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -57,6 +59,8 @@ async def ask(
     if settings() is None and await asking.request() is None:
         return None  # without the import, which takes seconds
     try:
+        # In a thread, because the import takes seconds: other sessions continue meanwhile.
+        await asyncio.to_thread(import_module, "pausepoint.apps.model.run")
         from pausepoint.apps.model.run import run
     except ImportError as error:
         raise SettingsRefused(

@@ -159,7 +159,7 @@ def _known_price(response: ModelResponse) -> Decimal:
 
 def _unavailable(asked: Settings, why: str, retry_after: float | None = None) -> ModelUnavailable:
     return ModelUnavailable(
-        f"The model {asked.where} cannot be reached: {why}. Wait, or check the service.", retry_after=retry_after
+        f"The model {asked.where} cannot be reached: {why}. Check the service if this lasts.", retry_after=retry_after
     )
 
 
