@@ -62,7 +62,9 @@ def _count(folder: Path, task: str) -> int:
 
 
 def warm_up() -> None:
-    """Run a plan once: what is made on first use is then there in every fork."""
+    """Run a plan once: what is made on first use is then there in every fork. So is the client of models."""
+    import pausepoint.apps.model.run  # noqa: F401
+
     with TemporaryDirectory() as folder:
         path = write_plan(Path(folder), [task("a")])
         main(["run", str(path), "--store", f"{folder}/devs.db"], standalone_mode=False)

@@ -80,7 +80,7 @@ def test_trouble_of_the_model_goes_through_the_engines_retry(server: ModelServer
     assert (done.status, done.advice) == ("completed", WORDS["advice"])
     with Engine(store) as engine:
         types = [event.event_type for event in engine.events(done.session_id)]
-    assert types.count("step.retried") == 1
+    assert types.count("operation.retried") == 1
     assert len(server.requests) == 3
 
 

@@ -93,7 +93,7 @@ def test_a_run_stops_before_its_budget_is_spent_and_goes_on_with_a_higher_one(
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize(("act", "said"), [(Refuses(), "declines"), (Status(503), "status 503")])
+@pytest.mark.parametrize(("act", "said"), [(Refuses(), "declines"), (Status(401), "status 401")])
 def test_a_model_that_gives_nothing_fails_that_task_alone(
     server: ModelServer, tmp_path: Path, call: Call, act: Any, said: str
 ) -> None:
@@ -102,6 +102,15 @@ def test_a_model_that_gives_nothing_fails_that_task_alone(
     failed = call("run", "plan.json", "--json")
     assert (failed.code, failed.last_document["counts"]) == (1, {"failed": 1, "done": 1})
     assert said in failed.last_document["tasks"][0]["note"]
+
+
+def test_a_model_that_is_away_is_waited_for_and_that_is_said(server: ModelServer, tmp_path: Path, call: Call) -> None:
+    write_plan(tmp_path, [NOTES])
+    server.will(Status(503), draft("a rope"))
+    done = call("run", "plan.json")
+    assert done.code == 0, done.err
+    assert "The model tiny at" in done.out
+    assert "status 503" in done.out
 
 
 def test_a_file_that_leads_out_of_the_workspace_by_a_link_is_not_written(

@@ -16,7 +16,7 @@ from tests.apps.calls import Call, calling
 from tests.apps.devs_kit import effects, until, write_plan
 from tests.apps.test_devs_faults import Devs
 from tests.support.forkserver import Child, Forks
-from tests.support.modelserver import Holds, ModelServer, Says, model_in_use
+from tests.support.modelserver import Calls, ModelServer, Says, model_in_use
 
 call = calling(main)
 
@@ -29,25 +29,20 @@ def server(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]
         yield server
 
 
-def calls(tool: str, **arguments: str) -> Says:
-    return Says(json.dumps({"call": {"tool": tool} | arguments}))
-
-
-def says(text: str) -> Says:
-    return Says(json.dumps({"say": text}))
+def calls(tool: str, **arguments: str) -> Calls:
+    return Calls(((tool, arguments),))
 
 
 def results(server: ModelServer) -> list[Any]:
-    """Return the results that the model saw in the last exchange."""
-    asked = json.loads(server.requests[-1]["messages"][-1]["content"])
-    return [each["result"] for each in asked["so_far"]]
+    """Return the results that the model saw in the last request."""
+    return [json.loads(each["content"]) for each in server.requests[-1]["messages"] if each["role"] == "tool"]
 
 
 def test_a_model_does_a_task_with_its_tools(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX])
     server.will(
         calls("list"), calls("read", path="task.sh"), calls("write", path="docs/a.txt", content="ahoy"),
-        calls("run", command="cat docs/a.txt; exit 3"), calls("read", path="none.txt"), says("It is done."),
+        calls("run", command="cat docs/a.txt; exit 3"), calls("read", path="none.txt"), Says("It is done."),
     )  # fmt: skip
     done = call("run", "plan.json", "--json")
     assert (done.code, done.last_document["counts"]) == (0, {"done": 1}), done.err
@@ -59,8 +54,25 @@ def test_a_model_does_a_task_with_its_tools(server: ModelServer, here: Path, cal
     assert missing == {"error": "none.txt: No such file or directory"}
     [agent] = done.last_document["agents"]
     assert (agent["spent_usd"], agent["spent_tokens"]) == (pytest.approx(0.72), 720)
-    asked = json.loads(server.requests[0]["messages"][-1]["content"])
-    assert (asked["task"], asked["turns_left"], asked["so_far"]) == ("Write a.txt.", 30, [])
+    assert json.loads(server.requests[0]["messages"][-1]["content"]) == {"task": "Write a.txt.", "turns": 30}
+    assert [each["function"]["name"] for each in server.requests[0]["tools"]] == ["read", "write", "list", "run"]
+
+
+def test_calls_of_one_turn_are_made_in_their_order(server: ModelServer, here: Path, call: Call) -> None:
+    write_plan(here, [FIX], restricted=["cat"])
+    both = (
+        ("write", {"path": "a.txt", "content": "x"}),
+        ("run", {"command": "cat a.txt"}),
+        ("run", {"command": "cat a.txt"}),
+    )
+    server.will(Calls(both), Says("Done."))
+    for _ in range(2):
+        waits = call("run", "plan.json", "--json")
+        assert waits.code == 3, waits.err
+        assert call("answer", waits.last_document["questions"][0]["id"], "--approve").code == 0
+    assert call("run", "plan.json").code == 0
+    assert results(server) == [{"written": 1}, *[{"exit_code": 0, "output": "x"}] * 2]
+    assert len(server.requests) == 2
 
 
 def test_a_tool_does_not_leave_the_workspace(server: ModelServer, here: Path, call: Call) -> None:
@@ -68,7 +80,7 @@ def test_a_tool_does_not_leave_the_workspace(server: ModelServer, here: Path, ca
     (here / "outside").mkdir()
     (here / "work" / "link").symlink_to(here / "outside")
     paths = ["../out.txt", "/etc/out.txt", ".devs/x", "link/out.txt", "", "nul\0"]
-    server.will(*(calls("write", path=path, content="x") for path in paths), calls("read", path="link/x"), says("No."))
+    server.will(*(calls("write", path=path, content="x") for path in paths), calls("read", path="link/x"), Says("No."))
     assert call("run", "plan.json").code == 0
     assert [list(each) for each in results(server)] == [["error"]] * 7
     assert list((here / "outside").iterdir()) == []
@@ -77,15 +89,16 @@ def test_a_tool_does_not_leave_the_workspace(server: ModelServer, here: Path, ca
 
 def test_a_tool_that_the_plan_does_not_give_is_refused(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX | {"tools": ["read"]}])
-    server.will(calls("run", command="touch ran"), says("No."))
+    server.will(calls("run", command="touch ran"), Says("No."))
     assert call("run", "plan.json").code == 0
-    assert results(server) == [{"error": "there is no tool 'run'; the tools are read"}]
+    [refused] = [each["content"] for each in server.requests[-1]["messages"] if each["role"] == "tool"]
+    assert "Unknown tool name: 'run'" in refused
     assert not (here / "work" / "ran").exists()
 
 
 def test_a_restricted_command_asks_and_a_no_is_for_the_model(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX], restricted=["rm"])
-    server.will(calls("run", command="rm -f x"), calls("run", command="rm -f y"), says("I stop."))
+    server.will(calls("run", command="rm -f x"), calls("run", command="rm -f y"), Says("I stop."))
     for answer in (["--approve"], ["--reject", "not now"]):
         waits = call("run", "plan.json", "--json")
         assert waits.code == 3
@@ -100,7 +113,7 @@ def test_commands_have_a_time_limit_and_the_model_has_turns(server: ModelServer,
     server.will(calls("run", command="sleep 100"), calls("read", path="task.sh"))
     failed = call("run", "plan.json")
     assert failed.code == 1
-    assert "TurnsUsed: The model has not finished fix within 2 turns" in failed.err
+    assert "TurnsUsed: The model has not finished within 2 turns" in failed.err
     assert results(server) == [{"error": "timed out and was ended"}]
 
 
@@ -130,7 +143,7 @@ def test_a_pause_stops_before_the_next_tool_call_which_the_snapshot_shows(
     devs: DevsWithModel, server: ModelServer
 ) -> None:
     answered = threading.Event()
-    server.will(Holds(calls("write", path="a.txt", content="x").text, answered), says("Done."))
+    server.will(Calls((("write", {"path": "a.txt", "content": "x"}),), answered), Says("Done."))
     child = devs.begin("run", "plan.json")
     until(lambda: len(server.requests) == 1)
     devs.run("pause", "plan.json")
@@ -148,7 +161,7 @@ def test_a_pause_stops_before_the_next_tool_call_which_the_snapshot_shows(
 def test_after_a_kill_in_a_tool_call_nothing_finished_is_repeated(devs: DevsWithModel, server: ModelServer) -> None:
     server.will(
         calls("write", path="a.txt", content="x"), calls("run", command="sh task.sh fix"), calls("read", path="a.txt"),
-        says("Done."),
+        Says("Done."),
     )  # fmt: skip
     held = devs.hold("fix")
     devs.run("run", "plan.json", at="during fix")

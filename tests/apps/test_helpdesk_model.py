@@ -49,7 +49,7 @@ async def test_what_it_invents_is_refused_by_the_same_checks(server: ModelServer
     )  # fmt: skip
     async with chatting(tmp_path) as chat:
         shown = await chat.says("come round")
-        assert "requests.0.tool: Input should be" in server.requests[1]["messages"][-1]["content"]
+        assert '"loc":["requests",0,"tool"],"msg":"Input should be' in server.requests[1]["messages"][-1]["content"]
         assert "We make no appointments for that. I cannot read that day." in shown
         server.will(says(kind="repair", day="2030-03-06"))
         assert "Done: repair on Wednesday, 6 March 2030 at 10:00" in await chat.says("my lamp, the day after tomorrow")

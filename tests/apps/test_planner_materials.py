@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pausepoint import Engine, Retry
+from pausepoint import Engine
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.planner import SessionDocument, ingestion, planner, sessions
+from pausepoint.apps.planner import SessionDocument, planner, sessions
 from pausepoint.apps.planner.estimation import confidence, estimate, minutes
 from pausepoint.apps.planner.materials import (
     LONGEST_LINE,
@@ -29,7 +29,7 @@ from pausepoint.apps.planner.models import Basis, EstimationPayload, Evidence, M
 from pausepoint.apps.planner.sample import SAMPLE, SAMPLE_INPUTS, sample_uploads
 from pausepoint.apps.planner.topics import Findings, findings, topics_of
 from tests.apps.pdfs import make_pdf
-from tests.support.modelserver import ModelServer, Says, Status
+from tests.support.modelserver import ModelServer, Refuses, Says, Status
 
 WORDS = "some plain words that say a little about the matter at hand and then stop "
 
@@ -297,15 +297,21 @@ def test_a_model_names_the_topics_and_what_is_not_in_the_text_is_asked_for_again
     assert document.status == "completed"
 
 
-def test_a_model_that_is_busy_leaves_the_file_partial_and_not_the_session_lost(
-    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+def test_a_model_that_is_busy_is_waited_for(tmp_path: Path, server: ModelServer) -> None:
+    server.script.extend([*[Status(429)] * 7, says("Compass", "Charts")])
+    document = planned(tmp_path, "navigation.txt")
+    (progress,) = document.ingestion_state.files.values()
+    assert (document.status, progress.status, progress.last_error) == ("completed", "complete", None)
+
+
+def test_a_model_that_declines_leaves_the_file_partial_and_not_the_session_lost(
+    tmp_path: Path, server: ModelServer
 ) -> None:
-    monkeypatch.setattr(ingestion, "PATIENCE", Retry(attempts=2, first=0))
-    server.script.extend([Status(429)] * 2)
+    server.script.append(Refuses())
     document = planned(tmp_path, "navigation.txt")
     (progress,) = document.ingestion_state.files.values()
     assert (document.status, progress.status) == ("ingesting", "failed")
-    assert "429" in (progress.last_error or "")
+    assert "declines to answer" in (progress.last_error or "")
     with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
         server.script.append(says("Compass", "Charts"))
         sessions.retry(engine, "s1")
@@ -316,8 +322,7 @@ def test_a_model_that_is_busy_leaves_the_file_partial_and_not_the_session_lost(
 def test_what_was_begun_with_a_model_is_not_ended_without_one_in_silence(
     tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingestion, "PATIENCE", Retry(attempts=1))
-    server.script.append(Status(503))
+    server.script.append(Refuses())
     assert planned(tmp_path, "navigation.txt").status == "ingesting"
     monkeypatch.delenv("PAUSEPOINT_MODEL")
     with Engine(tmp_path / "p.db", workflows=[planner]) as engine:

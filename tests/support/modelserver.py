@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import msgspec
 import pytest
 
+from pausepoint.apps.model import answers
 from tests.support.servers import serving
 
 PROMPT_TOKENS, COMPLETION_TOKENS = 100, 20
@@ -76,16 +78,28 @@ class Holds:
     event: threading.Event
 
 
-Act = Says | Refuses | Status | Body | Stalls | Cuts | Holds
+@dataclass(frozen=True)
+class Calls:
+    """A completion that calls tools: pairs of a name and arguments."""
+
+    calls: tuple[tuple[str, dict[str, Any]], ...]
+    event: threading.Event | None = None
+
+
+Act = Says | Refuses | Status | Body | Stalls | Cuts | Holds | Calls
 
 
 class ModelServer(ThreadingHTTPServer):
-    """The service. ``requests`` lists the bodies it received, ``headers`` their headers."""
+    """The service. ``requests`` lists the bodies it received, ``headers`` their headers.
+
+    ``lacks`` are the types of ``response_format`` that it refuses.
+    """
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.lacks: set[str] = set()
         self.script: deque[Act] = deque()
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -105,6 +119,7 @@ class ModelServer(ThreadingHTTPServer):
 @contextmanager
 def model_in_use(monkeypatch: pytest.MonkeyPatch, **settings: str) -> Iterator[ModelServer]:
     """Run the service and make applications use it. ``price="1/10"`` sets PAUSEPOINT_MODEL_PRICE."""
+    monkeypatch.setattr(answers, "OUTAGE", msgspec.structs.replace(answers.OUTAGE, first=0.01, longest=0.05))
     with serving(ModelServer()) as server:
         monkeypatch.setenv("PAUSEPOINT_MODEL", "tiny")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -129,6 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/v1/chat/completions":
             self._send(404, {}, '{"error": {"message": "no such place"}}')
             return
+        format = asked.get("response_format", {}).get("type")
+        if format in self.server.lacks:
+            self._send(400, {}, json.dumps({"error": {"message": f"response_format {format} is unavailable"}}))
+            return
         act = self.server.script.popleft() if self.server.script else Says(json.dumps(_answer(asked)))
         self._do(act, str(asked["model"]))
 
@@ -139,6 +158,13 @@ class _Handler(BaseHTTPRequestHandler):
             case Holds(text, event):
                 event.wait(60)
                 self._send(200, {}, _completion(model, {"role": "assistant", "content": text}, "stop"))
+            case Calls(calls, event):
+                if event is not None:
+                    event.wait(60)
+                number = len(self.server.requests)
+                made = [_tool_call(f"call-{number}-{n}", *call) for n, call in enumerate(calls)]
+                message = {"role": "assistant", "content": None, "tool_calls": made}
+                self._send(200, {}, _completion(model, message, "tool_calls"))
             case Refuses(why):
                 self._send(200, {}, _completion(model, {"role": "assistant", "content": None, "refusal": why}, "stop"))
             case Status(code, headers, body):
@@ -171,6 +197,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
         self.close_connection = True
+
+
+def _tool_call(id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
 
 
 def _completion(model: str, message: dict[str, Any], reason: str) -> str:

@@ -37,7 +37,10 @@ _OPEN = ("sleeping", "waiting", "running", "pausing")
 
 
 async def is_parked(engine: Engine, view: View) -> bool:
-    """Return whether the session and its children do nothing but wait for a timer that is not due soon."""
+    """Return whether the session and its children do nothing but wait for a timer that is not due soon.
+
+    The wait before the next attempt at an operation is no such timer: the session is still at work.
+    """
     info = view.info
     if info is None or engine.running or info.status.value not in ("sleeping", "waiting"):
         return False
@@ -45,7 +48,12 @@ async def is_parked(engine: Engine, view: View) -> bool:
     wakes = [each.wakes_at for each in tree if each.wakes_at is not None]
     if any(each.holder is not None for each in tree):
         return False
-    return bool(wakes) and min(wakes) - datetime.now(UTC) > SHORT_SLEEP
+    if not wakes or min(wakes) - datetime.now(UTC) <= SHORT_SLEEP:
+        return False
+    seen = tuple(each.seq for each in tree)
+    if view.tried_again[0] != seen:  # this is asked several times a second
+        view.tried_again = seen, any([await engine.retries(each.session_id) for each in tree])
+    return not view.tried_again[1]
 
 
 class DrivenSession:

@@ -104,6 +104,10 @@ class View:
     spans: Spans = field(default_factory=Spans)
     stored_paused: bool = False  # the session was stored paused and has not run yet
     resuming: bool = False  # a resume was requested and is not in the log yet
+    tried_again: tuple[tuple[int, ...], bool] = (
+        (),
+        False,
+    )  # do operations wait to be retried, as of these records?
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -233,7 +237,7 @@ class Lines(Display):
                 self.out.line(f"Skipped {self.word}: {view.done[-1].name} ({one_line(view.done[-1].skipped)})")
             case "session.waiting":
                 self.out.line(f"Waiting {one_line(event.summary.removeprefix('waits '))}")
-            case "step.retried" | "artifact.set_aside":
+            case "step.retried" | "operation.retried" | "artifact.set_aside":
                 self.out.line(one_line(event.summary))
 
     def step(self, step: str, visit: int) -> None:
@@ -316,7 +320,7 @@ class Screen(Display):
     def event(self, view: View, event: Event) -> None:
         if event.event_type == "session.resumed":
             self._above(resume_lines(view, event))
-        elif event.event_type in ("step.retried", "artifact.set_aside"):
+        elif event.event_type in ("step.retried", "operation.retried", "artifact.set_aside"):
             self._above([one_line(event.summary)])
 
     def _above(self, lines: list[str]) -> None:

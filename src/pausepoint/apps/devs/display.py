@@ -204,6 +204,8 @@ class Lines:
                 return f"Asked: {one_line(event.summary)}"
             case "pause.requested":
                 return f"Pausing: {one_line(event.summary)}"
+            case "operation.retried":
+                return one_line(event.summary)
         return ""
 
     def tick(self, view: View, ending: str) -> None:
@@ -241,7 +243,9 @@ class Screen:
         self.waits = waits
 
     def event(self, view: View, event: Event) -> None:
-        """Do nothing: the next tick shows the event."""
+        """Print an attempt that failed above the graph. The next tick shows all other events."""
+        if event.event_type == "operation.retried":
+            self.live.console.print(one_line(event.summary), markup=False)
 
     def tick(self, view: View, ending: str) -> None:
         """Draw the graph again."""

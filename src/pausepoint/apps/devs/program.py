@@ -184,8 +184,8 @@ class Ride:
         if any(todo.needs_model for todo in plan.todos) and model.settings() is None:
             ids = ", ".join(todo.id for todo in plan.todos if todo.needs_model)
             raise BadInput(
-                f"{plan.path}: No model is configured, but these tasks need one: {ids}. Set PAUSEPOINT_MODEL and"
-                " PAUSEPOINT_MODEL_URL."
+                f"{plan.path}: No model is configured, but these tasks need one: {ids}. Set PAUSEPOINT_MODEL, such as"
+                " PAUSEPOINT_MODEL=openai:gpt-5-mini."
             )
         async with Engine(self.start.store, drives="asked") as engine:  # an answer alone does not resume the run
             await self._check_free(engine)

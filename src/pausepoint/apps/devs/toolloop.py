@@ -1,17 +1,16 @@
-"""Let a model do a task with tools: it names a call, sees the result, and so on until it says that the task is done.
+"""Let a model do a task with tools: it calls one, sees the result, and so on until it says that the task is done.
 
-Each exchange with the model is one operation, and each tool call is another. So a pause takes effect before the next
-one, and a resume repeats none that has finished.
+Each request to the model is one operation, and each tool call is another. So a pause takes effect before the next one,
+and a resume repeats none that has finished.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
-
-from pydantic import BaseModel, model_validator
+from typing import Any
 
 from pausepoint.apps import model
 from pausepoint.apps.devs.commands import Ran
@@ -22,55 +21,19 @@ from pausepoint.orchestrator import TaskAgent
 SHOWN = 20_000
 """The number of characters of a file or an output that a model sees."""
 
-REMEMBERED = 100_000
-"""The number of characters of results that a model sees at a time. The oldest results are left out first."""
-
 FILES = 500
 """The maximum number of files in a list."""
 
-INSTRUCTIONS = """You do a task in a folder with tools. The message has the task, the tools, and your calls so far with
-their results. Answer with "call" to call one tool, or with "say" when the task is done or cannot be done. Paths are
-relative to the folder. A call that is refused or fails has an "error": try another way, or say why you stop."""
-
-TOOLS: dict[Tool, str] = {
-    "read": "read a text file: path",
-    "write": "replace a text file: path, content",
-    "list": "list the files below a folder: path",
-    "run": "run a shell command in the folder: command",
-}
+INSTRUCTIONS = """You do a task in a folder with tools. The message has the task and the number of turns that you have.
+Call tools until the task is done or cannot be done, then say in a few words what you did. Paths are relative to the
+folder. A call that is refused or fails has an "error": try another way, or say why you stop."""
 
 Command = str | list[str]
 RunCommand = Callable[[TaskAgent, Todo, Command, str], Awaitable[Ran]]
 
 
-class CallOfTool(BaseModel):
-    """A tool call that a model wants."""
-
-    tool: Literal["read", "write", "list", "run"]
-    path: str = "."
-    content: str = ""
-    command: str = ""
-
-
-class Turn(BaseModel):
-    """The answer of a model: its last words, or a call."""
-
-    say: str | None = None
-    call: CallOfTool | None = None
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Turn:
-        if (self.say is None) == (self.call is None):
-            raise ValueError("set either say or call")
-        return self
-
-
 class CommandRefused(Exception):
     """A person rejected a restricted command."""
-
-
-class TurnsUsed(Exception):
-    """A model has not finished its task within its turns."""
 
 
 class ToolLoop:
@@ -82,45 +45,48 @@ class ToolLoop:
 
     async def work(self, agent: TaskAgent, todo: Todo) -> dict[str, Any]:
         """Do a task, and return the model's last words."""
-        so_far: list[dict[str, Any]] = []
-        for turn in range(1, todo.turns + 1):
+
+        async def begin_turn(turn: int) -> None:
             agent.memory["turn"] = turn
             await agent.boundary()
-            said = await model.ask(agent.ctx, INSTRUCTIONS, self._asked(todo, turn, so_far), Turn)
-            if said is None:
-                raise BadInput(f"A model must do {todo.id}, but none is configured. Set PAUSEPOINT_MODEL, then resume.")
-            if said.call is None:
-                return {"said": said.say, "turns": turn}
-            result = await self._called(agent, todo, said.call, turn)
-            so_far.append({"call": said.call.model_dump(exclude_defaults=True), "result": result})
-        raise TurnsUsed(
-            f"The model has not finished {todo.id} within {todo.turns} turns. Give it more turns, or a smaller task."
+
+        task = {"task": todo.prompt, "turns": todo.turns}
+        said = await model.ask(
+            agent.ctx, INSTRUCTIONS, task, str, tools=self._tools(agent, todo), turns=todo.turns, before=begin_turn
         )
+        if said is None:
+            raise BadInput(f"A model must do {todo.id}, but none is configured. Set PAUSEPOINT_MODEL, then resume.")
+        return {"said": said, "turns": agent.memory["turn"]}
 
-    def _asked(self, todo: Todo, turn: int, so_far: list[dict[str, Any]]) -> dict[str, Any]:
-        tools = {tool: TOOLS[tool] for tool in todo.tools or ()}
-        left = todo.turns - turn + 1
-        return {"task": todo.prompt, "tools": tools, "turns_left": left, "so_far": remembered(so_far, REMEMBERED)}
+    def _tools(self, agent: TaskAgent, todo: Todo) -> dict[str, Callable[..., Awaitable[Any]]]:
+        """Return the tools that the plan gives. Their errors are for the model, which may try another way."""
+        numbers = count(1)
 
-    async def _called(self, agent: TaskAgent, todo: Todo, call: CallOfTool, turn: int) -> dict[str, Any]:
-        """Call a tool. Its errors are for the model, which may try another way."""
-        if call.tool not in (todo.tools or ()):
-            return {"error": f"there is no tool {call.tool!r}; the tools are {', '.join(todo.tools or ())}"}
-        match call.tool:
-            case "read":
-                return await agent.call(self.read, call.path)
-            case "write":
-                return await agent.call(self.write, call.path, call.content)
-            case "list":
-                return await agent.call(self.list_files, call.path)
-            case "run":
-                return await self._ran(agent, todo, call.command, turn)
+        async def read(path: str) -> Any:
+            """Read a text file."""
+            return await agent.call(self.read, path)
 
-    async def _ran(self, agent: TaskAgent, todo: Todo, command: str, turn: int) -> dict[str, Any]:
+        async def write(path: str, content: str) -> Any:
+            """Replace a text file."""
+            return await agent.call(self.write, path, content)
+
+        async def list_files(path: str = ".") -> Any:
+            """List the files below a folder."""
+            return await agent.call(self.list_files, path)
+
+        async def run(command: str) -> Any:
+            """Run a shell command in the folder."""
+            return await self._ran(agent, todo, command, f"command {next(numbers)}")
+
+        tools: dict[Tool, Callable[..., Awaitable[Any]]]
+        tools = {"read": read, "write": write, "list": list_files, "run": run}
+        return {name: tools[name] for name in todo.tools or ()}
+
+    async def _ran(self, agent: TaskAgent, todo: Todo, command: str, key: str) -> dict[str, Any]:
         if not command.strip():
             return {"error": "the command is empty"}
         try:
-            ran = await self.run(agent, todo, command, f"turn {turn}")
+            ran = await self.run(agent, todo, command, key)
         except CommandRefused as refused:
             return {"error": str(refused)}
         return {"exit_code": ran.code, "output": ran.tail} if ran.code is not None else {"error": ran.said}
@@ -180,17 +146,3 @@ def _error(path: str, error: OSError | ValueError) -> dict[str, Any]:
     if isinstance(error, UnicodeDecodeError):
         return {"error": f"{path} is not text"}
     return {"error": f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)}
-
-
-def remembered(so_far: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
-    """Return the calls and results that fit into a number of characters. The oldest results are left out first.
-
-    >>> remembered([{"call": {"tool": "read"}, "result": "x" * 9}, {"call": {}, "result": "y"}], 40)
-    [{'call': {'tool': 'read'}, 'result': 'left out'}, {'call': {}, 'result': 'y'}]
-    """
-    shown: list[dict[str, Any]] = []
-    for each in reversed(so_far):
-        most -= len(str(each))
-        call = {name: value[:SHOWN] if most >= 0 else value[:200] for name, value in each["call"].items()}
-        shown.append({"call": call, "result": each["result"] if most >= 0 else "left out"})
-    return shown[::-1]

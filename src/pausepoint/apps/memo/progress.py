@@ -89,7 +89,14 @@ class Following:
                 self._spent = 0.0
             case "step.skipped":
                 click.echo(f"Skipped agent: {step} ({event.summary.partition(': ')[2]})")
-            case "step.retried" | "artifact.edited" | "artifact.restored" | "artifact.set_aside" | reading.UNREAD:
+            case (
+                "step.retried"
+                | "operation.retried"
+                | "artifact.edited"
+                | "artifact.restored"
+                | "artifact.set_aside"
+                | reading.UNREAD
+            ):
                 click.echo(event.summary)
 
 

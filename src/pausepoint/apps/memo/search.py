@@ -111,15 +111,15 @@ async def search_web(query: str, ctx: Context) -> list[Source] | None:
 
 async def _post(asked: Settings, query: str) -> _Answer:
     try:
-        import httpx
+        import httpx2
     except ImportError as error:
-        raise SearchRefused("Searching the web needs httpx. Install it: pip install 'pausepoint[apps]'") from error
+        raise SearchRefused("Searching the web needs httpx2. Install it: pip install 'pausepoint[apps]'") from error
     body = {"query": query, "max_results": RESULTS, "include_raw_content": True}
     headers = {"authorization": f"Bearer {asked.key}"}
     try:
-        async with httpx.AsyncClient(verify=tls(), timeout=PATIENCE) as client:
+        async with httpx2.AsyncClient(verify=tls(), timeout=PATIENCE) as client:
             response = await client.post(f"{asked.url}/search", json=body, headers=headers)
-    except httpx.TransportError as error:
+    except httpx2.TransportError as error:
         why = f"{type(error).__name__}: {error}"
         raise SearchUnavailable(f"{asked.url} is not available: {why}. Try again later.") from error
     status, said = response.status_code, " ".join(response.text.split())[:300]

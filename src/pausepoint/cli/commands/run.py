@@ -150,7 +150,8 @@ def run(cli: Cli, **given: Any) -> int:
 
     At a terminal, you can answer the session's questions directly. Ctrl+C finishes the current operation and prints the
     command that resumes the session; a second Ctrl+C aborts the operation. Without a terminal, the command exits with
-    code 3 when the session sleeps for more than a few seconds; a worker or a later `resume` wakes it.
+    code 3 when the session sleeps for more than a few seconds; a worker or a later `resume` wakes it. It stays while
+    the session waits to retry an operation.
     """
     loaded, args = click.get_current_context().meta[TARGET]
     if loaded.workflow.is_guest:
