@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import pausepoint.integrations.gate as hook
 from pausepoint import Engine
 from pausepoint.gate.guests import GuestAgents
+from pausepoint.gate.settings import socket_path
 from tests.gate import fake_agent
 
 EVENTS = list(hook.EVENTS)
@@ -30,9 +33,11 @@ class Project:
         self.folder = folder
         self.store = folder / ".pausepoint" / "pausepoint.db"
         self.effects = folder / "effects.txt"
-        self.socket = Path(mkdtemp(prefix="gate-")) / "gate.sock"
+        self.socket = Path(mkdtemp(prefix="gate-")) / socket_path(folder).name
+        self.agents: list[asyncio.subprocess.Process] = []
         self.store.parent.mkdir(parents=True)
         given = {"v": 1, "socket": str(self.socket), "flag": f"{self.store}-paused", "on_loss": on_loss}
+        given["store"] = str(self.store)
         (folder / ".pausepoint" / "gate.json").write_text(json.dumps(given))
         closed = " || exit 2" if on_loss == "closed" else ""
         hooks: dict[str, Any] = {each: [{"hooks": [{"type": "command", "command": COMMAND}]}] for each in EVENTS}
@@ -52,10 +57,20 @@ class Project:
         """Start a fake agent. Its own session has its name."""
         words = [sys.executable, fake_agent.__file__, "--name", name, "--effects", str(self.effects), *options]
         session = [] if "--resume" in options else ["--session", name]
-        return await asyncio.create_subprocess_exec(
+        started = await asyncio.create_subprocess_exec(
             *words, *session, cwd=self.folder, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
+        self.agents.append(started)
+        return started
+
+    def close(self) -> None:
+        """Kill agents that a failed test has left, and remove the folder of the socket."""
+        for agent in self.agents:
+            if agent.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.kill(agent.pid, signal.SIGKILL)
+        shutil.rmtree(self.socket.parent, ignore_errors=True)
 
     @property
     def done(self) -> Counter[str]:
