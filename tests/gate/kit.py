@@ -29,7 +29,7 @@ COMMAND = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(hook.__file__)} cla
 class Project:
     """A folder with a store, a gate and the hooks of agents. Its path is short, because a socket's path must be."""
 
-    def __init__(self, folder: Path, on_loss: str = "open") -> None:
+    def __init__(self, folder: Path, on_loss: str = "open", command: str = COMMAND) -> None:
         self.folder = folder
         self.store = folder / ".pausepoint" / "pausepoint.db"
         self.effects = folder / "effects.txt"
@@ -40,9 +40,9 @@ class Project:
         given["store"] = str(self.store)
         (folder / ".pausepoint" / "gate.json").write_text(json.dumps(given))
         closed = " || exit 2" if on_loss == "closed" else ""
-        hooks: dict[str, Any] = {each: [{"hooks": [{"type": "command", "command": COMMAND}]}] for each in EVENTS}
+        hooks: dict[str, Any] = {each: [{"hooks": [{"type": "command", "command": command}]}] for each in EVENTS}
         hooks["PreToolUse"] = [
-            {"matcher": "*", "hooks": [{"type": "command", "command": COMMAND + closed, "timeout": 86_400}]}
+            {"matcher": "*", "hooks": [{"type": "command", "command": command + closed, "timeout": 86_400}]}
         ]
         (folder / ".claude").mkdir()
         (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
