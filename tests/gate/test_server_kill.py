@@ -1,4 +1,4 @@
-"""A kill of `gate serve` while its agents are stopped: they stay stopped, and each call is made once."""
+"""The end of `gate serve`: stopped agents stay stopped through a kill, and a signal does not wait for their calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pausepoint.integrations.gate as hook
 from tests.cli.kit import Process, run
-from tests.gate.kit import COMMAND, Project, ended, until
+from tests.gate.kit import COMMAND, Project, ended, said_to, until
 from tests.support.loop import excused, on_loop
 
 SIX = [f"agent{n}" for n in range(6)]
@@ -78,3 +78,12 @@ async def test_a_hook_that_fails_open_at_once_is_caught(tmp_path: Path) -> None:
     finally:
         project.close()
     assert seen.late
+
+
+@on_loop
+async def test_a_signal_ends_the_server_although_a_call_is_in_flight(project: Project) -> None:
+    with excused(), _served(project) as server:
+        message = {"v": 1, "event": "before", "agent": {"kind": "claude", "session": "ada"}, "call": {"name": "Bash"}}
+        assert await said_to(project.socket, message) == {"do": "run"}
+        server.signal(signal.SIGTERM)
+        assert server.wait().code == 143

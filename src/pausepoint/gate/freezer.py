@@ -148,7 +148,7 @@ class Freezer:
             if since >= sum(other.began >= call.began for other in own):
                 still.append(call)
         for call in still:
-            call.frozen.set()
+            call.let_go.set()
 
     async def _note(self, info: SessionInfo) -> None:
         """Record the frozen commands once, when the session is paused."""
@@ -166,7 +166,7 @@ class Freezer:
         if self._sweeping is not None:
             self._sweeping.cancel()
         for call in () if self.gate is None else self.gate.in_flight:
-            call.frozen.clear()
+            call.let_go.clear()
 
     def _continue(self) -> None:
         with self._lock:

@@ -40,7 +40,7 @@ CONTAINERS = ("Task", "Agent")
 """Tools that run another agent, whose calls come to the gate on their own. They do not count as in flight."""
 
 TICK = 0.02
-"""Seconds between two looks of a frozen call at its session's pause, which is perhaps not known there yet."""
+"""Seconds between two looks of a call that was let go at its session, which perhaps does not know of the pause yet."""
 
 _UNUSUAL = re.compile(r"[^\w.-]")
 
@@ -69,7 +69,7 @@ class Call:
         self.at = time.time()
         self.in_flight = False
         self.began = 0  # when it was let through, as `Process.start` counts
-        self.frozen = asyncio.Event()  # the command that it runs is frozen
+        self.let_go = asyncio.Event()  # its session need not wait for it: its command is frozen, or the server ends
         self.asks = False  # the agent asks its own person for a permission
         self.is_noted = False  # it is in the history of the session
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -378,15 +378,15 @@ class Gate:
 
 
 async def _ended(call: Call, ctx: Context) -> str:
-    """Wait for the end of a call. While its command is frozen, a pause can take effect; a resume waits on."""
+    """Wait for the end of a call. While it is let go, the session can stop; the next visit waits on."""
     while not call.ended.done():
-        freezing = asyncio.ensure_future(call.frozen.wait())
-        waits: list[asyncio.Future[Any]] = [call.ended, freezing]
+        going = asyncio.ensure_future(call.let_go.wait())
+        waits: list[asyncio.Future[Any]] = [call.ended, going]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            freezing.cancel()
-        while call.frozen.is_set() and not call.ended.done():
+            going.cancel()
+        while call.let_go.is_set() and not call.ended.done():
             await ctx.safe_point()
             await asyncio.sleep(TICK)
     return call.ended.result()

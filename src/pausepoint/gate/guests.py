@@ -37,6 +37,9 @@ MOST = 1_000
 LOOK_EVERY = 2.0
 """Seconds between two looks at the processes of the agents."""
 
+NOTICE = 0.2
+"""Seconds until calls in flight notice that the server must end."""
+
 HELD = (Status.PAUSED, Status.PAUSING, Status.WAITING, Status.SLEEPING)
 AGAIN = 1.0
 """Seconds until the session is tried again after an error of the store."""
@@ -80,6 +83,7 @@ class GuestAgents:
         self._tasks: dict[Gate, asyncio.Task[None]] = {}
         self._freezers: dict[str, tuple[Freezer, asyncio.Task[None]]] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self.engine.register(AGENTS)
@@ -87,6 +91,7 @@ class GuestAgents:
         for session_id, _ in records(self._socket.path):
             self._freezer(session_id)
         self._looking = asyncio.create_task(self._look())
+        self._leaving = asyncio.create_task(self._leave())
         return self
 
     async def __aexit__(
@@ -94,7 +99,8 @@ class GuestAgents:
     ) -> None:
         await self._socket.__aexit__(kind, error, trace)
         freezing = [task for _, task in self._freezers.values()]
-        tasks = [task for task in (self._looking, *self._tasks.values(), *freezing) if task is not None]
+        own = [task for task in (self._looking, self._leaving) if task is not None]
+        tasks = [*own, *self._tasks.values(), *freezing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -146,6 +152,13 @@ class GuestAgents:
     def _forget(self, session_id: str, following: asyncio.Task[None]) -> None:
         if self._freezers.get(session_id, (None, None))[1] is following:
             del self._freezers[session_id]
+
+    async def _leave(self) -> None:
+        """Let go of the calls in flight when a signal ends the server: they are the agents' own, and may take hours."""
+        while not self.engine.ending:
+            await asyncio.sleep(NOTICE)
+        for call in [call for gate in self for call in gate.in_flight]:
+            call.let_go.set()
 
     async def _look(self) -> None:
         """Notice agents whose process has ended, or which were interrupted: no hook reports that."""
