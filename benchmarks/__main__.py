@@ -19,6 +19,7 @@ import apsw
 from benchmarks import fresh, steps, travel
 from benchmarks.agents import agents
 from benchmarks.chat import chat
+from benchmarks.gate import gate
 from benchmarks.listings import listings
 from benchmarks.messages import messages
 from benchmarks.operations import operations
@@ -45,6 +46,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "operations": operations,
     "streams": streams,
     "server": server,
+    "gate": gate,
     "import": fresh.imports,
 }
 

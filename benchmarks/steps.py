@@ -51,6 +51,9 @@ class Scale:
     most_watchers: int = 1_000
     changes: int = 50
     driven: int = 10
+    gated: int = 50
+    gated_pace: float = 1.0  # seconds between two calls of an agent, on average
+    hooks: int = 10
     agents_step: float = 0.6  # seconds of an average step; others take half as long, or half as long again
 
 
@@ -58,7 +61,8 @@ QUICK = Scale(
     rounds=2, block=10, steps=20, sessions=5, steps_each=3, grown=40, edge=10, ballast=100_000, changed=10,
     checkpoints=20, processes=1, warm_ups=0, traveled=40, parked=20, talk=40, talk_warm=10, talk_edge=10, agents=20,
     agents_warm=0.0, agents_step=0.02, operations=20, chunks=20, listed=60,
-    requests=5, watchers=5, most_watchers=10, changes=3, driven=2,
+    requests=5, watchers=5, most_watchers=10, changes=3, driven=2, gated=3, gated_pace=0.0,
+    hooks=1,
 )  # fmt: skip
 
 

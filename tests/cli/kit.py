@@ -158,6 +158,12 @@ class Process:
                 raise AssertionError(f"{text!r} was never said; what was:\n{plain(self.seen)}")
         return plain(self.seen)
 
+    def said(self) -> str:
+        """Return the output so far, without waiting for more."""
+        while select.select([self.out], [], [], 0)[0] and self._take():
+            pass
+        return plain(self.seen)
+
     def wait(self) -> Done:
         """Wait for the end and return the exit code and the output."""
         end = time.monotonic() + PATIENCE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     """A project whose agents may run their calls without a server."""
     made = Project(tmp_path / "p")
     yield made
-    shutil.rmtree(made.socket.parent, ignore_errors=True)
+    made.close()
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def closed(tmp_path: Path) -> Iterator[Project]:
     """A project whose agents may not."""
     made = Project(tmp_path / "closed", on_loss="closed")
     yield made
-    shutil.rmtree(made.socket.parent, ignore_errors=True)
+    made.close()
 
 
 @pytest.fixture

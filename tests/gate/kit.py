@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import pausepoint.integrations.gate as hook
 from pausepoint import Engine
 from pausepoint.gate.guests import GuestAgents
+from pausepoint.gate.settings import socket_path
 from tests.gate import fake_agent
 
 EVENTS = list(hook.EVENTS)
@@ -26,15 +29,17 @@ COMMAND = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(hook.__file__)} cla
 class Project:
     """A folder with a store, a gate and the hooks of agents. Its path is short, because a socket's path must be."""
 
-    def __init__(self, folder: Path, on_loss: str = "open") -> None:
+    def __init__(self, folder: Path, on_loss: str = "open", command: str = COMMAND) -> None:
         self.folder = folder
         self.store = folder / ".pausepoint" / "pausepoint.db"
         self.effects = folder / "effects.txt"
-        self.socket = Path(mkdtemp(prefix="gate-")) / "gate.sock"
+        self.socket = Path(mkdtemp(prefix="gate-")) / socket_path(folder).name
+        self.agents: list[asyncio.subprocess.Process] = []
         self.store.parent.mkdir(parents=True)
         given = {"v": 1, "socket": str(self.socket), "flag": f"{self.store}-paused", "on_loss": on_loss}
+        given["store"] = str(self.store)
         (folder / ".pausepoint" / "gate.json").write_text(json.dumps(given))
-        write_hooks(folder, on_loss)
+        write_hooks(folder, on_loss, command)
 
     @asynccontextmanager
     async def served(self, *restricted: str) -> AsyncIterator[tuple[Engine, GuestAgents]]:
@@ -46,10 +51,20 @@ class Project:
         """Start a fake agent. Its own session has its name."""
         words = [sys.executable, fake_agent.__file__, "--name", name, "--effects", str(self.effects), *options]
         session = [] if "--resume" in options else ["--session", name]
-        return await asyncio.create_subprocess_exec(
+        started = await asyncio.create_subprocess_exec(
             *words, *session, cwd=self.folder, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
+        self.agents.append(started)
+        return started
+
+    def close(self) -> None:
+        """Kill agents that a failed test has left, and remove the folder of the socket."""
+        for agent in self.agents:
+            if agent.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.kill(agent.pid, signal.SIGKILL)
+        shutil.rmtree(self.socket.parent, ignore_errors=True)
 
     @property
     def done(self) -> Counter[str]:
@@ -61,12 +76,12 @@ class Project:
         return await called({"hook_event_name": event, "session_id": session, "cwd": str(self.folder), **more})
 
 
-def write_hooks(folder: Path, on_loss: str = "open") -> None:
+def write_hooks(folder: Path, on_loss: str = "open", command: str = COMMAND) -> None:
     """Write the hooks of the gate for the agents of a folder."""
     closed = " || exit 2" if on_loss == "closed" else ""
-    hooks: dict[str, Any] = {each: [{"hooks": [{"type": "command", "command": COMMAND}]}] for each in EVENTS}
+    hooks: dict[str, Any] = {each: [{"hooks": [{"type": "command", "command": command}]}] for each in EVENTS}
     hooks["PreToolUse"] = [
-        {"matcher": "*", "hooks": [{"type": "command", "command": COMMAND + closed, "timeout": 86_400}]}
+        {"matcher": "*", "hooks": [{"type": "command", "command": command + closed, "timeout": 86_400}]}
     ]
     (folder / ".claude").mkdir(exist_ok=True)
     (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pausepoint.gate.gates import SCRIPT
 from pausepoint.gate.settings import SettingsRefused
 from pausepoint.integrations.gate import LIMIT, GatePlace, Lost, Talk, TooLate, find
 
@@ -42,7 +43,7 @@ class GateCaller:
 
     place: GatePlace
     name: str
-    kind: str = "script"
+    kind: str = SCRIPT
 
     def before(
         self, action: str, arguments: Mapping[str, str], timeout: float | None = None,

@@ -20,6 +20,7 @@ import msgspec
 from pausepoint.errors import Declined
 from pausepoint.gate.approval import restriction_of_call
 from pausepoint.gate.reports import AgentFacts, Background, CallFacts, Report
+from pausepoint.gate.warden import Process, look, present
 from pausepoint.orchestrator.snapshot import ToolCall
 from pausepoint.runtime.context import Context
 
@@ -29,11 +30,17 @@ CALL = "agent.call"
 BACKGROUND = "agent.background"
 """The event of a paused agent that has left commands running."""
 
+SCRIPT = "script"
+"""The kind of an agent that is a script; see `GateCaller`."""
+
 KEPT = 2_000
 """The most characters of one argument in the history."""
 
 CONTAINERS = ("Task", "Agent")
 """Tools that run another agent, whose calls come to the gate on their own. They do not count as in flight."""
+
+TICK = 0.02
+"""Seconds between two looks of a call that was let go at its session, which perhaps does not know of the pause yet."""
 
 _UNUSUAL = re.compile(r"[^\w.-]")
 
@@ -61,6 +68,8 @@ class Call:
         self.lasts = self.name not in CONTAINERS
         self.at = time.time()
         self.in_flight = False
+        self.began = 0  # when it was let through, as `Process.start` counts
+        self.let_go = asyncio.Event()  # its session need not wait for it: its command is frozen, or the server ends
         self.asks = False  # the agent asks its own person for a permission
         self.is_noted = False  # it is in the history of the session
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -107,6 +116,7 @@ class Gate:
         self.say = say
         self.facts = dict(facts or {})
         self.agent: AgentFacts | None = None
+        self.process: Process | None = None  # that of the agent, if it is known
         self.calls: dict[str, Call] = {}
         self.costs: list[Cost] = []
         self.transcript = ""
@@ -143,7 +153,7 @@ class Gate:
 
     def heard(self, report: Report, answer: Callable[[Answer], None]) -> Call | None:
         """Take a report. Return the call if its hook waits for an answer; the others are answered at once."""
-        self.agent = report.agent
+        self._take(report.agent)
         if report.agent.sub is None:
             self.heard_at = time.time()
         self.transcript = report.transcript or self.transcript
@@ -173,6 +183,12 @@ class Gate:
                 self.shown = (report.done, report.total)
         self.news.set()
         return None
+
+    def _take(self, agent: AgentFacts) -> None:
+        """Note who reports. The number of a process may be used again, so its start is noted, too."""
+        if self.agent is None or agent.pid != self.agent.pid:
+            self.process = look(agent.pid) if agent.pid > 1 else None
+        self.agent = agent
 
     def _arrived(self, report: Report, answer: Callable[[Answer], None]) -> Call:
         facts = report.call or CallFacts()
@@ -270,6 +286,11 @@ class Gate:
             call.answer({"do": "wait", "why": why})
 
     @property
+    def is_script(self) -> bool:
+        """Whether a script reports here. Its process is the shell of a person, with other commands."""
+        return self.agent is not None and self.agent.kind == SCRIPT
+
+    @property
     def is_closed(self) -> bool:
         """Whether every call is refused."""
         return bool(self._refusal)
@@ -333,7 +354,7 @@ class Gate:
             except Declined as no:
                 self.refuse(call, f"A person refused it: {no.reason or 'no reason given'}. Do not try it another way.")
                 return
-        if call.ended.done():
+        if call.ended.done() and not call.in_flight:
             return  # its hook has gone meanwhile
         await ctx.do(self._tool(call, approved), key=call.id)
         self.calls.pop(call.id, None)
@@ -343,18 +364,33 @@ class Gate:
         found = restriction_of_call(call.name, call.arguments, self.restricted)
         return found or ("it is too long to be checked" if call.cut and self.restricted else None)
 
-    def _tool(self, call: Call, approved: bool) -> Callable[[], Any]:
+    def _tool(self, call: Call, approved: bool) -> Callable[..., Any]:
         """Return the operation of a call: it is in flight from the answer until the agent reports its end."""
 
-        async def tool() -> str:
+        async def tool(ctx: Context) -> str:
             if not call.in_flight and not call.ended.done():
-                call.in_flight = True
+                call.in_flight, call.began = True, present()
                 self.say(f"runs {call.said}")
                 call.answer({"do": "run", "approved": True} if approved else {"do": "run"})
-            return await asyncio.shield(call.ended) if call.lasts else "started"
+            return await _ended(call, ctx) if call.lasts else "started"
 
         tool.__name__ = tool.__qualname__ = _UNUSUAL.sub("_", call.name)
         return tool
+
+
+async def _ended(call: Call, ctx: Context) -> str:
+    """Wait for the end of a call. While it is let go, the session can stop; the next visit waits on."""
+    while not call.ended.done():
+        going = asyncio.ensure_future(call.let_go.wait())
+        waits: list[asyncio.Future[Any]] = [call.ended, going]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            going.cancel()
+        while call.let_go.is_set() and not call.ended.done():
+            await ctx.safe_point()
+            await asyncio.sleep(TICK)
+    return call.ended.result()
 
 
 def charge(usd: float, tokens: int, ctx: Context) -> None:

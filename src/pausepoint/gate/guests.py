@@ -20,11 +20,12 @@ from pydantic import BaseModel
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.bulk import Bulk
 from pausepoint.errors import GateRefused, Parked, PausepointError, UnknownSession
+from pausepoint.gate.freezer import Freezer, note_commands, record_of, records
 from pausepoint.gate.gates import BACKGROUND, CALL, Gate, charge
-from pausepoint.gate.offspring import offspring
 from pausepoint.gate.reports import AgentFacts, Report
 from pausepoint.gate.sockets import GateSocket
 from pausepoint.gate.transcripts import interrupted_since, tokens_in, transcript_of
+from pausepoint.gate.warden import Process, look
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import SessionInfo
 from pausepoint.orchestrator.runs import RUN, RunReader
@@ -36,6 +37,9 @@ MOST = 1_000
 
 LOOK_EVERY = 2.0
 """Seconds between two looks at the processes of the agents."""
+
+NOTICE = 0.2
+"""Seconds until calls in flight notice that the server must end."""
 
 HELD = (Status.PAUSED, Status.PAUSING, Status.WAITING, Status.SLEEPING)
 AGAIN = 1.0
@@ -78,19 +82,26 @@ class GuestAgents:
         self.gates: dict[tuple[str, str], Gate] = {}
         self._socket = GateSocket(path, self._find)
         self._tasks: dict[Gate, asyncio.Task[None]] = {}
+        self._freezers: dict[str, tuple[Freezer, asyncio.Task[None]]] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self.engine.register(AGENTS)
         await self._socket.__aenter__()
+        for session_id, _ in records(self._socket.path):
+            self._freezer(session_id)
         self._looking = asyncio.create_task(self._look())
+        self._leaving = asyncio.create_task(self._leave())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._socket.__aexit__(kind, error, trace)
-        tasks = [task for task in (self._looking, *self._tasks.values()) if task is not None]
+        freezing = [task for _, task in self._freezers.values()]
+        own = [task for task in (self._looking, self._leaving) if task is not None]
+        tasks = [*own, *self._tasks.values(), *freezing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -111,7 +122,7 @@ class GuestAgents:
                 raise GateRefused(f"{MOST} agents are at this gate already. End some of them.")
             gate = self.gates[who] = Gate(f"{who[0]}-{who[1][:SHORT]}", self.restricted)
             gate.say = lambda text: self.say(gate.name, text)
-            guest = _Guest(self.engine, gate, report.agent, begins=report.event == "start")
+            guest = _Guest(self.engine, gate, report.agent, self._freezer, begins=report.event == "start")
             self._tasks[gate] = asyncio.create_task(self._serve(guest, who), name=f"gate {gate.name}")
         return gate
 
@@ -126,6 +137,29 @@ class GuestAgents:
         finally:
             self.gates.pop(who, None)
             self._tasks.pop(guest.gate, None)
+            if guest.session_id in self._freezers:
+                self._freezers.pop(guest.session_id)[1].cancel()
+
+    def _freezer(self, session_id: str) -> Freezer:
+        """Return what freezes the commands of a session's agent."""
+        freezer, _ = self._freezers.get(session_id, (None, None))
+        if freezer is None or freezer.is_over:
+            freezer = Freezer(self.engine, session_id, record_of(self._socket.path, session_id))
+            following = asyncio.create_task(freezer.follow(), name=f"freezer {session_id}")
+            self._freezers[session_id] = freezer, following
+            following.add_done_callback(lambda task: self._forget(session_id, task))
+        return freezer
+
+    def _forget(self, session_id: str, following: asyncio.Task[None]) -> None:
+        if self._freezers.get(session_id, (None, None))[1] is following:
+            del self._freezers[session_id]
+
+    async def _leave(self) -> None:
+        """Let go of the calls in flight when a signal ends the server: they are the agents' own, and may take hours."""
+        while not self.engine.ending:
+            await asyncio.sleep(NOTICE)
+        for call in [call for gate in self for call in gate.in_flight]:
+            call.let_go.set()
 
     async def _look(self) -> None:
         """Notice agents whose process has ended, or which were interrupted: no hook reports that."""
@@ -134,19 +168,25 @@ class GuestAgents:
             for gate in tuple(self):
                 if gate.agent is None or gate.ended.is_set():
                     continue
-                if not _is_alive(gate.agent.pid):
+                if not _is_alive(gate.agent.pid, gate.process):
                     gate.lost()
                 elif gate.transcript:
                     await _notice_interruptions(gate, Path(gate.transcript))
 
 
 class _Guest:
-    """One agent and its session. ``begins``: the agent has just begun, so a session of its past is not continued."""
+    """One agent and its session. ``begins``: the agent has just begun, so a session of its past is not continued.
 
-    def __init__(self, engine: Bulk, gate: Gate, agent: AgentFacts, begins: bool) -> None:
+    ``freezers`` returns what freezes the commands of a session.
+    """
+
+    def __init__(
+        self, engine: Bulk, gate: Gate, agent: AgentFacts, freezers: Callable[[str], Freezer], begins: bool
+    ) -> None:
         self.engine = engine
         self.gate = gate
         self.agent = agent
+        self.freezers = freezers
         self.begins = begins
         self.session_id = ""
         self.is_new = False  # the session does not exist yet
@@ -189,6 +229,7 @@ class _Guest:
         given = state if self.is_new else None
         async with self.engine.visit(AGENTS, session_id=self.session_id, input=given, tags=[agent.kind]) as ctx:
             self.is_new = False
+            self._freezer()
             await gate.attend(ctx)
             await self._charge(ctx)
             if gate.is_lost and not gate.at_rest.is_set():
@@ -230,18 +271,17 @@ class _Guest:
         if total > known:
             await ctx.do(charge, 0.0, total - known, key=f"until {total}")
 
-    async def _note_background(self) -> None:
-        """Record the commands that the agent has left running: a pause does not stop them."""
-        left = await in_thread(offspring, self.agent.pid) if self.agent.pid > 1 else []
-        if left:
-            self.gate.say(f"has left running: {'; '.join(left)}")
-            with suppress(PausepointError):  # it was resumed meanwhile
-                await self.engine.emit(self.session_id, BACKGROUND, "; ".join(left), {"commands": left})
+    def _freezer(self) -> Freezer:
+        """Return what freezes this agent's commands, also while it rests."""
+        freezer = self.freezers(self.session_id)
+        freezer.gate = self.gate
+        return freezer
 
     async def _wait(self, parked: Parked) -> None:
         """Wait until a session that must not run may run again, or was cancelled."""
         self.gate.tell(f"{parked.status}: {parked.reason}".rstrip(": "))
-        await self._note_background()
+        if not await self._freezer().is_wanted(await self.engine.info(self.session_id)):  # which notes them itself
+            await note_commands(self.engine, self.session_id, self.gate)
         async with aclosing(self.engine.watch(self.session_id)) as news:
             async for info in news:
                 if info.status is Status.CANCELLED:
@@ -272,10 +312,17 @@ async def agent_note(engine: Bulk, info: SessionInfo) -> AgentNote:
     asked = await engine.last_event(info.session_id, CALL)
     if asked is None:
         return AgentNote()
-    later = [event async for event in engine.events(info.session_id, after=asked.cursor)]
-    left = [event.summary for event in later if event.event_type == BACKGROUND]
-    is_made = any(event.event_type == "operation.completed" for event in later)
-    return AgentNote("" if is_made else asked.summary, left[-1] if left else "")
+    call, left = asked.summary, ""
+    async for event in engine.events(info.session_id, after=asked.cursor):
+        match event.event_type:
+            case "operation.completed":
+                call = ""
+            case "resume.requested":
+                left = ""
+            case "agent.background":
+                left = event.summary
+                call = "" if asked.data.get("id") in event.data.get("begun", ()) else call
+    return AgentNote(call, left)
 
 
 async def _notice_interruptions(gate: Gate, transcript: Path) -> None:
@@ -287,10 +334,17 @@ async def _notice_interruptions(gate: Gate, transcript: Path) -> None:
         gate.interrupted()
 
 
-def _is_alive(pid: int) -> bool:
-    """Return whether a process exists. The hook may not know it (0); then the agent has to say that it ends."""
+def _is_alive(pid: int, first: Process | None) -> bool:
+    """Return whether an agent's process has not ended. ``first`` is what was found when the agent first reported.
+
+    Another process may have its number by now. The hook may not know the number (0); then the agent has to say that it
+    ends.
+    """
     if pid <= 1:
         return True
+    if first is not None:
+        now = look(pid)
+        return now is not None and now.start == first.start and not now.is_dead
     with suppress(PermissionError):
         try:
             os.kill(pid, 0)

@@ -1,8 +1,9 @@
 """Find, stop, continue and end all processes of a command, and end leftover commands if their driver is killed.
 
 The processes of a command are its process group, every process whose environment has the command's token, and all
-descendants of these. So a child in a session of its own is found, too. This needs ``/proc`` (Linux). Elsewhere, the
-processes of a command are its process group.
+descendants of these. So a child in a session of its own is found, too. The commands of an agent that a person started
+are the children of its process, and their descendants. This needs ``/proc`` (Linux). Elsewhere, the processes of a
+command are its process group.
 
 The warden itself is a process of its own that outlives the driver, the process that runs the commands. It reads the
 group and the token of each command from its standard input (``+123 TOKEN``, ``-123 TOKEN``). The driver has the other
@@ -18,7 +19,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 TICK = 0.02
@@ -47,11 +48,22 @@ class Process(NamedTuple):
         """The number and the start, which together are never used again."""
         return self.pid, self.start
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it."""
+        return self.state in _STOPPED
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it has ended, although its parent has not read its exit code yet."""
+        return self.state in _DEAD
+
 
 class Processes:
     """The processes of commands. Add each command with `add`, right after it was started in a session of its own.
 
-    `freeze`, `thaw` and `end` block, so call them in a thread.
+    Or name the ``parent`` of all commands: then its children are commands, except those whose command line contains
+    ``without``. `freeze`, `thaw` and `end` block, so call them in a thread.
 
     >>> import subprocess
     >>> command = subprocess.Popen(["sleep", "60"], start_new_session=True)
@@ -65,7 +77,9 @@ class Processes:
     TOKEN = "PAUSEPOINT_GATE_TOKEN"
     """The variable with the token of a command. Set it in the environment of the command."""
 
-    def __init__(self) -> None:
+    def __init__(self, parent: int = 0, without: str = "") -> None:
+        self.parent = parent
+        self.without = without
         self._groups: dict[int, int] = {}  # the group of each command, and when its leader started
         self._tokens: set[bytes] = set()
         self._known: set[tuple[int, int]] = set()  # all that were found, because a descendant may lose its parent
@@ -89,7 +103,7 @@ class Processes:
 
     def find(self) -> list[Process]:
         """Return the living processes of the commands, parents before their children."""
-        everyone = {process.pid: process for process in _all()}
+        everyone = {process.pid: process for process in _all()} if _HAS_PROC else {}
         children: dict[int, list[Process]] = {}
         for process in everyone.values():
             children.setdefault(process.parent, []).append(process)
@@ -101,30 +115,55 @@ class Processes:
                     found[child.pid] = child
                     queue.append(child)
         self._known.update(process.id for process in queue)
-        return [process for process in queue if process.state not in _DEAD]
+        return [process for process in queue if not process.is_dead]
 
     def _is_ours(self, process: Process, everyone: dict[int, Process]) -> bool:
         if process.id in self._known:
             return True
         if process.start < self._since or process.pid == os.getpid():
             return False
+        if self.parent and process.parent == self.parent:
+            return self._is_command(process)
         started = self._groups.get(process.group, self._groups.get(process.session))
         if started is not None:
             leader = everyone.get(process.group if process.group in self._groups else process.session)
             # Otherwise all processes of the group have ended, and another program got its number.
             return leader is None or leader.start == started
-        return not self._tokens.isdisjoint(_environment(process.pid))
+        return bool(self._tokens) and not self._tokens.isdisjoint(_environment(process.pid))
 
-    def freeze(self) -> bool:
-        """Stop all processes with SIGSTOP. Return False if one has not stopped in time, because it is in the kernel."""
+    def _is_command(self, child: Process) -> bool:
+        """Return whether a child of the parent is a command. One with the parent's command line is not, or not yet."""
+        line = command_of(child.pid)
+        return line != command_of(self.parent) and not (self.without and self.without in line)
+
+    @property
+    def frozen(self) -> list[Process]:
+        """The processes that `freeze` stopped."""
+        return list(self._frozen.values())
+
+    def adopt(self, stopped: Iterable[tuple[int, int]]) -> None:
+        """Take over processes that a `freeze` in another program stopped, by their ids. `thaw` continues them."""
+        for pid, start in stopped:
+            process = look(pid)
+            if process is not None and process.start == start:
+                self._known.add(process.id)
+                self._frozen[process.id] = process
+
+    def freeze(self, note: Callable[[Sequence[Process]], None] = lambda found: None) -> bool:
+        """Stop all processes with SIGSTOP. Return False if one has not stopped in time, because it is in the kernel.
+
+        ``note`` is called with processes before they are stopped.
+        """
         if not _HAS_PROC:
             return self._signal_groups(signal.SIGSTOP)
         until, quiet = time.monotonic() + PATIENCE, 0
         tried: set[tuple[int, int]] = set()
         while quiet < QUIET:
-            running = [each for each in self.find() if each.state not in _STOPPED]
+            running = [each for each in self.find() if not each.is_stopped]
             new = [each for each in running if each.id not in tried]
             tried.update(each.id for each in new)
+            if new:
+                note(new)
             self._frozen.update((each.id, each) for each in new if send(each, signal.SIGSTOP))
             quiet = 0 if any(each.id in self._frozen for each in running) else quiet + 1
             if not quiet:
@@ -202,6 +241,20 @@ def look(pid: int) -> Process | None:
     except OSError:
         return None
     return Process(pid, int(words[1]), int(words[2]), int(words[3]), int(words[19]), words[0])
+
+
+def present() -> int:
+    """Return the present time, as `Process.start` counts it. 0 if there is no ``/proc``."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")) if _HAS_PROC else 0
+
+
+def command_of(pid: int) -> str:
+    """Return the beginning of the command line of a process, or "" if it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read(4096).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
 
 
 def _all() -> Iterator[Process]:

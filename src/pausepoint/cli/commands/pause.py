@@ -37,7 +37,7 @@ LOOK_EVERY = 0.1
 @filter_options("Pause all sessions")
 @click.option("--dry-run", is_flag=True, help="With filters: show what would be paused, and change nothing.")
 @click.option("--abort", is_flag=True, help="Cancel the running step; a resume runs it again.")
-@click.option("--freeze", is_flag=True, help="Stop timers, too: they are due later by the length of the pause.")
+@click.option("--freeze", is_flag=True, help="Stop timers, too, and commands of agents at the gate.")
 @click.option("--wait", is_flag=True, help="Wait until all of them have stopped.")
 @reason_and_by
 @common()
@@ -212,7 +212,7 @@ async def _agent_notes(engine: Engine, infos: Sequence[SessionInfo]) -> dict[str
     found = {info.session_id: await agent_note(engine, info) for info in infos}
     return {
         session_id: (f", waits to run {one_line(each.call)}" if each.call else "")
-        + (f", still running: {one_line(each.background)}" if each.background else "")
+        + (f", its commands: {one_line(each.background)}" if each.background else "")
         for session_id, each in found.items()
     }
 

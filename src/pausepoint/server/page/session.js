@@ -109,7 +109,7 @@ function waits(d, page) {
     [waitsFor('message'), 'Waits for a message', button('send', 'Send a message…', page.may('answerer'))],
     [waitsFor('child'), 'Waits for its children', d.to && html`<a class="b tiny" href=${d.to({ tab: 'children' })}>Children</a>`],
     [s.agent?.call, html`Waits to run <b class="mono">${s.agent?.call}</b>`],
-    [s.agent?.background, html`Still running: <b class="mono">${s.agent?.background}</b>`],
+    [s.agent?.background, html`Its commands: <b class="mono">${s.agent?.background}</b>`],
     [s.cancel_requested && !isIn('cancelled'), 'Will be cancelled at the next safe point'],
     [isIn('ready', 'created') && !s.guest, 'Resume it, or an engine that drives its workflow picks it up'],
   ].map(([isSo, name, side], n) => isSo && [n, line(name, side)]);
