@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pausepoint.gate.gates import SCRIPT
+from pausepoint.gate.reports import SCRIPT
 from pausepoint.gate.settings import SettingsRefused
 from pausepoint.integrations.gate import LIMIT, GatePlace, Lost, Talk, TooLate, find
 

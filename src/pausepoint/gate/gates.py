@@ -19,7 +19,7 @@ import msgspec
 
 from pausepoint.errors import Declined
 from pausepoint.gate.approval import restriction_of_call
-from pausepoint.gate.reports import AgentFacts, Background, CallFacts, Report
+from pausepoint.gate.reports import SCRIPT, AgentFacts, Background, CallFacts, Report
 from pausepoint.gate.warden import Process, look, present
 from pausepoint.orchestrator.snapshot import ToolCall
 from pausepoint.runtime.context import Context
@@ -29,9 +29,6 @@ CALL = "agent.call"
 
 BACKGROUND = "agent.background"
 """The event of a paused agent that has left commands running."""
-
-SCRIPT = "script"
-"""The kind of an agent that is a script; see `GateCaller`."""
 
 KEPT = 2_000
 """The most characters of one argument in the history."""

@@ -10,6 +10,9 @@ from msgspec import Meta
 SESSION = r"^[A-Za-z0-9._-]{1,128}$"
 """How the session of an agent, or the name of a script, is written."""
 
+SCRIPT = "script"
+"""The kind of an agent that is a script; see `GateCaller`."""
+
 Text = Annotated[str, Meta(max_length=4096)]
 Name = Annotated[str, Meta(max_length=200)]
 
