@@ -83,10 +83,10 @@ class Book:
     @property
     def is_all_scan(self) -> bool:
         """Whether no page with text is left to study."""
-        return self._is_scan() and not self.topics
+        return bool(self.scanned) and not any(topic.words for topic in self.topics)
 
     def _is_scan(self) -> bool:
-        return len(self.scanned) >= SCAN or (bool(self.scanned) and not self.topics)
+        return len(self.scanned) >= SCAN or self.is_all_scan
 
 
 @dataclass

@@ -107,6 +107,8 @@ def unaccented(text: str) -> str:
     >>> unaccented("Tonhöhen")
     'tonhohen'
     """
+    if text.isascii():
+        return text.casefold()
     return "".join(each for each in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(each))
 
 

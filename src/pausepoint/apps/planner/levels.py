@@ -22,6 +22,9 @@ BETWEEN = 12
 FREQUENT = 2.5
 """More lines of a style per page are not headings: they are terms, names of functions or table cells."""
 
+A_GAP = 10
+"""The most chapters that may be missing between two, for example because their pages are pictures."""
+
 _HAN_DIGITS = "〇一二三四五六七八九"
 
 
@@ -112,7 +115,7 @@ def _in_sequence(found: dict[int, int], labels: Sequence[Label]) -> dict[int, in
     for at, level in sorted(found.items()):
         number = _value(labels[at])
         if level == 0 and number is not None:
-            if labels[at].kind == "part" or number == 1 or last < number <= last + 3 or not last:
+            if labels[at].kind == "part" or number == 1 or last < number <= last + A_GAP or not last:
                 last = number if labels[at].kind != "part" else 0
             else:
                 continue

@@ -153,6 +153,7 @@ def findings(pages: Sequence[Page], content_type: str, first: int, bookmarks: Se
                 pieces.append(_Open(line, number, number))
             else:
                 pieces[-1].take(number, line)
+        pieces[-1].last = number if page.picture else pieces[-1].last
     closed = [piece.closed() for piece in pieces]
     found.pieces = [each for each in closed if each.title or each.words]
     found.styles = dict(_characters(pages).most_common(8))
