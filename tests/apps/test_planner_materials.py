@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pausepoint import Engine
 from pausepoint.apps.input import BadInput
+from pausepoint.apps.pdf import Style
 from pausepoint.apps.planner import SessionDocument, naming, planner, sessions
 from pausepoint.apps.planner.chapters import book_of
 from pausepoint.apps.planner.estimation import confidence, estimate, minutes
@@ -21,6 +22,7 @@ from pausepoint.apps.planner.materials import (
     PAGE_BYTES,
     PDF,
     TEXT,
+    Bookmark,
     Page,
     checked,
     outline,
@@ -221,13 +223,29 @@ def test_many_small_headings_are_folded_into_larger_ones() -> None:
     assert list(topics(text)) == ["Part A", "Part B", "Part C", "Part D"]
 
 
-@given(st.lists(st.text(max_size=200), max_size=20), st.sampled_from([TEXT, MARKDOWN, PDF]))
-def test_any_text_gives_findings_and_topics_with_names(pages: list[str], content_type: str) -> None:
-    found = findings([Page(text) for text in pages], content_type, 0, [])
+STYLES = st.builds(Style, st.sampled_from([7.0, 11.0, 20.0]), st.booleans())
+STYLED = st.lists(st.tuples(st.text(st.characters(exclude_characters="\r\n"), max_size=40), STYLES), max_size=12).map(
+    lambda lines: Page("\n".join(text for text, _ in lines), tuple(style for _, style in lines))
+)
+
+
+@given(
+    st.one_of(
+        st.tuples(st.lists(st.text(max_size=200).map(Page), max_size=20), st.sampled_from([TEXT, MARKDOWN, PDF])),
+        st.tuples(st.lists(STYLED, max_size=8), st.just(PDF)),
+    ),
+    st.lists(st.builds(Bookmark, st.text(max_size=20), st.integers(0, 3), st.integers(0, 8)), max_size=4),
+)
+def test_any_text_gives_findings_and_topics_with_names(
+    material: tuple[list[Page], str], marks: list[Bookmark]
+) -> None:  # fmt: skip
+    pages, content_type = material
+    found = findings(pages, content_type, 0, marks if content_type == PDF else [])
     assert Findings.model_validate_json(found.model_dump_json()) == found
     listed = book_of({"f:0": found}, "f", paged=content_type == PDF).topics
     assert all(topic.title.strip() and topic.chunks == ["f:0"] for topic in listed)
     assert len({topic.title for topic in listed}) == len(listed)
+    assert all(section.title for topic in listed for section in topic.sections)
 
 
 # estimates

@@ -26,9 +26,9 @@ SHORT_TEXT, A_FEW_WORDS, A_TITLE_WORDS, A_LONG_PREFACE = 40, 15, 100, 1_500
 MANY, SMALL, GROUPED = 60, 400, 2_000
 """A file with so many chapters of fewer words each has topics of several chapters. So has a part of small chapters."""
 
-FRONT, EARLY = 0.2, 0.3
-"""The largest share of a PDF that is set aside because it comes before the first chapter, and in which lists of page
-numbers are its contents rather than its index."""
+FRONT, A_SHORT_FRONT, EARLY = 0.2, 6, 0.3
+"""The largest share of a PDF that is set aside because it comes before the first chapter, how many pages it may be in a
+short one, and the share in which lists of page numbers are its contents rather than its index."""
 
 SCAN = 3
 """From so many pages without text on, a file counts as read in part. Fewer are covers and figures."""
@@ -197,7 +197,8 @@ def _letter(siblings: Sequence[_Node]) -> None:
     """Take the letters of appendices (`A A sample session`, `B Invoking R`) for numbers."""
     lettered = [(node, re.match(r"([A-Z])\s+([^\W_].*)", node.title)) for node in siblings if not node.number]
     found = [(node, match[1], match[2]) for node, match in lettered if match]
-    if "".join(letter for _, letter, _ in found) == "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(found)] and len(found) > 1:
+    in_order = "".join(letter for _, letter, _ in found) == "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(found)]
+    if in_order and (len(found) > 1 or any(node.number.isdecimal() for node in siblings)):
         for node, letter, title in found:
             node.number, node.title = letter, title
 
@@ -219,7 +220,8 @@ class _Maker:
 
     def front(self, pieces: Sequence[tuple[str, Piece]], headed: bool) -> None:
         """Set the pages before the first chapter aside. A text that has no chapters is named by its words."""
-        if headed and self.paged and len(_pages(pieces)) <= max(FRONT * self.book.pages, 3):
+        few = max(FRONT * self.book.pages, min(A_SHORT_FRONT, self.book.pages / 3))
+        if headed and self.paged and len(_pages(pieces)) <= few:
             if pieces:
                 self.put_aside("Pages before the first chapter", _pages(pieces), "title, contents and the like")
             return
@@ -242,8 +244,8 @@ class _Maker:
     def _studied(self, nodes: Iterable[_Node]) -> list[_Node]:
         """Return the chapters. Parts are replaced by their chapters; the rest is set aside."""
         found: list[_Node] = []
-        for node in nodes:
-            why = aside(node.title, node.page / max(self.book.pages, 1)) if self.paged else aside(node.title, 1.0)
+        listed = list(nodes)
+        for node, why in zip(listed, self._asides(listed), strict=True):
             if why:
                 self.put_aside(node.title, _pages(node.every()) or [node.page], why)
             elif node.kind == "part" and node.below and _usual_size(node.below) >= SMALL:
@@ -251,6 +253,16 @@ class _Maker:
             else:
                 found.append(node)
         return found
+
+    def _asides(self, nodes: Sequence[_Node]) -> list[str | None]:
+        """Return why each chapter is set aside, or None. The end of a book begins where nothing but asides follows."""
+        found: list[str | None] = []
+        at_the_end = True
+        for node in reversed(nodes):
+            position = 1.0 if at_the_end or not self.paged else node.page / max(self.book.pages, 1)
+            found.append(aside(node.title, position))
+            at_the_end = at_the_end and found[-1] is not None
+        return found[::-1]
 
     def _opened(self, node: _Node) -> list[_Node]:
         """Return what is below a heading. Its own text stays a topic if it is more than a title."""

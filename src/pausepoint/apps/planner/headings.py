@@ -149,7 +149,7 @@ def reads_like_a_title(text: str) -> bool:
     letters, wide = len(_LETTER.findall(title)), len(_WIDE.findall(title))
     if not _LONG_WORD.search(title) or 2 * letters < len("".join(title.split())) or _CODE.search(title):
         return False
-    if title == text.strip() and title[0].islower() and title.count(" ") > 2:
+    if title[0] == "(" or (title == text.strip() and title[0].islower() and title.count(" ") > 2):
         return False
     return not wide or (wide <= LONGEST_WIDE and not _CLAUSE.search(title))
 

@@ -22,6 +22,9 @@ BETWEEN = 12
 FREQUENT = 2.5
 """More lines of a style per page are not headings: they are terms, names of functions or table cells."""
 
+TITLE_PAGES = 2
+"""On so many pages, lines without a number that stand out before the first numbered heading are not headings."""
+
 A_GAP = 10
 """The most chapters that may be missing between two, for example because their pages are pictures."""
 
@@ -62,18 +65,19 @@ def _by_style(pieces: dict[int, Piece], labels: Sequence[Label], usual: Style, p
     kinds = {style: _kept(members, labels, pages) for style, members in kinds.items()}
     ranked = sorted((style for style in kinds if kinds[style]), reverse=True)
     ranked = ranked[1:] if len(ranked) > 1 and _is_title(kinds[ranked[0]], labels, pieces) else ranked
-    above = numbered_above = _unnumbered_above(ranked, kinds, labels, pieces)
+    shift = above = numbered_above = _unnumbered_above(ranked, kinds, labels, pieces)
     found: dict[int, int] = {}
     for style in ranked:
         said = _level(kinds[style], labels)
-        level = above if said is None else max(said, numbered_above)
+        named = sum(labels[at].kind == "chapter" for at in kinds[style]) * 2 > len(kinds[style])
+        level = above if said is None else max(said, shift if named else numbered_above)
         for at in kinds[style]:
             least = said or 0 if numbered_above else 0  # below numbered chapters, a `1` does not start the next one
             deeper = max(labels[at].depth, least) - (said or 0) if labels[at].number and said is not None else 0
             found[at] = level + deeper
         above = level + 1
         numbered_above = above if said is not None else numbered_above
-    return _in_sequence(found, labels)
+    return _in_sequence(found, labels, pieces)
 
 
 def _is_title(members: Sequence[int], labels: Sequence[Label], pieces: dict[int, Piece]) -> bool:
@@ -109,10 +113,15 @@ def _unnumbered_above(
     return int(len(chapters) > 1 and all(_level(kinds[style], labels) is None for style in ranked if style > top))
 
 
-def _in_sequence(found: dict[int, int], labels: Sequence[Label]) -> dict[int, int]:
+def _in_sequence(
+    found: dict[int, int], labels: Sequence[Label], pieces: dict[int, Piece]
+) -> dict[int, int]:  # fmt: skip
     """Drop numbered lines whose number is not above the one before: steps of a list, lines of a table."""
     last, kept = 0, {}
+    first = min((at for at in found if labels[at].number), default=0)
     for at, level in sorted(found.items()):
+        if at < first and pieces[at].page < TITLE_PAGES:
+            continue  # the author and the date
         number = _value(labels[at])
         if level == 0 and number is not None:
             if labels[at].kind == "part" or number == 1 or last < number <= last + A_GAP or not last:
