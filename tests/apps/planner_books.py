@@ -43,7 +43,8 @@ def row(path: Path, by_looks: bool) -> Book:
     book = read(path, [] if by_looks else bookmarks)
     seconds = time.process_time() - began
     basis = ", ".join(sorted({topic.basis for topic in book.topics})) or "nothing"
-    said = book.unread or ""
+    starts = [start_of(topic) or 0 for topic in book.topics]
+    said = book.unread or ("" if starts == sorted(starts) else "not in the order of the book")
     if by_looks and bookmarks:
         wanted = {start_of(topic) for topic in read(path, bookmarks).topics}
         said = f"{len(wanted & {start_of(topic) for topic in book.topics})} of {many(len(wanted), 'start')}"

@@ -20,6 +20,9 @@ _pdfium = threading.Lock()
 
 _BOLD_NAME = re.compile(r"(?i)bold|black|heavy|demi(?!cond)|gothic-?(medium|[bhu]\b)|cmb|sfb[xf]|ecb[xl]|-bx")
 _BOLD_WEIGHT = 600
+_A_DRAWING = 50
+"""A page of fewer lines is a blank page with some decoration."""
+
 _LINE = re.compile(r"[^\r\n]+")
 
 
@@ -86,12 +89,18 @@ def page_text(document: Any, number: int) -> str:
 
 
 def is_picture(document: Any, number: int) -> bool:
-    """Return whether a page shows a picture, as a scanned page does."""
+    """Return whether a page shows a picture, as a scanned page does, or a drawing of many lines."""
     from pypdfium2 import raw
 
     page = document[number]
     try:
-        return next(page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3), None) is not None
+        shown = (item.type for item in page.get_objects(max_depth=3))
+        drawn = 0
+        for kind in shown:
+            drawn += kind == raw.FPDF_PAGEOBJ_PATH
+            if kind == raw.FPDF_PAGEOBJ_IMAGE or drawn >= _A_DRAWING:
+                return True
+        return False
     finally:
         page.close()
 

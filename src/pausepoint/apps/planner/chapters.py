@@ -350,7 +350,9 @@ def _halves(node: _Node, size: int = SPLIT_INTO) -> list[_Node]:
 
 def _within(chapter: str, title: str) -> str:
     """Return the name of a topic that is part of a chapter. A long name of the chapter is left out if it can be."""
-    return f"{chapter}: {title}" if chapter and (len(chapter) <= 40 or is_generic(title)) else title
+    if not chapter or title.startswith(chapter):
+        return title
+    return f"{chapter}: {title}" if len(chapter) <= 40 or is_generic(title) else title
 
 
 def _pages(pieces: Iterable[tuple[str, Piece]]) -> set[int]:

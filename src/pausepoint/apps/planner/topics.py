@@ -32,6 +32,9 @@ LONGEST_HEADING = 100
 A_RUNNING_HEADER, A_LINE = 10, 20
 """The most words above a heading that starts a page, and the fewest letters of a line that a title goes on from."""
 
+A_FEW_PAGES = 3
+"""A large line that more pages of a window have at their edge is a running header."""
+
 LONG_TEXT = 1_500
 """Text of more words is divided at the end of the page, so that a long chapter can be read in parts."""
 
@@ -140,12 +143,12 @@ def findings(pages: Sequence[Page], content_type: str, first: int, bookmarks: Se
     pieces = [_Open(None, first, first)]
     found = Findings(pages=len(pages))
     usual = usual_style(_characters(pages))
-    running = _running(pages) if usual.size else set()
+    running = _running(pages) if usual.size else Counter[str]()
     for number, page in enumerate(pages, first):
         found.pictures += [number] if page.picture else []
         if pieces[-1].words > LONG_TEXT:
             pieces.append(_Open(None, number, number))
-        if page.styles and _lists_contents(page.text):
+        if page.styles and _lists_contents(page.text, goes_on=found.contents[-1:] == [number - 1]):
             found.contents.append(number)
             page = _after_contents(page, usual)
         for line in _lines(page, number, content_type, bookmarks, usual, running):
@@ -161,7 +164,7 @@ def findings(pages: Sequence[Page], content_type: str, first: int, bookmarks: Se
 
 
 def _lines(
-    page: Page, number: int, content_type: str, bookmarks: Sequence[Bookmark], usual: Style, running: set[str]
+    page: Page, number: int, content_type: str, bookmarks: Sequence[Bookmark], usual: Style, running: Counter[str]
 ) -> Iterator[str | Heading]:  # fmt: skip
     if bookmarks:
         return _marked(page.text, [mark for mark in bookmarks if mark.page == number])
@@ -269,25 +272,36 @@ def stands_out(style: Style, usual: Style) -> bool:
     return larger or (style.bold and not usual.bold and style.size >= 0.95 * usual.size)
 
 
-def _running(pages: Sequence[Page]) -> set[str]:
-    """Return the lines that several pages have at their top or bottom, without their numbers."""
+def _running(pages: Sequence[Page]) -> Counter[str]:
+    """Return how many pages have a line at their top or bottom, without its numbers."""
     counted: Counter[str] = Counter()
     for page in pages:
         lines = [line for line in page.text.split("\n") if line.strip()]
         counted.update({_undated(line) for line in (*lines[:2], *lines[-2:])})
-    return {line for line, count in counted.items() if count > 1 and line}
+    return counted
+
+
+def _runs(line: str, style: Style, usual: Style, running: Counter[str]) -> bool:
+    """Return whether a line at the edge of a page is a running header or a page number, and no heading."""
+    shown = _undated(line)
+    if style.size < LARGER * usual.size:
+        return not shown or running[shown] > 1
+    return running[shown] > A_FEW_PAGES and label(line).kind == "plain"
 
 
 def _undated(line: str) -> str:
     return " ".join(re.sub(r"\d+|^[ivxlc]+\b|\b[ivxlc]+$", "", line).casefold().split())
 
 
-def _lists_contents(text: str) -> bool:
-    """Return whether a page is a table of contents: most of its lines end in a page number after dots."""
+def _lists_contents(text: str, goes_on: bool) -> bool:
+    """Return whether a page is a table of contents: most of its lines end in a page number, after dots or a title.
+
+    ``goes_on``: the page before is one.
+    """
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     dotted = sum(_DOTTED.search(line) is not None for line in lines)
     entries = sum(_ENTRY.search(line) is not None for line in lines)
-    titled = any(aside(line, 0) == "contents" for line in lines[:3])
+    titled = goes_on or any(aside(line, 0) == "contents" for line in lines[:3])
     return dotted >= max(4, len(lines) * 0.35) or (titled and entries >= max(2, len(lines) * 0.4))
 
 
@@ -300,13 +314,12 @@ def _after_contents(page: Page, usual: Style) -> Page:
     return Page("\n".join(line for line, _ in rest), tuple(style for _, style in rest))
 
 
-def _styled(page: Page, usual: Style, running: set[str]) -> Iterator[str | Heading]:
+def _styled(page: Page, usual: Style, running: Counter[str]) -> Iterator[str | Heading]:
     """Yield the lines of a page. A line that stands out may be a heading, together with the lines that continue it."""
     lines = page.text.split("\n")
     waiting: Heading | None = None
     for at, (line, style) in enumerate(zip(lines, page.styles, strict=False)):
-        edge = at < 2 or at >= len(lines) - 2
-        if edge and style.size < LARGER * usual.size and (_undated(line) in running or not _undated(line)):
+        if (at < 2 or at >= len(lines) - 2) and _runs(line, style, usual, running):
             continue
         heading = _possible(line, style, usual)
         if waiting is not None and heading is not None and _goes_on(waiting, heading):
