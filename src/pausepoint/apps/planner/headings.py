@@ -34,7 +34,7 @@ _HAN_NAMED = re.compile(
 )
 _NUMBERED = re.compile(
     rf"^(?P<number>{_DECIMAL}|{_LETTERED}|{_ROMAN}(?=\.))(?P<dot>\.?)(?:\s+|(?<=\.)(?=[^\W\d_])|[、：:]\s*)"
-    r"(?P<title>[^\W_].*|[\"“«„‘'\\$(].*)$"
+    r"(?P<title>[^\W_].*|[\"“«»„‚‘「『《（'\\$(].*)$"
 )
 _KEY = re.compile(r"[^\W_]+")
 _LETTER = re.compile(r"[^\W\d_]")
