@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 
 class Writer:
@@ -33,21 +33,33 @@ class Writer:
             count, root, trailer, start))  # fmt: skip
 
 
-def _text(lines: Iterable[str]) -> bytes:
+class Bold(NamedTuple):
+    """A bold line of some size."""
+
+    text: str
+    size: float
+
+
+def _text(lines: Iterable[str | Bold]) -> bytes:
     """The operators that show lines of Latin text."""
     shown = []
     for line in lines:
-        safe = line.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
-        shown.append(f"({safe}) Tj T*")
-    return ("BT /F1 11 Tf 14 TL 50 800 Td " + " ".join(shown) + " ET").encode("latin-1")
+        style = f"/F2 {line.size} Tf" if isinstance(line, Bold) else "/F1 11 Tf"
+        safe = (line.text if isinstance(line, Bold) else line).replace("\\", r"\\")
+        shown.append(f"{style} ({safe.replace('(', chr(92) + '(').replace(')', chr(92) + ')')}) Tj T*")
+    return ("BT 14 TL 50 800 Td " + " ".join(shown) + " ET").encode("latin-1")
+
+
+PICTURE = b"q 495 0 0 742 50 50 cm /X Do Q"
+"""What a scanned page shows."""
 
 
 def make_pdf(
-    path: Path, pages: Sequence[Sequence[str]], outline: Sequence[tuple[str, int]] = (), ballast: int = 0,
-    encrypted: bool = False,
+    path: Path, pages: Sequence[Sequence[str | Bold] | bytes], outline: Sequence[tuple[str, int]] = (),
+    ballast: int = 0, encrypted: bool = False,
 ) -> Path:  # fmt: skip
-    """A PDF with these lines on its pages. ``outline``: titles and pages. ``ballast``: so many bytes on every page."""
-    first, marks = 5, 5 + 3 * len(pages)
+    """A PDF with these lines on its pages, or a `PICTURE`. ``outline``: titles, pages. ``ballast``: bytes per page."""
+    first, marks = 6, 6 + 3 * len(pages)
     with path.open("wb") as file:
         pdf = Writer(file)
         outlined = b"/Outlines 3 0 R" if outline else b""
@@ -58,12 +70,14 @@ def make_pdf(
         pdf.put(3, b"<< /Type /Outlines /First %d 0 R /Last %d 0 R /Count %d >>" % (marks, last, len(outline))
                 if outline else b"null")  # fmt: skip
         pdf.put(4, b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
+        pdf.put(5, b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding >>")
         for number, lines in enumerate(pages):
             page = first + 3 * number
             pdf.put(page, b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents %d 0 R"
-                          b" /Resources << /Font << /F1 4 0 R >> /XObject << /X %d 0 R >> >> >>"
+                          b" /Resources << /Font << /F1 4 0 R /F2 5 0 R >> /XObject << /X %d 0 R >> >> >>"
                           % (page + 1, page + 2))  # fmt: skip
-            pdf.stream(page + 1, zlib.compress(_text(lines)), b"/Filter /FlateDecode")
+            content = lines if isinstance(lines, bytes) else _text(lines)
+            pdf.stream(page + 1, zlib.compress(content), b"/Filter /FlateDecode")
             _ballast(pdf, page + 2, ballast)
         for number, (title, page) in enumerate(outline):
             around = b"/Prev %d 0 R " % (marks + number - 1) if number else b""

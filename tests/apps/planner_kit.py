@@ -29,17 +29,17 @@ FILES = [
 def watched_chunks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each chunk was read; those in `BROKEN` fail."""
     counted: Counter[str] = Counter()
-    real = ingestion._sections
+    real = ingestion._pieces
 
-    def watched(path: str, kind: str, first: int, count: int) -> Any:
+    def watched(path: str, kind: str, first: int, count: int, bookmarks: list[Any]) -> Any:
         name = f"{Path(path).stem}:{first // count}"
         counted[name] += 1
         if name in BROKEN:
             raise ConnectionError("429 rate limit")
-        return real(path, kind, first, count)
+        return real(path, kind, first, count, bookmarks)
 
     BROKEN.clear()
-    monkeypatch.setattr(ingestion, "_sections", watched)
+    monkeypatch.setattr(ingestion, "_pieces", watched)
     monkeypatch.setattr(ingestion, "PATIENCE", Retry(attempts=2, first=0))
     return counted
 

@@ -23,13 +23,14 @@ from tests.support.forkserver import say
 from tests.support.held import as_program, watch
 
 
-def chunk(path: str, content_type: str, first: int, count: int) -> str:
+def chunk(path: str, content_type: str, first: int, count: int, bookmarks: object) -> str:
     return f"chunk {Path(path).suffix}:{first // count}"
 
 
 def watch_all() -> None:
-    watch(ingestion, "_sections", chunk)
+    watch(ingestion, "_pieces", chunk)
     watch(materials, "page_count", lambda path, content_type: f"pages {Path(path).suffix}")
+    watch(materials, "outline", lambda path, content_type: f"outline {Path(path).suffix}")
     watch(estimation, "estimate", "estimate")
     watch(planning, "plan", "plan")
     watch(reviewing, "review", "review")

@@ -21,7 +21,8 @@ CHUNKS = 5
 COURSES = ["--course", "calc2:Calculus II:2030-02-21", "--course", "hist:History:2030-02-26"]
 LIMITS = ["--start", "2030-02-08", "--time-zone", "UTC", "--max-minutes", "15", "--rest-day", "Sunday"]
 ONCE = Counter(
-    ["pages .pdf", "pages .md", *(f"chunk .pdf:{index}" for index in range(CHUNKS)), "chunk .md:0", "estimate"]
+    [f"{what} {kind}" for what in ("pages", "outline") for kind in (".pdf", ".md")]
+    + [*(f"chunk .pdf:{index}" for index in range(CHUNKS)), "chunk .md:0", "estimate"]
     + ["plan", "review"] * 2
     + ["finish"]
 )
@@ -97,7 +98,7 @@ def undisturbed(
     return document, files
 
 
-@pytest.mark.parametrize("where", [each for each in ONCE if not each.startswith("pages")])
+@pytest.mark.parametrize("where", [each for each in ONCE if not each.startswith("pages ")])
 def test_a_kill_at_any_chunk_and_in_any_stage_costs_that_call_alone(
     session: Planner, where: str, undisturbed: object
 ) -> None:
@@ -149,7 +150,7 @@ def test_a_book_of_840_pages_and_52_mb_goes_on_with_the_next_chunk_and_is_never_
     assert 51e6 < (tmp_path / "book.pdf").stat().st_size < 54e6
     session = Planner(tmp_path, forks, tmp_path)
     session.start(at="chunk .pdf:13")
-    assert session.calls == Counter(["pages .pdf", *(f"chunk .pdf:{index}" for index in range(14))])
+    assert session.calls == Counter(["pages .pdf", "outline .pdf", *(f"chunk .pdf:{index}" for index in range(14))])
     session.resume(at="chunk .pdf:30")
     session.resume()
     again = Counter(["chunk .pdf:13", "chunk .pdf:30"])

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from pausepoint import Engine
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.planner import SessionDocument, planner, sessions
+from pausepoint.apps.pdf import Style
+from pausepoint.apps.planner import SessionDocument, naming, planner, sessions
+from pausepoint.apps.planner.chapters import book_of
 from pausepoint.apps.planner.estimation import confidence, estimate, minutes
 from pausepoint.apps.planner.materials import (
     LONGEST_LINE,
@@ -20,6 +22,8 @@ from pausepoint.apps.planner.materials import (
     PAGE_BYTES,
     PDF,
     TEXT,
+    Bookmark,
+    Page,
     checked,
     outline,
     page_count,
@@ -27,7 +31,7 @@ from pausepoint.apps.planner.materials import (
 from pausepoint.apps.planner.materials import window as window_of
 from pausepoint.apps.planner.models import Basis, EstimationPayload, Evidence, Measure, Upload
 from pausepoint.apps.planner.sample import SAMPLE, SAMPLE_INPUTS, sample_uploads
-from pausepoint.apps.planner.topics import Findings, findings, topics_of
+from pausepoint.apps.planner.topics import Findings, findings
 from tests.apps.pdfs import make_pdf
 from tests.support.modelserver import ModelServer, Refuses, Says, Status
 
@@ -36,8 +40,8 @@ WORDS = "some plain words that say a little about the matter at hand and then st
 
 def topics(text: str, content_type: str = MARKDOWN) -> dict[str, int]:
     """The topics of a text of one window, with their words."""
-    found = topics_of({"f:0": findings([text], content_type, 0, [])})
-    return {topic.title: topic.words for topic in found}
+    book = book_of({"f:0": findings([Page(text)], content_type, 0, [])}, "f", paged=False)
+    return {topic.title: topic.words for topic in book.topics}
 
 
 # what can be read
@@ -114,8 +118,8 @@ def test_a_pdf_is_read_page_by_page_with_its_outline(tmp_path: Path) -> None:
         tmp_path / "a.pdf", [["One", "line two"], [], ["Three (with) \\ signs"]], [("Start", 0), ("End", 2)]
     )
     assert page_count(str(path), PDF) == 3
-    assert window_of(str(path), PDF, 0, 20) == ["One\nline two", "", "Three (with) \\ signs"]
-    assert window_of(str(path), PDF, 2, 20) == ["Three (with) \\ signs"]
+    assert [page.text for page in window_of(str(path), PDF, 0, 20)] == ["One\nline two", "", "Three (with) \\ signs"]
+    assert window_of(str(path), PDF, 2, 20) == [Page("Three (with) \\ signs")]
     assert [(mark.title, mark.level, mark.page) for mark in outline(str(path), PDF)] == [("Start", 0, 0), ("End", 0, 2)]
 
 
@@ -134,7 +138,7 @@ def test_the_windows_of_a_text_are_the_text(tmp_path: Path, lines: list[str], ti
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pausepoint.apps.planner.materials.PAGE_BYTES", 40)
         pages = page_count(str(path), TEXT)
-        read = [page for first in range(0, pages, size) for page in window_of(str(path), TEXT, first, size)]
+        read = [page.text for first in range(0, pages, size) for page in window_of(str(path), TEXT, first, size)]
     assert "".join(read) == text.removeprefix("\ufeff")
     filled = [page for page in read if page]
     assert all(page.endswith("\n") for page in filled[:-1])
@@ -144,9 +148,9 @@ def test_lines_without_an_end_are_cut_between_two_characters(tmp_path: Path) -> 
     path = tmp_path / "a.txt"
     path.write_text("日" * LONGEST_LINE, "utf-8")
     pages = page_count(str(path), TEXT)
-    read = [window_of(str(path), TEXT, number, 1) for number in range(pages)]
-    assert "".join(page for some in read for page in some) == "日" * LONGEST_LINE
-    assert max(len(page.encode()) for some in read for page in some) <= PAGE_BYTES + LONGEST_LINE
+    read = [page.text for number in range(pages) for page in window_of(str(path), TEXT, number, 1)]
+    assert "".join(read) == "日" * LONGEST_LINE
+    assert max(len(page.encode()) for page in read) <= PAGE_BYTES + LONGEST_LINE
 
 
 # topics
@@ -195,7 +199,7 @@ def test_an_outline_is_all_that_counts_and_divides_its_pages(tmp_path: Path) -> 
     pages = [["1 Not this", WORDS], ["Beta ray", WORDS, "Gamma ray", WORDS * 2], [WORDS], ["Delta", WORDS]]
     path = make_pdf(tmp_path / "a.pdf", pages, [("Alpha", 0), ("Beta ray", 1), ("Gamma ray", 1), ("Delta", 3)])
     found = findings(window_of(str(path), PDF, 0, 20), PDF, 0, outline(str(path), PDF))
-    listed = topics_of({"f:0": found})
+    listed = book_of({"f:0": found}, "a.pdf", paged=True).topics
     assert [(topic.title, topic.basis) for topic in listed] == [
         ("Alpha", "outline"), ("Beta ray", "outline"), ("Gamma ray", "outline"), ("Delta", "outline"),
     ]  # fmt: skip
@@ -203,9 +207,9 @@ def test_an_outline_is_all_that_counts_and_divides_its_pages(tmp_path: Path) -> 
 
 
 def test_a_section_goes_on_in_the_next_window_and_the_same_title_is_one_topic() -> None:
-    first = findings([f"## One\n{WORDS}\n## Two\n{WORDS}"], MARKDOWN, 0, [])
-    second = findings([f"{WORDS}\n## Three\n{WORDS}\n## one\n{WORDS}"], MARKDOWN, 20, [])
-    found = {topic.title: topic for topic in topics_of({"f:0": first, "f:1": second})}
+    first = findings([Page(f"## One\n{WORDS}\n## Two\n{WORDS}")], MARKDOWN, 0, [])
+    second = findings([Page(f"{WORDS}\n## Three\n{WORDS}\n## one\n{WORDS}")], MARKDOWN, 20, [])
+    found = {topic.title: topic for topic in book_of({"f:0": first, "f:1": second}, "f", paged=False).topics}
     assert list(found) == ["One", "Two", "Three"]
     assert found["Two"].chunks == ["f:0", "f:1"]
     assert found["One"].chunks == ["f:0", "f:1"]
@@ -219,13 +223,29 @@ def test_many_small_headings_are_folded_into_larger_ones() -> None:
     assert list(topics(text)) == ["Part A", "Part B", "Part C", "Part D"]
 
 
-@given(st.lists(st.text(max_size=200), max_size=20), st.sampled_from([TEXT, MARKDOWN, PDF]))
-def test_any_text_gives_findings_and_topics_with_names(pages: list[str], content_type: str) -> None:
-    found = findings(pages, content_type, 0, [])
+STYLES = st.builds(Style, st.sampled_from([7.0, 11.0, 20.0]), st.booleans())
+STYLED = st.lists(st.tuples(st.text(st.characters(exclude_characters="\r\n"), max_size=40), STYLES), max_size=12).map(
+    lambda lines: Page("\n".join(text for text, _ in lines), tuple(style for _, style in lines))
+)
+
+
+@given(
+    st.one_of(
+        st.tuples(st.lists(st.text(max_size=200).map(Page), max_size=20), st.sampled_from([TEXT, MARKDOWN, PDF])),
+        st.tuples(st.lists(STYLED, max_size=8), st.just(PDF)),
+    ),
+    st.lists(st.builds(Bookmark, st.text(max_size=20), st.integers(0, 3), st.integers(0, 8)), max_size=4),
+)
+def test_any_text_gives_findings_and_topics_with_names(
+    material: tuple[list[Page], str], marks: list[Bookmark]
+) -> None:  # fmt: skip
+    pages, content_type = material
+    found = findings(pages, content_type, 0, marks if content_type == PDF else [])
     assert Findings.model_validate_json(found.model_dump_json()) == found
-    listed = topics_of({"f:0": found})
+    listed = book_of({"f:0": found}, "f", paged=content_type == PDF).topics
     assert all(topic.title.strip() and topic.chunks == ["f:0"] for topic in listed)
     assert len({topic.title for topic in listed}) == len(listed)
+    assert all(section.title for topic in listed for section in topic.sections)
 
 
 # estimates
@@ -269,69 +289,58 @@ def test_what_is_uncertain_is_flagged_with_the_reason_and_nothing_else_is() -> N
 # with a language model
 
 
-def planned(tmp_path: Path, *files: str) -> SessionDocument:
-    uploads = [Upload(path=SAMPLE / name, is_shared=True) for name in files]
+def planned(tmp_path: Path, *files: Path) -> SessionDocument:
+    uploads = [Upload(path=path, is_shared=True) for path in files]
     inputs = SAMPLE_INPUTS | {"courses": SAMPLE_INPUTS["courses"][:1]}
     with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
         engine.start(planner, sessions.starting(inputs, uploads), session_id="s1").outcome()
         return sessions.document(engine, "s1")
 
 
-def says(*names: str) -> Says:
-    return Says(json.dumps({"topics": list(names)}))
+def unheaded(tmp_path: Path) -> Path:
+    """A text without headings, of more characters than a model is shown at a time."""
+    path = tmp_path / "whales.txt"
+    lines = [f"Whales sing in the deep, and whale {number} sings of krill and of currents.\n" for number in range(700)]
+    path.write_text("".join(lines))
+    assert naming.LONGEST_EXCERPT < path.stat().st_size < 20 * PAGE_BYTES
+    return path
 
 
-def test_a_model_names_the_topics_and_what_is_not_in_the_text_is_asked_for_again(
-    tmp_path: Path, server: ModelServer
-) -> None:
-    server.script.extend(
-        [says("Latitude by the Sun", "Quantum Gravity"), says("Latitude by the Sun", "Lunar distances")]
-    )
-    document = planned(tmp_path, "navigation.txt")
-    found = document.ingestion_state.course_topic_evidence
-    assert [each.topic for each in found] == ["Latitude by the Sun", "Lunar distances"]
-    assert {each.measure.basis for each in found} == {"model"}
-    assert all(each.source_chunks for each in found)
-    assert len(server.requests) == 2
+def says(name: str) -> Says:
+    return Says(json.dumps({"topic": name}))
+
+
+def test_a_model_sees_the_whole_text_and_names_what_has_no_headings(tmp_path: Path, server: ModelServer) -> None:
+    server.script.extend([says("Quantum Gravity"), says("The songs of whales"), says("Krill in currents")])
+    document = planned(tmp_path, unheaded(tmp_path))
+    (found,) = document.ingestion_state.course_topic_evidence
+    assert (found.topic, found.measure.basis) == ("The songs of whales, Krill in currents", "model")
+    assert [section.title for section in found.measure.sections] == [found.topic]
     assert "'Quantum Gravity' is not in the text" in json.dumps(server.requests[1])
-    assert document.status == "completed"
+    asked = json.dumps(server.requests)
+    assert all(f"whale {number} sings" in asked for number in range(700))
 
 
 def test_a_model_that_is_busy_is_waited_for(tmp_path: Path, server: ModelServer) -> None:
-    server.script.extend([*[Status(429)] * 7, says("Compass", "Charts")])
-    document = planned(tmp_path, "navigation.txt")
-    (progress,) = document.ingestion_state.files.values()
-    assert (document.status, progress.status, progress.last_error) == ("completed", "complete", None)
+    server.script.extend([*[Status(429)] * 7, says("The songs of whales"), says("Krill in currents")])
+    document = planned(tmp_path, unheaded(tmp_path))
+    (found,) = document.ingestion_state.course_topic_evidence
+    assert (document.status, found.measure.basis) == ("completed", "model")
 
 
-def test_a_model_that_declines_leaves_the_file_partial_and_not_the_session_lost(
-    tmp_path: Path, server: ModelServer
+@pytest.mark.parametrize("answer", [Refuses(), Status(401), Says("no JSON")])
+def test_a_model_that_fails_changes_nothing_and_that_is_said(
+    tmp_path: Path, server: ModelServer, answer: Status | Says | Refuses
 ) -> None:
-    server.script.append(Refuses())
-    document = planned(tmp_path, "navigation.txt")
-    (progress,) = document.ingestion_state.files.values()
-    assert (document.status, progress.status) == ("ingesting", "failed")
-    assert "declines to answer" in (progress.last_error or "")
-    with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
-        server.script.append(says("Compass", "Charts"))
-        sessions.retry(engine, "s1")
-        engine.resume("s1").outcome()
-        assert sessions.document(engine, "s1").status == "completed"
+    server.script.extend([answer] * 3)
+    document = planned(tmp_path, unheaded(tmp_path))
+    (found,) = document.ingestion_state.course_topic_evidence
+    assert (document.status, found.topic, found.measure.basis) == ("completed", "Currents, Deep, Krill", "terms")
+    (warning,) = (event.summary for event in document.events if event.event_type == "warning")
+    assert warning.startswith("whales.txt: a language model could not name the topics, so their most frequent words")
 
 
-def test_what_was_begun_with_a_model_is_not_ended_without_one_in_silence(
-    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.script.append(Refuses())
-    assert planned(tmp_path, "navigation.txt").status == "ingesting"
-    monkeypatch.delenv("PAUSEPOINT_MODEL")
-    with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
-        sessions.retry(engine, "s1")
-        engine.resume("s1").outcome()
-        (progress,) = sessions.document(engine, "s1").ingestion_state.files.values()
-        assert "no model is configured now. Set PAUSEPOINT_MODEL" in (progress.last_error or "")
-        engine.rewind("s1", "ingest")
-        engine.resume("s1").outcome()
-        document = sessions.document(engine, "s1")
-    assert document.status == "completed"
+def test_a_model_is_not_asked_about_chapters_that_the_book_names(tmp_path: Path, server: ModelServer) -> None:
+    document = planned(tmp_path, SAMPLE / "navigation.txt")
     assert {each.measure.basis for each in document.ingestion_state.course_topic_evidence} == {"heading"}
+    assert server.requests == []

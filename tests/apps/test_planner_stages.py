@@ -210,14 +210,14 @@ def test_progress_is_true_while_files_are_being_read(
 ) -> None:
     book = long_text(tmp_path / "book.txt", chapters=4)
     seen: list[SessionDocument] = []
-    real: Callable[..., Any] = ingestion._sections
+    real: Callable[..., Any] = ingestion._pieces
 
-    def looking(path: str, kind: str, first: int, count: int) -> Any:
+    def looking(path: str, kind: str, first: int, count: int, marks: list[Any]) -> Any:
         seen.append(sessions.document(engine, "s1"))
-        return real(path, kind, first, count)
+        return real(path, kind, first, count, marks)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ingestion, "_sections", looking)
+        patch.setattr(ingestion, "_pieces", looking)
         run(engine, uploads=[Upload(path=book, course_ids=["hist"])])
     progress = [next(iter(each.ingestion_state.files.values())) for each in seen]
     assert [each.processed_chunks for each in progress] == [0, 1, 2, 3]
@@ -344,16 +344,16 @@ def test_a_file_that_comes_while_another_holds_the_session_back_is_read_too(
 
 def test_a_running_session_takes_no_file_and_nothing_is_stored(engine: BlockingEngine, tmp_path: Path) -> None:
     refused: list[str] = []
-    real = ingestion._sections
+    real = ingestion._pieces
 
-    def adding(path: str, kind: str, first: int, count: int) -> Any:
+    def adding(path: str, kind: str, first: int, count: int, marks: list[Any]) -> Any:
         with pytest.raises(VerbRefused) as error:
             sessions.add_file(engine, "s1", Upload(path=SAMPLE / "navigation.txt", course_ids=["hist"]))
         refused.append(str(error.value))
-        return real(path, kind, first, count)
+        return real(path, kind, first, count, marks)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ingestion, "_sections", adding)
+        patch.setattr(ingestion, "_pieces", adding)
         assert run(engine, uploads=FILES[:1]).status == "completed"
     assert [text.partition(", driven by")[0] for text in refused] == ["Session 's1' is running"]
     assert len(engine.files("s1").list()) == 1

@@ -1,19 +1,36 @@
-"""Open PDF files, one thread at a time, and read the text of their pages."""
+"""Open PDF files, one thread at a time, and read the text of their pages, with the style of each line on request."""
 
 from __future__ import annotations
 
+import ctypes
+import math
 import mmap
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pausepoint.apps.input import BadInput
 
 _pdfium = threading.Lock()
 """PDFium is not safe to use from several threads."""
+
+_BOLD_NAME = re.compile(r"(?i)bold|black|heavy|demi(?!cond)|gothic-?(medium|[bhu]\b)|cmb|sfb[xf]|ecb[xl]|-bx")
+_BOLD_WEIGHT = 600
+_A_DRAWING = 50
+"""A page of fewer lines is a blank page with some decoration."""
+
+_LINE = re.compile(r"[^\r\n]+")
+
+
+class Style(NamedTuple):
+    """How a line looks: the height of its letters in points, and whether it is bold."""
+
+    size: float = 0.0
+    bold: bool = False
 
 
 def reads_pdf() -> bool:
@@ -52,15 +69,69 @@ def _wrong(path: Path, asks_for_password: bool) -> str:
     return "The PDF cannot be read. It is damaged or has no pages; export it again."
 
 
-def page_text(document: Any, number: int) -> str:
-    """Return the text of a page. Page numbers start at 0."""
+@contextmanager
+def _text_of(document: Any, number: int) -> Iterator[tuple[Any, Any, str]]:
     page = document[number]
     try:
         text = page.get_textpage()
         try:
-            found: str = text.get_text_range()
+            yield page, text, text.get_text_range()
         finally:
             text.close()
     finally:
         page.close()
-    return found.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def page_text(document: Any, number: int) -> str:
+    """Return the text of a page. Page numbers start at 0."""
+    with _text_of(document, number) as (_, _, found):
+        return found.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def is_picture(document: Any, number: int) -> bool:
+    """Return whether a page shows a picture, as a scanned page does, or a drawing of many lines."""
+    from pypdfium2 import raw
+
+    page = document[number]
+    try:
+        shown = (item.type for item in page.get_objects(max_depth=3))
+        drawn = 0
+        for kind in shown:
+            drawn += kind == raw.FPDF_PAGEOBJ_PATH
+            if kind == raw.FPDF_PAGEOBJ_IMAGE or drawn >= _A_DRAWING:
+                return True
+        return False
+    finally:
+        page.close()
+
+
+def styled_lines(document: Any, number: int) -> list[tuple[str, Style]]:
+    """Return the lines of a page with their styles. The first letter of a line decides.
+
+    A heading may end in another style, for example with a full stop or a page number.
+    """
+    with _text_of(document, number) as (_, text, found):
+        wide = any(letter > "\uffff" for letter in found)
+        lines = []
+        for line in _LINE.finditer(found):
+            shown = line[0].strip()
+            if shown:
+                at = line.start() + len(line[0]) - len(line[0].lstrip())
+                at = len(found[:at].encode("utf-16-le")) // 2 if wide else at  # the library counts in UTF-16
+                lines.append((shown, _style(text, at)))
+        return lines
+
+
+def _style(text: Any, at: int) -> Style:
+    from pypdfium2 import raw
+
+    index = raw.FPDFText_GetCharIndexFromTextIndex(text, at)
+    if index < 0:
+        return Style()
+    matrix, flags, name = raw.FS_MATRIX(), ctypes.c_int(), ctypes.create_string_buffer(100)
+    size = raw.FPDFText_GetFontSize(text, index)
+    if raw.FPDFText_GetMatrix(text, index, matrix):
+        size *= math.hypot(matrix.c, matrix.d)  # some programs set size 1 and scale the page
+    raw.FPDFText_GetFontInfo(text, index, name, len(name), flags)
+    bold = raw.FPDFText_GetFontWeight(text, index) >= _BOLD_WEIGHT
+    return Style(round(size * 2) / 2, bold or bool(_BOLD_NAME.search(name.value.decode("utf-8", "replace"))))

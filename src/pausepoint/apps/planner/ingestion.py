@@ -1,7 +1,7 @@
 """IngestionAgent: read every file window by window, and find the topics of each course.
 
 Each window is a chunk of `pausepoint.Context.files`. It is kept when it is finished, retried if it fails, and never
-read twice.
+read twice. The outline of a file is read once.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable
-from typing import Any
-
-from pydantic import BaseModel, Field, field_validator
 
 from pausepoint import Context, Retry
-from pausepoint.apps import model
-from pausepoint.apps.planner import materials
+from pausepoint.apps.planner import materials, naming
+from pausepoint.apps.planner.chapters import Book, Topic, book_of, merged
+from pausepoint.apps.planner.headings import is_generic
+from pausepoint.apps.planner.materials import PDF, Bookmark
 from pausepoint.apps.planner.models import (
     PAGES_PER_CHUNK,
     Chunking,
@@ -27,11 +26,14 @@ from pausepoint.apps.planner.models import (
     IngestionState,
     Measure,
 )
-from pausepoint.apps.planner.topics import Findings, Section, Topic, findings, merged, topics_of
-from pausepoint.apps.words import many, one_line
+from pausepoint.apps.planner.topics import Findings, findings
+from pausepoint.apps.words import many
 from pausepoint.model import Chunk, Chunked
 
 PATIENCE = Retry(attempts=5, first=1.0, longest=120)
+READING = 2
+"""The version of `Findings`. Chunks that an earlier version read are read again."""
+
 SAID = {
     "outline": "in the outline",
     "heading": "by its heading",
@@ -39,122 +41,93 @@ SAID = {
     "terms": "by frequent words",
     "nothing": "",
 }
-INSTRUCTIONS = (
-    "These are pages of learning material. Name at most eight topics that a student must learn from them, in the words"
-    " of the text. Do not name topics that the text does not cover."
-)
-LONGEST_EXCERPT = 40_000
 
 
 async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
     """Read all files of the session and gather the topics to learn."""
     files: dict[str, FileProgress] = {}
-    topics: dict[str, list[Topic]] = {}
-    with_model = await ctx.do(_has_model)  # a visit that starts without a model finishes without one
+    books: dict[str, Book] = {}
     for file_id, file in payload.file_registry.items():
-        read = await _read(file_id, file, with_model, ctx)
-        chunking = Chunking.model_validate(read.state.chunking)
-        files[file_id] = FileProgress(**read.state.model_dump(exclude={"chunking"}), chunking=chunking)
-        ctx.emit("handoff", f"{read.state.processed_chunks}/{chunking.total_chunks} chunks processed for {file_id}")
-        if read.failed:
-            ctx.emit("warning", f"{file.filename}: {many(len(read.failed), 'chunk')} could not be read",
-                     file_id=file_id, chunks=sorted(read.failed))  # fmt: skip
-        topics[file_id] = topics_of({f"{file_id}:{index}": each for index, each in read.done.items()})
-    evidence = gathered(payload, files, topics)
-    return IngestionState(files=files, course_topic_evidence=evidence)
+        read = await _read(file_id, file, ctx)
+        found = {f"{file_id}:{index}": each for index, each in read.done.items()}
+        books[file_id] = book_of(found, file.filename, paged=file.content_type == PDF)
+        files[file_id] = _progress(read, books[file_id])
+        _report(file_id, file, files[file_id], ctx)
+        await naming.name_topics(file_id, file, books[file_id].topics, ctx)
+    evidence = gathered(payload, files, books)
+    aside = [each for book in books.values() for each in book.set_aside]
+    return IngestionState(files=files, course_topic_evidence=evidence, set_aside=aside)
 
 
-def _has_model() -> bool:
-    return model.settings() is not None
-
-
-async def _read(file_id: str, file: FileEntry, with_model: bool, ctx: Context) -> Chunked[Findings]:
-    """Read all windows of a file, one at a time, or several at a time with a model.
-
-    The use of a model is part of a chunk's identity, so the two kinds of topics never mix.
-    """
-    params: dict[str, Any] = {"mode": "page_window", "max_pages_per_chunk": PAGES_PER_CHUNK}
-    params |= {"named_by": "model"} if with_model else {}
+async def _read(file_id: str, file: FileEntry, ctx: Context) -> Chunked[Findings]:
+    """Read all windows of a file, one at a time."""
     with await ctx.files.open(file_id) as stream:
         pages = await ctx.do(materials.page_count, stream.name, file.content_type, key=file_id)
+        bookmarks = await ctx.do(materials.outline, stream.name, file.content_type, key=file_id)
+
+    async def read_chunk(chunk: Chunk, ctx: Context) -> Findings:
+        count = chunk.params["max_pages_per_chunk"]
+        with await ctx.files.open(chunk.file_id) as stream:
+            return await asyncio.to_thread(
+                _pieces, stream.name, file.content_type, chunk.index * count, count, bookmarks
+            )
+
     return await ctx.files.chunks(
-        file_id, read_chunk, math.ceil(pages / PAGES_PER_CHUNK), retry=PATIENCE,
-        concurrency=4 if with_model else 1, **params,
+        file_id, read_chunk, math.ceil(pages / PAGES_PER_CHUNK), retry=PATIENCE, concurrency=1, mode="page_window",
+        max_pages_per_chunk=PAGES_PER_CHUNK, reading=READING,
     )  # fmt: skip
 
 
-async def read_chunk(chunk: Chunk, ctx: Context) -> Findings:
-    """Return the sections of one window."""
-    file = await ctx.files.get(chunk.file_id)
-    count = chunk.params["max_pages_per_chunk"]
-    first = chunk.index * count
-    with await ctx.files.open(chunk.file_id) as stream:
-        pages, found = await asyncio.to_thread(_sections, stream.name, file.content_type, first, count)
-    return await _named_by_model(pages, found, ctx) if "named_by" in chunk.params else found
+def _pieces(path: str, content_type: str, first: int, count: int, bookmarks: list[Bookmark]) -> Findings:
+    pages = materials.window(path, content_type, first, count, styled=not bookmarks)
+    return findings(pages, content_type, first, bookmarks)
 
 
-def _sections(path: str, content_type: str, first: int, count: int) -> tuple[list[str], Findings]:
-    pages = materials.window(path, content_type, first, count)
-    return pages, findings(pages, content_type, first, materials.outline(path, content_type))
+def _progress(read: Chunked[Findings], book: Book) -> FileProgress:
+    """Return how far a file was read. Pages that are pictures count as not read: a person has to decide about them."""
+    chunking = Chunking.model_validate(read.state.chunking)
+    progress = FileProgress(**read.state.model_dump(exclude={"chunking"}), chunking=chunking)
+    if book.unread is None:
+        return progress
+    told = f"{book.unread}; {progress.last_error}" if progress.last_error else book.unread
+    return progress.model_copy(update={"status": "failed" if book.is_all_scan else "partial", "last_error": told})
 
 
-async def _named_by_model(pages: list[str], found: Findings, ctx: Context) -> Findings:
-    """Return the window with the topics that a model names. The measures stay the same."""
-    text = "\n".join(pages)
-    known = {word.casefold() for word in text.split()}
-
-    class Topics(BaseModel):
-        topics: list[str] = Field(min_length=1, max_length=8)
-
-        @field_validator("topics")
-        @classmethod
-        def all_are_in_the_text(cls, topics: list[str]) -> list[str]:
-            for topic in topics:
-                words = [word for word in topic.split() if len(word) > 3] or topic.split()
-                if 2 * sum(_occurs(word, known) for word in words) < max(len(words), 1):
-                    raise ValueError(f"{topic!r} is not in the text")
-            return topics
-
-    answer = await model.ask(ctx, INSTRUCTIONS, {"pages": text[:LONGEST_EXCERPT]}, Topics)
-    if answer is None:
-        raise model.SettingsRefused(
-            "These files are being read with a language model, but no model is configured now. Set PAUSEPOINT_MODEL"
-            " again, or rewind to ingest to read them without a model."
-        )
-    names = list(dict.fromkeys(one_line(topic)[:200] for topic in answer.topics))
-    return Findings(sections=[_share(found.sections, name, len(names)) for name in names])
-
-
-def _occurs(word: str, known: set[str]) -> bool:
-    stem = word.casefold().strip(".,;:()")[:5]
-    return any(each.lstrip("(\"'“#*").startswith(stem) for each in known)
-
-
-def _share(sections: list[Section], name: str, parts: int) -> Section:
-    whole = Topic(name, "model")
-    for section in sections:
-        whole.add(section, ())
-    return Section(
-        title=name, basis="model", pages=math.ceil(whole.pages / parts), words=whole.words // parts,
-        signs=whole.signs // parts, tasks=whole.tasks // parts, terms=dict.fromkeys(whole.best_terms(6), 1),
-    )  # fmt: skip
+def _report(file_id: str, file: FileEntry, progress: FileProgress, ctx: Context) -> None:
+    total = progress.chunking.total_chunks
+    ctx.emit("handoff", f"{progress.processed_chunks}/{total} chunks processed for {file_id}")
+    if progress.failed_chunks:
+        lost = many(len(progress.failed_chunks), "chunk")
+        ctx.emit("warning", f"{file.filename}: {lost} could not be read", file_id=file_id,
+                 chunks=progress.failed_chunks)  # fmt: skip
+    elif progress.status != "complete":
+        ctx.emit("warning", f"{file.filename}: {progress.last_error}", file_id=file_id)
 
 
 # evidence
 
 
-def gathered(
-    payload: IngestionPayload, files: dict[str, FileProgress], topics: dict[str, list[Topic]]
-) -> list[Evidence]:  # fmt: skip
-    """Return the topics of every course. A course without material is one topic."""
+def gathered(payload: IngestionPayload, files: dict[str, FileProgress], books: dict[str, Book]) -> list[Evidence]:
+    """Return the topics of every course, in the order of its files. A course without material is one topic."""
     found: list[Evidence] = []
     for course in payload.user_inputs.courses:
         mine = {file_id: file for file_id, file in payload.file_registry.items() if _belongs(file, course)}
-        listed = merged(_copied(topic) for file_id in mine for topic in topics.get(file_id, []))
-        found += [_evidence(course, topic, mine, files) for topic in listed]
+        copies = {file_id: [_copied(topic) for topic in books[file_id].topics] for file_id in mine if file_id in books}
+        _tell_apart(copies, mine)
+        listed = merged(topic for each in copies.values() for topic in each)
+        found += [_evidence(course, topic, mine, files, books) for topic in listed]
         if not listed:
             found.append(_without_material(course, mine))
     return found
+
+
+def _tell_apart(topics: dict[str, list[Topic]], files: dict[str, FileEntry]) -> None:
+    """Add the file's name to titles such as `Introduction`, which every book has."""
+    if len(topics) > 1:
+        for file_id, listed in topics.items():
+            for topic in listed:
+                if is_generic(topic.title):
+                    topic.title = f"{topic.title} ({files[file_id].filename})"
 
 
 def _belongs(file: FileEntry, course: Course) -> bool:
@@ -164,16 +137,18 @@ def _belongs(file: FileEntry, course: Course) -> bool:
 def _copied(topic: Topic) -> Topic:
     """Copy a topic. The topic of a shared file belongs to several courses and grows in each separately."""
     copy = Topic(topic.title, topic.basis)
-    copy.add(topic, topic.chunks)
+    copy.add(topic)
     return copy
 
 
-def _evidence(course: Course, topic: Topic, mine: dict[str, FileEntry], files: dict[str, FileProgress]) -> Evidence:
+def _evidence(
+    course: Course, topic: Topic, mine: dict[str, FileEntry], files: dict[str, FileProgress], books: dict[str, Book]
+) -> Evidence:  # fmt: skip
     sources = list(dict.fromkeys(chunk.rpartition(":")[0] for chunk in topic.chunks))
     names = [mine[file_id].filename for file_id in sources]
     measure = Measure(
         pages=topic.pages, words=topic.words, signs=topic.signs, tasks=topic.tasks, basis=topic.basis, filenames=names,
-        missing=_missing(files[file_id] for file_id in sources),
+        missing=_missing((files[file_id], books[file_id]) for file_id in sources), sections=topic.sections,
     )  # fmt: skip
     return Evidence(
         course_id=course.course_id, topic=topic.title, evidence_summary=_summary(topic, names), source_files=sources,
@@ -181,11 +156,14 @@ def _evidence(course: Course, topic: Topic, mine: dict[str, FileEntry], files: d
     )  # fmt: skip
 
 
-def _missing(files: Iterable[FileProgress]) -> float:
-    """Return the share of chunks that were not read, over some files."""
-    counts = [(each.chunking.total_chunks, each.processed_chunks) for each in files]
-    total = sum(count for count, _ in counts)
-    return round(1 - sum(done for _, done in counts) / total, 3) if total else 0.0
+def _missing(files: Iterable[tuple[FileProgress, Book]]) -> float:
+    """Return the share of some files that was not read: chunks that failed, and pages that are pictures."""
+    total = read = 0.0
+    for progress, book in files:
+        scanned = len(book.scanned) / book.pages if book.unread else 0
+        total += progress.chunking.total_chunks
+        read += progress.processed_chunks * (1 - scanned)
+    return round(1 - read / total, 3) if total else 0.0
 
 
 def _summary(topic: Topic, names: list[str]) -> str:

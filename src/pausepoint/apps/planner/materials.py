@@ -1,4 +1,4 @@
-"""Read course material (PDF, plain text and Markdown) as pages and windows of pages.
+"""Read course material (PDF, plain text and Markdown) as pages and windows of pages, and the outline of a PDF.
 
 A page of text has about 3,000 bytes and ends at the end of a line. Each window is read separately, so a book of any
 size needs only the memory of one window.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import codecs
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.pdf import opened, page_text
+from pausepoint.apps.pdf import Style, is_picture, opened, page_text, styled_lines
 
 PDF, TEXT, MARKDOWN = "application/pdf", "text/plain", "text/markdown"
 ENDINGS = {".pdf": PDF, ".txt": TEXT, ".text": TEXT, ".md": MARKDOWN, ".markdown": MARKDOWN}
@@ -26,6 +26,17 @@ class Bookmark(NamedTuple):
     title: str
     level: int
     page: int
+
+
+class Page(NamedTuple):
+    """The text of a page. ``styles`` has one style per line if it was asked for.
+
+    A page without text is a scan if ``picture`` is true.
+    """
+
+    text: str
+    styles: tuple[Style, ...] = ()
+    picture: bool = False
 
 
 def kind_of(path: Path) -> str:
@@ -82,12 +93,21 @@ def page_count(path: str, content_type: str) -> int:
         return len(document)
 
 
-def window(path: str, content_type: str, first: int, count: int) -> list[str]:
-    """Return the texts of some pages, in order."""
+def window(path: str, content_type: str, first: int, count: int, styled: bool = False) -> list[Page]:
+    """Return some pages, in order. ``styled``: with the styles of the lines of a PDF, which takes longer."""
     if content_type != PDF:
-        return _text_window(path, first, count)
+        return [Page(text) for text in _text_window(path, first, count)]
     with opened(path, Path(path).name) as document:
-        return [page_text(document, number) for number in range(first, min(first + count, len(document)))]
+        return [_page(document, number, styled) for number in range(first, min(first + count, len(document)))]
+
+
+def _page(document: Any, number: int, styled: bool) -> Page:
+    if styled:
+        lines = styled_lines(document, number)
+        text, styles = "\n".join(line for line, _ in lines), tuple(style for _, style in lines)
+    else:
+        text, styles = page_text(document, number), ()
+    return Page(text, styles, not text.strip() and is_picture(document, number))
 
 
 def _text_window(path: str, first: int, count: int) -> list[str]:
@@ -119,7 +139,7 @@ def _edge(stream: BinaryIO, number: int) -> int:
 
 
 def outline(path: str, content_type: str) -> list[Bookmark]:
-    """Return the outline of a PDF: the entries that link to a page."""
+    """Return the outline of a PDF: the entries that link to a page, or nothing if they divide the file in no way."""
     if content_type != PDF:
         return []
     found: list[Bookmark] = []
@@ -130,4 +150,4 @@ def outline(path: str, content_type: str) -> list[Bookmark]:
             title = " ".join(item.get_title().split())
             if page is not None and title:
                 found.append(Bookmark(title, item.level, page))
-    return found
+    return found if len({mark.page for mark in found}) > 1 or len(found) > 2 else []

@@ -152,6 +152,29 @@ class FileProgress(BaseModel):
     warning: str | None = None
 
 
+class Section(BaseModel):
+    """A part of a topic: what a student can read at a time. Pages count from 1, as a PDF viewer shows them."""
+
+    title: Title
+    number: str = ""
+    filename: str = ""
+    first_page: int | None = None
+    last_page: int | None = None
+    words: int = 0
+    signs: int = 0
+    tasks: int = 0
+
+
+class SetAside(BaseModel):
+    """A part of a file that is not studied: its contents, its index, its licence, or pages without text."""
+
+    filename: str
+    title: Title
+    first_page: int | None = None
+    last_page: int | None = None
+    why: str
+
+
 class Measure(BaseModel):
     """How much there is to learn about a topic, and how the topic was found.
 
@@ -165,10 +188,11 @@ class Measure(BaseModel):
     basis: Basis = "nothing"
     missing: float = Field(default=0.0, ge=0, le=1, description="the share of its files that could not be read")
     filenames: list[str] = []
+    sections: list[Section] = []
 
 
 class Evidence(BaseModel):
-    """A topic of a course, and where it was found."""
+    """A topic of a course, and where it was found. Topics of a course are in the order of the book."""
 
     course_id: str
     topic: Title
@@ -183,6 +207,7 @@ class IngestionState(BaseModel):
 
     files: dict[str, FileProgress] = {}
     course_topic_evidence: list[Evidence] = []
+    set_aside: list[SetAside] = []
 
 
 class TopicEstimate(BaseModel):

@@ -74,9 +74,11 @@ def files_missing(files: dict[str, FileEntry], ingestion: IngestionState) -> str
             continue
         total = found.chunking.total_chunks
         why = f": {found.last_error}" if found.last_error else ""
+        again = "read the rest again with `retry`, or accept the file with `partial`"
+        without = "or accept the file as it is with `partial`"
         return (
             f"file {file_id} ({file.filename}) is {found.status}, {found.processed_chunks} of {total} chunks were"
-            f" read{why}; read the rest again with `retry`, or accept the file with `partial`"
+            f" read{why}; {without if total and found.processed_chunks == total else again}"
         )
     return None
 

@@ -1,45 +1,55 @@
-"""Find the topics of material: from the outline of a PDF, from headings, or else from frequent words.
+"""Divide a window of pages at its headings: the entries of an outline, or the lines that look like headings.
 
-A window of pages gives sections. Text before the first heading of a window continues the section before it. The
-sections of all windows, in order, give the topics of a file.
+A window gives pieces. Text before the first heading of a window continues the last piece of the window before. Which of
+the lines are headings, and of which level, is decided when the whole book has been read (`chapters`).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from pausepoint.apps.planner.materials import MARKDOWN, Bookmark
-from pausepoint.apps.planner.models import Basis
-from pausepoint.apps.words import one_line
-
-ENOUGH, TOO_MANY = 3, 30
-"""The minimum and maximum number of topics per file, if its headings allow that."""
-
-A_FEW_WORDS, A_TITLE_WORDS = 15, 100
-KEPT_TERMS = 12
-
-_NUMBER = r"(?:\d{1,3}(?:\.\d{1,3}){0,3}\.?|[IVXLC]{1,6}\.)"
-_NAMED = re.compile(
-    rf"(?i)^(?P<word>chapter|part|unit|lecture|section|week|lesson|module|topic|kapitel|chapitre|cap[ií]tulo)\s+"
-    rf"(?P<number>{_NUMBER}|\d+)\s*[.:–—-]?\s*(?P<title>.*)$"
+from pausepoint.apps.pdf import Style
+from pausepoint.apps.planner.headings import (
+    aside,
+    cleaned,
+    key_of,
+    label,
+    names_a_chapter,
+    reads_like_a_title,
+    unaccented,
 )
-_NUMBERED = re.compile(rf"^(?P<number>{_NUMBER})\s+(?P<title>[^\W\d_].{{1,70}})$")
+from pausepoint.apps.planner.materials import MARKDOWN, Bookmark, Page
+from pausepoint.apps.planner.models import Basis
+
+KEPT_TERMS = 12
+LONGEST_HEADING = 100
+A_RUNNING_HEADER, A_LINE = 10, 20
+"""The most words above a heading that starts a page, and the fewest letters of a line that a title goes on from."""
+
+A_FEW_PAGES = 3
+"""A large line that more pages of a window have at their edge is a running header."""
+
+LONG_TEXT = 1_500
+"""Text of more words is divided at the end of the page, so that a long chapter can be read in parts."""
+
+LARGER, A_GOOD_SHARE = 1.08, 0.08
+"""A heading is at least this much larger than the text, or bold. Text is what has this share of all characters."""
+
 _HASHES = re.compile(r"^(?P<level>#{1,6})\s+(?P<title>.+?)\s*#*$")
 _UNDERLINE = re.compile(r"^(=+|-{3,})$")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _SIGN = re.compile(r"[=+−∫∑∏√≤≥≠→⇒^∂∇∞×÷<>|{}\\πθλμσΔΣ]|\d+")
 _TASK = re.compile(r"(?i)^\s*(?:[-*•]\s+\S|\(?\d{1,3}[.)]\s+\S|(?:exercise|example|problem|question)\s+\d)")
-_ASIDE = re.compile(
-    r"(?i)^(table of )?contents$|^(subject )?index$|^references?$|^bibliography$|^preface$|^foreword$|^glossary$"
-    r"|^acknowledge?ments?$|^about (the|this) .*|^copyright.*|^(list of )?(figures|tables)$|^(title|cover)( page)?$"
-)
+_ENTRY = re.compile(r"(?:(?:\. ?){3,}|…|·{3,}|\s)\s*(?:\d{1,4}|[ivxlc]{1,7})$")
+_DOTTED = re.compile(r"(?:(?:\. ?){4,}|…{2,}|·{4,})")
+_SENTENCE_END = (".", ",", ";", "?", "。", "、", "，", "；", "-")
 _USUAL = """about above after again also although always among another because been before being below between both
     cannot chapter could does doing done down during each either else even ever every example exercise exercises figure
     find first following from further given gives have having hence here however into itself just know known large less
@@ -50,13 +60,21 @@ _USUAL = """about above after again also although always among another because b
 _COMMON = frozenset(_USUAL.split())
 
 
-class Section(BaseModel):
-    """A part of a window. Without a title it continues the previous section."""
+class Piece(BaseModel):
+    """The text from one heading to the next. Without a title it continues the previous piece. Pages start at 0.
+
+    ``sure`` is false for a line that only looks like a heading; ``size`` and ``bold`` say how it looks.
+    """
 
     title: str = ""
+    number: str = ""
     level: int = 0
     basis: Basis = "heading"
-    pages: int = 0
+    sure: bool = True
+    size: float = 0.0
+    bold: bool = False
+    page: int = 0
+    last: int = 0
     words: int = 0
     signs: int = 0
     tasks: int = 0
@@ -64,32 +82,45 @@ class Section(BaseModel):
 
 
 class Findings(BaseModel):
-    """The sections of one window."""
+    """The pieces of one window. ``pictures`` are pages without text that show a picture; ``contents``: lists of contents.
 
-    sections: list[Section] = []
+    ``styles`` says how many characters have which size, and how many of them are bold.
+    """  # noqa: E501
+
+    pieces: list[Piece] = []
+    pages: int = 0
+    pictures: list[int] = []
+    contents: list[int] = []
+    styles: dict[str, int] = {}
 
 
 class Heading(NamedTuple):
-    """A line that starts a section."""
+    """A line that starts a piece."""
 
     title: str
     level: int
-    basis: Basis
+    basis: Basis = "heading"
+    sure: bool = True
+    style: Style = Style()
+    number: str = ""
 
 
 @dataclass
 class _Open:
-    """A section that is being read."""
+    """A piece that is being read."""
 
     heading: Heading | None
-    pages: set[int] = field(default_factory=set)
+    page: int
+    last: int
     words: int = 0
     signs: int = 0
     tasks: int = 0
     terms: Counter[str] = field(default_factory=Counter)
 
     def take(self, page: int, line: str) -> None:
-        self.pages.add(page)
+        if not line.strip():
+            return
+        self.last = page
         words = _WORD.findall(line)
         ideographs = len(_CJK.findall(line))  # they have no spaces between words: two count as a word
         self.words += sum(not _CJK.search(word) for word in words) + (ideographs + 1) // 2
@@ -97,42 +128,85 @@ class _Open:
         self.tasks += _TASK.match(line) is not None
         self.terms.update(word.lower() for word in words if len(word) > 3 and word.lower() not in _COMMON)
 
-    def closed(self) -> Section:
-        heading = self.heading or Heading("", 0, "heading")
+    def closed(self) -> Piece:
+        heading = self.heading or Heading("", 0)
         ranked = sorted(self.terms.items(), key=lambda term: (-term[1], term[0]))[:KEPT_TERMS]
-        return Section(
-            title=heading.title, level=heading.level, basis=heading.basis, pages=len(self.pages), words=self.words,
+        return Piece(
+            title=heading.title, number=heading.number, level=heading.level, basis=heading.basis, sure=heading.sure,
+            size=heading.style.size, bold=heading.style.bold, page=self.page, last=self.last, words=self.words,
             signs=self.signs, tasks=self.tasks, terms=dict(ranked),
         )  # fmt: skip
 
 
-def findings(pages: Sequence[str], content_type: str, first: int, bookmarks: Sequence[Bookmark]) -> Findings:
-    """Return the sections of a window that starts at page ``first``. With an outline, headings do not count."""
-    sections = [_Open(None)]
-    for number, text in enumerate(pages, first):
-        marks = [mark for mark in bookmarks if mark.page == number]
-        lines = _marked(text, marks) if bookmarks else _headed(text, content_type)
-        for line in lines:
+def findings(pages: Sequence[Page], content_type: str, first: int, bookmarks: Sequence[Bookmark]) -> Findings:
+    """Return the pieces of a window that starts at page ``first``. With an outline, other headings do not count."""
+    pieces = [_Open(None, first, first)]
+    found = Findings(pages=len(pages))
+    usual = usual_style(_characters(pages))
+    running = _running(pages) if usual.size else Counter[str]()
+    for number, page in enumerate(pages, first):
+        found.pictures += [number] if page.picture else []
+        if pieces[-1].words > LONG_TEXT:
+            pieces.append(_Open(None, number, number))
+        if page.styles and _lists_contents(page.text, goes_on=found.contents[-1:] == [number - 1]):
+            found.contents.append(number)
+            page = _after_contents(page, usual)
+        for line in _lines(page, number, content_type, bookmarks, usual, running):
             if isinstance(line, Heading):
-                sections.append(_Open(line, {number}))
+                pieces.append(_Open(line, number, number))
             else:
-                sections[-1].take(number, line)
-    found = [section.closed() for section in sections]
-    return Findings(sections=[each for each in found if each.title or each.words])
+                pieces[-1].take(number, line)
+        pieces[-1].last = number if page.picture else pieces[-1].last
+    closed = [piece.closed() for piece in pieces]
+    found.pieces = [each for each in closed if each.title or each.words]
+    found.styles = dict(_characters(pages).most_common(8))
+    return found
+
+
+def _lines(
+    page: Page, number: int, content_type: str, bookmarks: Sequence[Bookmark], usual: Style, running: Counter[str]
+) -> Iterator[str | Heading]:  # fmt: skip
+    if bookmarks:
+        return _marked(page.text, [mark for mark in bookmarks if mark.page == number])
+    return _styled(page, usual, running) if usual.size else _headed(page.text, content_type)
+
+
+# with an outline
 
 
 def _marked(text: str, marks: Sequence[Bookmark]) -> Iterator[str | Heading]:
     """Yield the lines of a page, with outline entries at the lines of their titles or else at the top."""
     lines = text.split("\n")
-    keys = [_key(line) for line in lines] if marks else []
+    keys = [key_of(line) for line in lines] if marks else []
     placed: dict[int, list[Heading]] = {}
+    after = 0
     for mark in marks:
-        title = _key(mark.title)
-        at = next((number for number, key in enumerate(keys) if title and title in key), 0)
-        placed.setdefault(at, []).append(Heading(cleaned(mark.title), mark.level, "outline"))
-    for number, line in enumerate(lines):
-        yield from placed.get(number, ())
+        title = key_of(mark.title)
+        begun = next((at for at in range(after, len(keys)) if _begins(title, keys[at])), None)
+        within = next((at for at in range(after, len(keys)) if title and title in keys[at]), after)
+        after = within if begun is None else begun
+        number = label(mark.title).number or (label(lines[after]).number if begun is not None else "")
+        top = after if placed or len(" ".join(lines[:after]).split()) > A_RUNNING_HEADER else 0
+        shown = _accented(mark.title, lines[after]) if begun is not None else mark.title
+        placed.setdefault(top, []).append(Heading(shown, mark.level, "outline", number=number))
+    for at, line in enumerate(lines):
+        yield from placed.get(at, ())
         yield line
+
+
+def _accented(title: str, line: str) -> str:
+    """Return the line of a title if it differs only in its accents."""
+    shown = cleaned(line)
+    same = unaccented(label(shown).title) == unaccented(label(title).title)
+    return shown if same and not shown.isascii() and title.isascii() else title
+
+
+def _begins(title: str, line: str) -> bool:
+    """Return whether a line is a title, or the first line of a long one."""
+    return title == line or (len(line) > A_LINE and title.startswith(line))
+
+
+# text and Markdown
 
 
 def _headed(text: str, content_type: str) -> Iterator[str | Heading]:
@@ -146,143 +220,133 @@ def _headed(text: str, content_type: str) -> Iterator[str | Heading]:
 
 
 def _heading(line: str, after: str, content_type: str) -> Heading | None:
-    if content_type == MARKDOWN:
-        found = _HASHES.match(line)
-        if found:
-            return Heading(cleaned(found["title"]), len(found["level"]) - 1, "heading")
+    if content_type == MARKDOWN and (found := _HASHES.match(line)):
+        return Heading(found["title"], len(found["level"]) - 1)
     if line and _UNDERLINE.match(after) and len(line) <= 90 and not _UNDERLINE.match(line):
-        return Heading(cleaned(line), 0 if after[0] == "=" else 1, "heading")
-    if content_type == MARKDOWN or len(line) > 90 or line.endswith((".", "?", "!", ";", ",", ":")):
+        return Heading(line, 0 if after[0] == "=" else 1)
+    if content_type == MARKDOWN:
         return None
-    if found := _NAMED.match(line):
-        deep = found["word"].lower() in ("section", "lesson", "topic")
-        return Heading(cleaned(line), int(deep), "heading")
-    if (found := _NUMBERED.match(line)) and len(line.split()) <= 9 and "...." not in line:
-        return Heading(cleaned(line), found["number"].rstrip(".").count("."), "heading")
-    return None
+    return Heading(line, label(line).depth, sure=False) if _is_numbered(line) else None
 
 
-def cleaned(title: str) -> str:
-    """Return a heading without its number and its markup.
+def _is_numbered(line: str) -> bool:
+    """Return whether a line in the style of the text may be a heading because of its number."""
+    if not 1 < len(line) <= 90 or line.endswith((*_SENTENCE_END, ":", "!")) or _DOTTED.search(line):
+        return False
+    if names_a_chapter(line):
+        return len(line.split()) <= 14 and reads_like_a_title(line)
+    found = label(line)
+    numbered = found.kind == "numbered" and len(line.split()) <= 9 and not found.title[0].islower()
+    return numbered and reads_like_a_title(line)
 
-    >>> cleaned("3.2 Integration by Parts"), cleaned("Chapter 4: Series"), cleaned("**Limits**"), cleaned("Chapter 7")
-    ('Integration by Parts', 'Series', 'Limits', 'Chapter 7')
+
+# a PDF without an outline
+
+
+def _characters(pages: Sequence[Page]) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for page in pages:
+        for line, style in zip(page.text.split("\n"), page.styles, strict=False):
+            counted[f"{style.size}{'b' if style.bold else ''}"] += len(line)
+    return counted
+
+
+def style_of(name: str) -> Style:
+    """Return a style from its name in `Findings.styles`.
+
+    >>> style_of("10.5b")
+    Style(size=10.5, bold=True)
     """
-    text = one_line(re.sub(r"[*_`]+", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)))
-    for pattern in (_NAMED, _NUMBERED):
-        if (found := pattern.match(text)) and found["title"].strip(" .:-"):
-            text = found["title"].strip()
-    return re.sub(r"\s*(?:\.{2,}|…)\s*\d*$", "", text)[:200] or one_line(title)[:200] or "Untitled"
+    return Style(float(name.rstrip("b")), name.endswith("b"))
 
 
-def _key(title: str) -> str:
-    """Return a key that is equal for titles that differ only in number, markup, case or spacing.
+def usual_style(characters: Counter[str]) -> Style:
+    """Return the style of the text: the largest in which a good share of it is set."""
+    enough = A_GOOD_SHARE * characters.total()
+    return max((style_of(name) for name, count in characters.items() if count >= enough), default=Style())
 
-    >>> _key("3.2  Integration by Parts ") == _key("integration by parts")
-    True
+
+def stands_out(style: Style, usual: Style) -> bool:
+    """Return whether a line is larger than the text, or bold where the text is not."""
+    larger = style.size >= LARGER * usual.size
+    return larger or (style.bold and not usual.bold and style.size >= 0.95 * usual.size)
+
+
+def _running(pages: Sequence[Page]) -> Counter[str]:
+    """Return how many pages have a line at their top or bottom, without its numbers."""
+    counted: Counter[str] = Counter()
+    for page in pages:
+        lines = [line for line in page.text.split("\n") if line.strip()]
+        counted.update({_undated(line) for line in (*lines[:2], *lines[-2:])})
+    return counted
+
+
+def _runs(line: str, style: Style, usual: Style, running: Counter[str]) -> bool:
+    """Return whether a line at the edge of a page is a running header or a page number, and no heading."""
+    shown = _undated(line)
+    if style.size < LARGER * usual.size:
+        return not shown or running[shown] > 1
+    return running[shown] > A_FEW_PAGES and label(line).kind == "plain"
+
+
+def _undated(line: str) -> str:
+    return " ".join(re.sub(r"\d+|^[ivxlc]+\b|\b[ivxlc]+$", "", line).casefold().split())
+
+
+def _lists_contents(text: str, goes_on: bool) -> bool:
+    """Return whether a page is a table of contents: most of its lines end in a page number, after dots or a title.
+
+    ``goes_on``: the page before is one.
     """
-    return " ".join(_WORD.findall(cleaned(title).casefold())) if title.strip() else ""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    dotted = sum(_DOTTED.search(line) is not None for line in lines)
+    entries = sum(_ENTRY.search(line) is not None for line in lines)
+    titled = goes_on or any(aside(line, 0) == "contents" for line in lines[:3])
+    return dotted >= max(4, len(lines) * 0.35) or (titled and entries >= max(2, len(lines) * 0.4))
 
 
-# the topics of a file
+def _after_contents(page: Page, usual: Style) -> Page:
+    """Return the rest of a page on which a table of contents ends and the first chapter starts."""
+    lines = list(zip(page.text.split("\n"), page.styles, strict=True))
+    last = max((at for at, (line, _) in enumerate(lines) if _ENTRY.search(line)), default=-1)
+    begun = (at for at in range(last + 1, len(lines)) if label(lines[at][0]).number and stands_out(lines[at][1], usual))
+    rest = lines[next(begun, len(lines)) :]
+    return Page("\n".join(line for line, _ in rest), tuple(style for _, style in rest))
 
 
-@dataclass
-class Topic:
-    """A topic to learn, with the chunks in which it was found."""
-
-    title: str
-    basis: Basis
-    pages: int = 0
-    words: int = 0
-    signs: int = 0
-    tasks: int = 0
-    chunks: list[str] = field(default_factory=list)
-    terms: Counter[str] = field(default_factory=Counter)
-
-    def add(self, found: Section | Topic, chunks: Iterable[str]) -> None:
-        """Add a section of this topic, or the same topic from another place."""
-        self.pages += found.pages
-        self.words += found.words
-        self.signs += found.signs
-        self.tasks += found.tasks
-        self.terms.update(found.terms)
-        self.chunks += [chunk for chunk in chunks if chunk not in self.chunks]
-
-    def best_terms(self, count: int) -> list[str]:
-        """Return the most frequent terms."""
-        ranked = sorted(self.terms.items(), key=lambda term: (-term[1], term[0]))
-        return [term for term, _ in ranked[:count]]
+def _styled(page: Page, usual: Style, running: Counter[str]) -> Iterator[str | Heading]:
+    """Yield the lines of a page. A line that stands out may be a heading, together with the lines that continue it."""
+    lines = page.text.split("\n")
+    waiting: Heading | None = None
+    for at, (line, style) in enumerate(zip(lines, page.styles, strict=False)):
+        if (at < 2 or at >= len(lines) - 2) and _runs(line, style, usual, running):
+            continue
+        heading = _possible(line, style, usual)
+        if waiting is not None and heading is not None and _goes_on(waiting, heading):
+            waiting = waiting._replace(title=f"{waiting.title} {heading.title}", level=waiting.level)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = heading
+        if heading is None:
+            yield line
+    if waiting is not None:
+        yield waiting
 
 
-def topics_of(found: dict[str, Findings]) -> list[Topic]:
-    """Return the topics of one file, from the findings of its chunks in order."""
-    sections = [(chunk, section) for chunk, each in found.items() for section in each.sections]
-    titled = [section for _, section in sections if _counts(section)]
-    deepest = _depth(titled)
-    topics: list[Topic] = []
-    current: Topic | None = None
-    for chunk, section in sections:
-        if section.title and section.level <= deepest:
-            aside = _ASIDE.match(section.title) or _is_title(section, titled, deepest)
-            current = None if aside else Topic(section.title, section.basis)
-            topics += [current] if current else []
-        elif current is None and not section.title:
-            topics.append(Topic("", "terms"))
-            current = topics[-1]
-        if current is not None:
-            current.add(section, [chunk])
-            if current.basis == "terms":
-                current = None  # the next window may be about something else
-    return merged(_worth(topics))
+def _possible(line: str, style: Style, usual: Style) -> Heading | None:
+    if len(line) > LONGEST_HEADING or _DOTTED.search(line):
+        return None
+    found = label(line)
+    if stands_out(style, usual) and (found.number or not line.endswith((*_SENTENCE_END, ":"))):
+        shown = re.split(r"(?<=[^\W\d_)]{2})\. (?=\S)", line)[0] if found.number else line  # a sentence may follow
+        return Heading(shown, found.depth, sure=False, style=style) if reads_like_a_title(shown) else None
+    return Heading(line, found.depth, sure=False, style=Style(style.size)) if _is_numbered(line) else None
 
 
-def _counts(section: Section) -> bool:
-    return bool(section.title) and not _ASIDE.match(section.title)
-
-
-def _is_title(section: Section, titled: Sequence[Section], deepest: int) -> bool:
-    """Return whether a section is the title of the file: first, alone on its level, above the others, and short."""
-    alone = sum(each.level == section.level for each in titled) == 1
-    return alone and section is titled[0] and section.level < deepest and section.words < A_TITLE_WORDS
-
-
-def _depth(titled: Sequence[Section]) -> int:
-    """Return the deepest level at which a heading is a topic. Deeper headings belong to the topic above them."""
-    levels = sorted({section.level for section in titled})
-    best = levels[0] if levels else 0
-    for level in levels:
-        count = sum(section.level <= level for section in titled)
-        if count > TOO_MANY:
-            break
-        best = level
-        if count >= ENOUGH:
-            break
-    return best
-
-
-def _worth(topics: Iterable[Topic]) -> list[Topic]:
-    """Drop headings without text, and name untitled topics by their most frequent terms."""
-    listed = list(topics)
-    titled = any(topic.title and topic.words >= A_FEW_WORDS for topic in listed)
-    kept = [
-        topic for topic in listed
-        if topic.words >= A_FEW_WORDS or (topic.title and not titled)
-    ]  # fmt: skip
-    for topic in kept:
-        if not topic.title:
-            named = [term.capitalize() for term in topic.best_terms(3)]
-            topic.title = ", ".join(named)
-    return [topic for topic in kept if topic.title]
-
-
-def merged(topics: Iterable[Topic]) -> list[Topic]:
-    """Return each topic once, in order of appearance."""
-    known: dict[str, Topic] = {}
-    for topic in topics:
-        key = _key(topic.title) or topic.title
-        if key in known:
-            known[key].add(topic, topic.chunks)
-        else:
-            known[key] = topic
-    return list(known.values())
+def _goes_on(heading: Heading, line: Heading) -> bool:
+    """Return whether a line continues a heading: in its style, or as the title of a bare number."""
+    found = label(heading.title)
+    bare = found.kind in ("chapter", "part") and found.title == heading.title.strip()
+    same = line.style == heading.style and len(heading.title) + len(line.title) < 2 * LONGEST_HEADING
+    return not label(line.title).number and (bare or (same and heading.style.size > 0))

@@ -1,0 +1,224 @@
+"""What a title says: its number, whether it names a chapter or a part, and whether it is studied at all.
+
+Books in several languages are understood: `Chapter 3`, `Kapitel 3`, `第3章`, `3.1 Title`, `A.2 Title`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Literal, NamedTuple
+
+from pausepoint.apps.words import one_line
+
+Kind = Literal["part", "chapter", "section", "numbered", "plain"]
+
+_DECIMAL = r"\d{1,3}(?:\.\d{1,3}){0,4}"
+_LETTERED = r"[A-Z](?:(?:\.\d{1,3}){1,4}|(?=\.\s))"
+_ROMAN = r"[IVXLC]{1,6}"
+_HAN = r"[0-9０-９〇零一二三四五六七八九十百]{1,5}"
+_CHAPTERS = (
+    "chapter|unit|lecture|lesson|module|week|session|kapitel|lektion|vorlesung|einheit|woche|chapitre|leçon|cours"
+    "|cap[ií]tulo|lecci[oó]n|unidad|tema|capitolo|lezione|lição|aula|hoofdstuk|rozdział|wykład|глава|лекция"
+    "|appendix|anhang|annexe|apéndice|appendice|bijlage|附录|附錄|付録"
+)
+_SECTIONS = "section|topic|abschnitt|sección|sezione|seção|paragraaf"
+_PARTS = "part|teil|partie|parte|deel|część|часть"
+_NAMED = re.compile(
+    rf"(?i)^(?:(?P<chapter>{_CHAPTERS})|(?P<section>{_SECTIONS})|(?P<part>{_PARTS}))\s*"
+    rf"(?P<number>{_DECIMAL}|{_ROMAN}|[A-Z])(?![^\W_])\s*(?P<mark>[.:：–—-]?)\s*(?P<title>.*)$"
+)
+_HAN_NAMED = re.compile(
+    rf"^(?:第|(?=[0-9０-９]+\s*章))\s*(?P<number>{_HAN}|{_ROMAN})\s*(?:(?P<chapter>[章課课講讲回])|(?P<section>[节節条條])|(?P<part>部分|[部篇编編]))"
+    r"\s*[.:：、]?\s*(?P<title>.*)$"
+)
+_NUMBERED = re.compile(
+    rf"^(?P<number>{_DECIMAL}|{_LETTERED}|{_ROMAN}(?=\.))(?P<dot>\.?)(?:\s+|(?<=\.)(?=[^\W\d_])|[、：:]\s*)"
+    r"(?P<title>[^\W_].*|[\"“«»„‚‘「『《（'\\$(].*)$"
+)
+_KEY = re.compile(r"[^\W_]+")
+_LETTER = re.compile(r"[^\W\d_]")
+_LONG_WORD = re.compile(r"[^\W\d_]{3}|\b[A-Z]\d+[A-Z]|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}|^[A-Z]{2}$")
+_CODE = re.compile(r"://|^\\\\|[{}@].*[{}@\\\\]")
+_CLAUSE = re.compile(r"[，。；]|[、,]$|^(では|には|とは|を|が)")
+LONGEST_WIDE = 30
+"""The most Chinese, Japanese or Korean characters of a title."""
+
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_LEADER = re.compile(r"\s*(?:(?:\.\s?){3,}|…+|·{3,})\s*[\divxlc]*$")
+
+
+class Label(NamedTuple):
+    """A title without its number and its markup."""
+
+    title: str
+    number: str = ""
+    kind: Kind = "plain"
+
+    @property
+    def depth(self) -> int:
+        """The level that the number says: 0 for `3`, 1 for `3.1`."""
+        return 1 if self.kind == "section" else self.number.count(".")
+
+
+def label(text: str) -> Label:
+    """Return what a title says.
+
+    >>> label("3.2 Integration by Parts"), label("Chapter 4: Series")
+    (Label(title='Integration by Parts', number='3.2', kind='numbered'), Label(title='Series', number='4', kind='chapter'))
+    >>> label("第三章  教程"), label("Teil II"), label("**Limits**").title, label("1. Greetings!.").title
+    (Label(title='教程', number='三', kind='chapter'), Label(title='Teil II', number='II', kind='part'), 'Limits', 'Greetings!')
+    """  # noqa: E501
+    shown = cleaned(text)
+    found = _HAN_NAMED.match(shown) or _NAMED.match(shown)
+    if found:
+        kind: Kind = "part" if found["part"] else "section" if found["section"] else "chapter"
+        return Label(_ended(found["title"]) or shown, found["number"], kind)
+    if found := _NUMBERED.match(shown):
+        return Label(_ended(found["title"]), found["number"], "numbered")
+    return Label(shown)
+
+
+def _ended(title: str) -> str:
+    """Return a title without its full stop."""
+    shown = title.strip()
+    return shown if shown.endswith(("etc.", "...")) else shown.removesuffix(".").removesuffix("。") or shown
+
+
+def cleaned(text: str) -> str:
+    """Return a title without markup, page number and the dots before it."""
+    plain = re.sub(r"[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text))
+    shown = _LEADER.sub("", one_line(plain.replace("\ufffe", "-").replace("\x02", "-")))
+    return re.sub(r"(?<=[!?:])\.$", "", shown).rstrip(":：")[:200].strip() or one_line(text)[:200]
+
+
+def key_of(title: str) -> str:
+    """Return a key that is equal for titles that differ only in number, markup, case or spacing.
+
+    >>> key_of("3.2  Integration by Parts ") == key_of("integration by parts")
+    True
+    """
+    return " ".join(_KEY.findall(unaccented(label(title).title))) if title.strip() else ""
+
+
+def unaccented(text: str) -> str:
+    """Return a text in lower case without accents. Some programs drop them in the outline.
+
+    >>> unaccented("Tonhöhen")
+    'tonhohen'
+    """
+    if text.isascii():
+        return text.casefold()
+    return "".join(each for each in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(each))
+
+
+def names_a_chapter(text: str) -> bool:
+    """Return whether a line, in any style, is the heading of a chapter rather than a sentence about one.
+
+    >>> names_a_chapter("Chapter 3: Eels"), names_a_chapter("Kapitel 3"), names_a_chapter("Chapter 3 shows how to eat")
+    (True, True, False)
+    """
+    found = _HAN_NAMED.match(text) or _NAMED.match(text)
+    if not found or found["section"]:
+        return False
+    title = found["title"]
+    marked = "mark" in found.groupdict() and found["mark"]
+    return not title or bool(marked) or title[0].isupper() or not title[0].isascii()
+
+
+_GENERIC = re.compile(
+    r"(?i)^(introduction|overview|summary|exercises|problems|conclusions?|examples|basics|getting started|appendix"
+    r"|einleitung|einführung|überblick|zusammenfassung|übungen|aufgaben|grundlagen|allgemeines|anhang|schluss"
+    r"|résumé|exercices|introducción|resumen|ejercicios|introduzione|esercizi|introdução|exercícios|введение"
+    r"|简介|引言|绪论|概述|练习|习题|はじめに|序論|概要|まとめ|演習|練習問題)$"
+)
+
+
+def is_generic(title: str) -> bool:
+    """Return whether many books have a chapter of this title, about different things."""
+    return bool(_GENERIC.match(title))
+
+
+def reads_like_a_title(text: str) -> bool:
+    """Return whether a line in the style of a heading is one, and not a formula, a symbol or part of a sentence.
+
+    >>> [reads_like_a_title(each) for each in ("3.1 Eels", "数学", "h h Y", "3 4 5 : ; < =", "では，数式を組版する")]
+    [True, True, False, False, False]
+    """
+    title = label(text).title
+    letters, wide = len(_LETTER.findall(title)), len(_WIDE.findall(title))
+    if not _LONG_WORD.search(title) or 2 * letters < len("".join(title.split())) or _CODE.search(title):
+        return False
+    if title[0] == "(" or (title == text.strip() and title[0].islower() and title.count(" ") > 2):
+        return False
+    return not wide or (wide <= LONGEST_WIDE and not _CLAUSE.search(title))
+
+
+# titles that are not studied
+
+_CONTENTS = re.compile(
+    r"(?i)^((short |brief |table of |detailed )?contents( in brief)?|inhalt(sverzeichnis|sübersicht)?"
+    r"|table des matières|sommaire|índice( general)?|contenido|indice( generale)?|sommario|sumário|inhoud(sopgave)?"
+    r"|spis treści|содержание"
+    r"|оглавление|目\s*[录錄次]|总目录|简要|简明目录|차례|목차"
+    r"|(list of |index of )?(figures|tables|algorithms|listings)|(abbildungs|tabellen)verzeichnis"
+    r"|(liste|table) des (figures|tableaux)|[图圖表]目[录錄]|[图圖]表目[录錄]|図目次|表目次)$"
+)
+_INDEX = re.compile(
+    r"(?i)^(.*\b(index|indices|indexes)|.*-index|index (der|des|de|of) .*|(sach|stichwort|personen|namen)(verzeichnis"
+    r"|register)|register|.*索引|概念列表|índice (alfabético|analítico)|indice analitico|index alphabétique"
+    r"|предметный указатель|указатель)$"
+)
+_REFERENCES = re.compile(
+    r"(?i)^(references?( and further reading)?|bibliography|works cited|literature cited|literatur"
+    r"(verzeichnis|angaben|hinweise)?|quellen(verzeichnis)?|bibliographie|références( bibliographiques)?"
+    r"|bibliograf[ií]a"
+    r"|referencias|riferimenti( bibliografici)?|referências|参考文[献獻]|參考文[献獻]|引用文献|文献|литература"
+    r"|список литературы)$"
+)
+_LICENCE = re.compile(
+    r"(?i)^((the )?(gnu|gpl|lgpl|fdl|mit|bsd|apache|creative commons|cc[ -]by)\b.*(licen[cs]e|lizenz|licenc|许可|許可"
+    r"|ライセンス).*|licen[cs]es?( agreement| terms)?|lizenz(en|bestimmungen)?|licencia|licenza|许可证|許可證"
+    r"|ライセンス"
+    r"|лицензия|copying( conditions)?|copyright\b.*|impressum|colophon|legal( notices?)?|rechtliche hinweise"
+    r"|mentions légales|版权.*|著作権.*|奥付|.*\bdocumentation licen[cs]e)$"
+)
+_ABOUT = re.compile(
+    r"(?i)^(preface|foreword|acknowledge?ments?|dedication|about (the|this) (author|book|document|manual|text)s?"
+    r"|(half[ -]?)?title( page)?|(front |back )?cover( page)?|vorwort|geleitwort|danksagung(en)?|widmung|titelseite"
+    r"|über (den autor|die autoren|dieses (buch|dokument))|avant-propos|préface|remerciements|dédicace|prólogo|prefacio"
+    r"|agradecimientos|prefazione|ringraziamenti|prefácio|agradecimentos|voorwoord|dankwoord|предисловие|благодарности"
+    r"|前言|序[言文]?|.*[致謝谢]{2}|[谢謝][辞辭]|まえがき|あとがき|ありがと.*|跋|[后後][记記]|作者[简簡]介|著者紹介|[标標][题題][页頁]"
+    r"|[书書]尾|contributors|change ?(log|list)\b.*|release notes|revision history|errata"
+    r"|versions(protokoll|geschichte)"
+    r"|änderungs(protokoll|historie)|更新履歴|glossary|glossar|glossaire|glosario|glossario|用語集|术语表)$"
+)
+_ASIDES = (
+    (_CONTENTS, "contents", 0.0),
+    (_INDEX, "index", 0.6),
+    (_REFERENCES, "list of references", 0.7),
+    (_LICENCE, "licence or copyright", 0.0),
+    (_ABOUT, "about the book, not of its matter", 0.0),
+)
+"""Each kind of matter that is not studied, and the share of the book after which its titles have this meaning.
+
+A chapter in the middle may be about references, or about an index of prices."""
+
+
+_NAMES_A_LIST = re.compile(
+    r"(?i)^(index|.*索引|(literatur|quellen|stichwort|sach)verzeichnis|bibliography|works cited|список литературы)$"
+)
+"""Titles that have one meaning anywhere in a book."""
+
+
+def aside(title: str, position: float) -> str | None:
+    """Return why a part of a book is set aside, or None. ``position``: 0 at the start of the book, 1 at its end.
+
+    >>> aside("Contents", 0.01), aside("D Function and variable index", 0.95), aside("Price index", 0.3)
+    ('contents', 'index', None)
+    """
+    shown = re.sub(r"^[A-Z]\s+(?=[^\W_])", "", label(title).title)
+    for pattern, why, after in _ASIDES:
+        if pattern.match(shown) and (position >= after or _NAMES_A_LIST.match(shown)):
+            return why
+    return None

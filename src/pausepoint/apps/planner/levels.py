@@ -1,0 +1,200 @@
+"""Decide which lines of a book without an outline are its headings, and of which level.
+
+Headings stand out: they are larger than the text, or bold. Their numbers say their level; without numbers the larger
+style is above the smaller. Lines that do not stand out count only if their numbers follow one another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pausepoint.apps.pdf import Style
+from pausepoint.apps.planner.headings import Label, aside, label
+from pausepoint.apps.planner.topics import Piece, stands_out, usual_style
+
+ENOUGH = 2
+"""The fewest headings that divide a book."""
+
+BETWEEN = 12
+"""The fewest words between two numbered lines. Less is a list."""
+
+FREQUENT = 2.5
+"""More lines of a style per page are not headings: they are terms, names of functions or table cells."""
+
+TITLE_PAGES = 2
+"""On so many pages, lines without a number that stand out before the first numbered heading are not headings."""
+
+A_GAP = 10
+"""The most chapters that may be missing between two, for example because their pages are pictures."""
+
+_HAN_DIGITS = "〇一二三四五六七八九"
+
+
+def levels(pieces: Sequence[Piece], styles: Counter[str], pages: int, front: int) -> list[int | None]:
+    """Return the level of each piece's heading, or None for text that continues the piece before it.
+
+    ``front`` is the first page after the table of contents. What stands out before it is the title and the author.
+    """
+    if any(piece.sure and piece.title for piece in pieces):
+        return [piece.level if piece.title and piece.sure else None for piece in pieces]
+    labels = [label(piece.title) for piece in pieces]
+    possible = {
+        at for at, piece in enumerate(pieces)
+        if piece.title and (piece.page >= front or (piece.page == front - 1 and labels[at].number))
+    }  # fmt: skip
+    found: dict[int, int] = {}
+    if any(piece.size for piece in pieces):
+        found = _by_style({at: pieces[at] for at in possible}, labels, usual_style(styles), pages)
+    if len(found) < ENOUGH:
+        found = _by_number(pieces, labels, possible)
+    return [found.get(at) if len(found) >= ENOUGH else None for at in range(len(pieces))]
+
+
+# by style
+
+
+def _by_style(pieces: dict[int, Piece], labels: Sequence[Label], usual: Style, pages: int) -> dict[int, int]:
+    kinds: dict[Style, list[int]] = {}
+    for at, piece in pieces.items():
+        style = Style(piece.size, piece.bold)
+        if stands_out(style, usual):
+            kinds.setdefault(style, []).append(at)
+    if not kinds:
+        return {}
+    kinds = {style: _kept(members, labels, pages) for style, members in kinds.items()}
+    ranked = sorted((style for style in kinds if kinds[style]), reverse=True)
+    ranked = ranked[1:] if len(ranked) > 1 and _is_title(kinds[ranked[0]], labels, pieces) else ranked
+    shift = above = numbered_above = _unnumbered_above(ranked, kinds, labels, pieces)
+    found: dict[int, int] = {}
+    for style in ranked:
+        said = _level(kinds[style], labels)
+        named = sum(labels[at].kind == "chapter" for at in kinds[style]) * 2 > len(kinds[style])
+        level = above if said is None else max(said, shift if named else numbered_above)
+        for at in kinds[style]:
+            least = said or 0 if numbered_above else 0  # below numbered chapters, a `1` does not start the next one
+            deeper = max(labels[at].depth, least) - (said or 0) if labels[at].number and said is not None else 0
+            found[at] = level + deeper
+        above = level + 1
+        numbered_above = above if said is not None else numbered_above
+    return _in_sequence(found, labels, pieces)
+
+
+def _is_title(members: Sequence[int], labels: Sequence[Label], pieces: dict[int, Piece]) -> bool:
+    """Return whether the largest line is the title of the book: alone, on the first page, without a number."""
+    return len(members) == 1 and pieces[members[0]].page == 0 and not labels[members[0]].number
+
+
+def _kept(members: list[int], labels: Sequence[Label], pages: int) -> list[int]:
+    """Return the headings among the lines of one style: all, the numbered ones, or none."""
+    if len(members) <= FREQUENT * pages and len(members) < 1_000:
+        return members
+    numbered = [at for at in members if labels[at].number]
+    return numbered if len(numbered) >= ENOUGH and len(numbered) <= FREQUENT * pages else []
+
+
+def _level(members: Sequence[int], labels: Sequence[Label]) -> int | None:
+    """Return the level that most numbers of a style say, or None if few are numbered."""
+    depths = Counter(labels[at].depth for at in members if labels[at].number)
+    if not depths or sum(depths.values()) < 0.3 * len(members):
+        return None
+    return depths.most_common(1)[0][0]
+
+
+def _unnumbered_above(
+    ranked: Sequence[Style], kinds: dict[Style, list[int]], labels: Sequence[Label], pieces: dict[int, Piece]
+) -> int:
+    """Return 1 if chapters without numbers stand above numbered sections, else 0."""
+    top = next((style for style in ranked if _level(kinds[style], labels) == 0), None)
+    if top is None:
+        return 0
+    larger = [at for style in ranked if style > top for at in kinds[style]]
+    chapters = [at for at in larger if pieces[at].page > 1 and not aside(pieces[at].title, 1.0)]
+    return int(len(chapters) > 1 and all(_level(kinds[style], labels) is None for style in ranked if style > top))
+
+
+def _in_sequence(
+    found: dict[int, int], labels: Sequence[Label], pieces: dict[int, Piece]
+) -> dict[int, int]:  # fmt: skip
+    """Drop numbered lines whose number is not above the one before: steps of a list, lines of a table."""
+    last, kept = 0, {}
+    first = min((at for at in found if labels[at].number), default=0)
+    for at, level in sorted(found.items()):
+        if at < first and pieces[at].page < TITLE_PAGES:
+            continue  # the author and the date
+        number = _value(labels[at])
+        if level == 0 and number is not None:
+            if labels[at].kind == "part" or number == 1 or last < number <= last + A_GAP or not last:
+                last = number if labels[at].kind != "part" else 0
+            else:
+                continue
+        kept[at] = level
+    return kept
+
+
+def _value(found: Label) -> int | None:
+    """Return the number of a chapter, or None if it has no number that can be counted.
+
+    >>> _value(label("Chapter 12: Eels")), _value(label("第十二章 鰻")), _value(label("3.1 Long eels")), _value(label("Eels"))
+    (12, 12, 3, None)
+    """  # noqa: E501
+    head = found.number.partition(".")[0]
+    if head.isdecimal():
+        return int(head)
+    if head and all(digit in f"{_HAN_DIGITS}零十" for digit in head):
+        tens, ten, ones = head.rpartition("十")
+        digits = {digit: at for at, digit in enumerate(_HAN_DIGITS)} | {"零": 0}
+        return (digits.get(tens, 1) * 10 if ten else 0) + digits.get(ones[-1:], 0)
+    return None
+
+
+# by number alone
+
+
+def _by_number(pieces: Sequence[Piece], labels: Sequence[Label], possible: set[int]) -> dict[int, int]:
+    """Return the headings whose numbers follow one another, each with some text below it."""
+    named = [at for at in sorted(possible) if labels[at].kind in ("chapter", "part")]
+    listed = _lists(pieces, labels)
+    found: dict[int, int] = {}
+    path: tuple[int, ...] = ()
+    for at in sorted(possible - listed):
+        if len(named) >= ENOUGH and labels[at].kind in ("chapter", "part"):
+            found[at] = 0
+            path = (_value(labels[at]) or 0,)
+        elif (number := _numbers(labels[at])) and _follows(path, number):
+            found[at] = len(number) - 1 if not _below(named, labels[at]) else 1
+            path = number
+    return found
+
+
+def _below(named: Sequence[int], found: Label) -> bool:
+    """Return whether a section numbered `1` stands below chapters that are named."""
+    return len(named) >= ENOUGH and found.depth == 0
+
+
+def _numbers(found: Label) -> tuple[int, ...]:
+    parts = found.number.split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+
+def _follows(path: tuple[int, ...], number: tuple[int, ...]) -> bool:
+    """Return whether a number comes next: `3` or `2.4` or `2.3.1` after `2.3`.
+
+    >>> [_follows((2, 3), each) for each in ((3,), (2, 4), (2, 3, 1), (2, 2), (4,), (1,))]
+    [True, True, True, False, False, False]
+    """
+    if not path:
+        return number in ((1,), (0,), (1, 1))
+    if len(number) > len(path):
+        return number == (*path, 1) or number == (*path, 0)
+    return number[:-1] == path[: len(number) - 1] and number[-1] == path[len(number) - 1] + 1
+
+
+def _lists(pieces: Sequence[Piece], labels: Sequence[Label]) -> set[int]:
+    """Return the items of lists: numbered lines with next to no text between them."""
+    items: set[int] = set()
+    for at in range(len(pieces) - 1):
+        same = labels[at].kind == labels[at + 1].kind == "numbered" and labels[at].depth == labels[at + 1].depth
+        if same and pieces[at].words < BETWEEN:
+            items |= {at, at + 1}
+    return items

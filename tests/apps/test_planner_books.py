@@ -1,0 +1,171 @@
+"""The chapters of books: with an outline, by the looks of their headings, by numbers; what is set aside; scans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pausepoint import Engine
+from pausepoint.apps.planner import planner, sessions
+from pausepoint.apps.planner.chapters import LARGEST, Book, book_of
+from pausepoint.apps.planner.materials import TEXT, Bookmark, Page, outline
+from pausepoint.apps.planner.models import Upload
+from pausepoint.apps.planner.topics import findings
+from tests.apps.pdfs import PICTURE, Bold, make_pdf
+from tests.apps.planner_books import read
+from tests.apps.planner_kit import go_on, held_by, run
+
+LINE = "some plain words that say a little about the matter at hand and then stop"
+PAGE = [LINE] * 30
+
+
+def titles(book: Book) -> list[str]:
+    return [topic.title for topic in book.topics]
+
+
+def asides(book: Book) -> list[tuple[str, int | None, int | None, str]]:
+    return [(each.title, each.first_page, each.last_page, each.why) for each in book.set_aside]
+
+
+def of_pages(*texts: str, marks: Sequence[Bookmark] = ()) -> Book:
+    return book_of({"f:0": findings([Page(text) for text in texts], TEXT, 0, marks)}, "f.pdf", paged=True)
+
+
+# with an outline
+
+
+def test_chapters_have_numbered_sections_with_pages_and_the_rest_is_set_aside() -> None:
+    text = "\n".join([LINE] * 10)
+    marks = [
+        Bookmark("Table of Contents", 0, 1), Bookmark("Preface", 0, 2), Bookmark("Part I", 0, 3),
+        Bookmark("1 Eels", 1, 3), Bookmark("Long eels", 2, 3), Bookmark("1.2 Short eels", 2, 5),
+        Bookmark("2 Crabs", 1, 6), Bookmark("A First Crab", 1, 7), Bookmark("Inhaltsverzeichnis der Welt", 1, 8),
+        Bookmark("GNU Free Documentation License", 0, 9), Bookmark("Concept Index", 0, 9),
+    ]  # fmt: skip
+    book = of_pages(
+        "A title", "Contents", text, f"1 Eels\n1.1 Long eels\n{text}", f"{text}\n1.2 Short eels\n{text}",
+        f"{text}\n1.2 Short eels\n{text}", f"7\n2 Crabs\n{text * 4}", text * 4, text * 4,
+        "The licence\nConcept Index\nx", marks=marks,
+    )  # fmt: skip
+    assert titles(book) == ["Eels", "Crabs", "A First Crab", "Inhaltsverzeichnis der Welt"]
+    eels, crabs, *_ = book.topics
+    assert [(each.number, each.title, each.first_page, each.last_page) for each in eels.sections] == [
+        ("1.1", "Long eels", 4, 6), ("1.2", "Short eels", 6, 6),
+    ]  # fmt: skip
+    assert (crabs.sections[0].number, crabs.sections[0].first_page) == ("2", 7)
+    assert asides(book) == [
+        ("Pages before the first chapter", 1, 1, "title, contents and the like"),
+        ("Table of Contents", 2, 2, "contents"),
+        ("Preface", 3, 3, "about the book, not of its matter"),
+        ("GNU Free Documentation License", 10, 10, "licence or copyright"),
+        ("Concept Index", 10, 10, "index"),
+    ]
+
+
+def test_a_huge_chapter_becomes_topics_of_its_sections_and_a_huge_section_of_its_pages() -> None:
+    page = "\n".join([LINE] * 100)  # 1,500 words
+    starts = {"1 All": 0, "1.1 Piece A": 0, "1.2 Piece B": 4, "1.3 Piece C": 8, "1.4 Piece D": 12, "2 Rest": 30}
+    book = of_pages(*[page] * 31, marks=[Bookmark(title, 0, at) for title, at in starts.items()])
+    assert titles(book) == [
+        "All: Piece A", "All: Piece B – Piece C", *(f"All: Piece D ({part} of 3)" for part in (1, 2, 3)), "Rest",
+    ]  # fmt: skip
+    assert sum(topic.words for topic in book.topics) == 31 * 1_500
+    assert all(topic.words < LARGEST for topic in book.topics)
+    pages = [section.first_page for topic in book.topics for section in topic.sections]
+    assert pages == sorted(pages, key=lambda page: page or 0)
+
+
+# without an outline
+
+
+def chaptered(path: Path) -> Path:
+    """A book whose headings are told by their looks alone."""
+    contents: list[str | Bold] = [Bold("Contents", 16), *(f"{n} Chapter {n} . . . . . . . . {n}" for n in range(1, 8))]
+    pages: list[list[str | Bold]] = [[Bold("The Sea", 30), Bold("Ann Author", 16)], contents]
+    for number, name in enumerate(("Eels", "Crabs", "Kelp"), 1):
+        pages.append([Bold(f"Kapitel {number}", 20), Bold(name, 20), *PAGE, Bold("Remember this.", 11)])
+        pages.append(["Of the sea 7", Bold(f"{number}.1 More on {name}", 14), "1 take the fish", "2 clean it", *PAGE])
+        pages.append(["Of the sea 8", *PAGE, "3 salt it"])
+    pages.append([Bold("Literaturverzeichnis", 20), *PAGE])
+    return make_pdf(path, pages)
+
+
+def test_headings_are_found_by_size_and_weight(tmp_path: Path) -> None:
+    path = chaptered(tmp_path / "a.pdf")
+    assert outline(str(path), "application/pdf") == []
+    book = read(path, [])
+    assert titles(book) == ["Eels", "Crabs", "Kelp"]
+    assert {topic.basis for topic in book.topics} == {"heading"}
+    assert [(each.number, each.title, each.first_page, each.last_page) for each in book.topics[1].sections] == [
+        ("2", "Crabs", 6, 6), ("2.1", "More on Crabs", 7, 8),
+    ]  # fmt: skip
+    assert asides(book) == [
+        ("Contents", 2, 2, "contents"),
+        ("Pages before the first chapter", 1, 1, "title, contents and the like"),
+        ("Literaturverzeichnis", 12, 12, "list of references"),
+    ]
+
+
+def test_sentences_and_list_items_are_no_headings() -> None:
+    steps = "".join(f"{n} Take the fish\nquickly\n" for n in range(1, 5))
+    text = (
+        f"1 Eels\n{LINE}\n{LINE}\n{steps}{LINE}\n2 Crabs\n{LINE}\nChapter 3 shows how to eat\n{LINE}\n3 Kelp\n{LINE}\n"
+    )
+    assert titles(of_pages(text)) == ["Eels", "Crabs", "Kelp"]
+    assert [topic.basis for topic in of_pages("\n".join(PAGE)).topics] == ["terms"]
+
+
+@pytest.mark.parametrize(
+    ("heads", "found"),
+    [
+        (("第1章 鰻の話", "第2章 蟹の話"), ["鰻の話", "蟹の話"]),
+        (("第一章 绪论与背景", "第二章 螃蟹", "第三章 索引"), ["绪论与背景", "螃蟹"]),
+        (("Kapitel 1: Aale", "Kapitel 2: Krebse", "Kapitel 3: Literaturverzeichnis"), ["Aale", "Krebse"]),
+        (("Chapitre 1. Anguilles", "Chapitre 2. Crabes"), ["Anguilles", "Crabes"]),
+        (("Глава 1. Угри", "Глава 2. Крабы"), ["Угри", "Крабы"]),
+    ],
+)
+def test_chapters_are_numbered_in_several_languages(heads: tuple[str, ...], found: list[str]) -> None:
+    text = "".join(f"{head}\n{LINE}\n{LINE}\n" for head in heads)
+    assert titles(of_pages(text)) == found
+
+
+# scans
+
+
+def test_a_scan_is_never_complete_and_says_what_to_do(tmp_path: Path) -> None:
+    scan = make_pdf(tmp_path / "scan.pdf", [PICTURE] * 4)
+    with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
+        document = run(engine, uploads=[Upload(path=scan, is_shared=True)])
+        (progress,) = document.ingestion_state.files.values()
+        assert (document.status, progress.status) == ("ingesting", "failed")
+        assert held_by(engine).endswith(
+            "(scan.pdf) is failed, 1 of 1 chunks were read: no text on pages 1-4; run OCR first, for example with"
+            " ocrmypdf, and add the result; or accept the file as it is with `partial`"
+        )
+        sessions.mark_partial(engine, "s1", "scan.pdf", "the OCR copy comes later")
+        assert go_on(engine).status == "completed"
+
+
+def test_a_book_with_scanned_pages_is_partial_and_lists_them(tmp_path: Path) -> None:
+    chapters: list[list[str | Bold]] = [
+        [Bold(f"Chapter {n}: On {name}", 20), *PAGE] for n, name in ((1, "eels"), (2, "crabs"), (3, "kelp"))
+    ]
+    path = make_pdf(tmp_path / "mixed.pdf", [*chapters, *[PICTURE] * 3, [], PICTURE])
+    with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
+        state = run(engine, uploads=[Upload(path=path, course_ids=["hist"])]).ingestion_state
+    (progress,) = state.files.values()
+    assert progress.status == "partial"
+    assert (progress.last_error or "").startswith("no text on pages 4-6, 8; run OCR first")
+    history = [each for each in state.course_topic_evidence if each.course_id == "hist"]
+    assert [each.topic for each in history] == ["On eels", "On crabs", "On kelp"]
+    assert [each.measure.missing for each in history] == [0.5] * 3
+    assert [(each.first_page, each.last_page) for each in state.set_aside] == [(4, 6), (8, 8)]
+
+
+def test_a_cover_alone_is_no_scan(tmp_path: Path) -> None:
+    book = read(make_pdf(tmp_path / "a.pdf", [PICTURE, [Bold("1 Eels", 20), *PAGE], [Bold("2 Crabs", 20), *PAGE]]), [])
+    assert (titles(book), book.unread) == (["Eels", "Crabs"], None)
+    assert asides(book) == [("Pages without text", 1, 1, "a picture without text")]
