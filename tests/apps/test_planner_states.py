@@ -60,7 +60,8 @@ def test_the_document_has_the_keys_of_the_specification(engine: BlockingEngine) 
         "estimation_state", "planning_state", "artifacts", "events",
     }  # fmt: skip
     assert set(document["user_inputs"]) == {
-        "timezone", "courses", "shared_constraints", "start_date", "busy", "busy_until", "own_estimates", "progress",
+        "timezone", "courses", "shared_constraints", "start_date", "busy", "busy_until", "busy_skipped",
+        "own_estimates", "progress",
     }  # fmt: skip
     assert set(document["user_inputs"]["courses"][0]) == {"course_id", "course_name", "midterm_date", "pace"}
     assert set(document["user_inputs"]["shared_constraints"]) == {

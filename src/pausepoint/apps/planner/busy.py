@@ -5,10 +5,10 @@ Whole days count if the calendar shows them as busy. Cancelled events do not cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from pausepoint.apps.input import BadInput
@@ -21,23 +21,35 @@ BEYOND = timedelta(days=90)
 LARGEST = 20_000_000
 
 
-def read_busy(paths: Iterable[Path], zone: ZoneInfo, first: date, last: date) -> list[Busy]:
-    """Return the busy times of some calendar files from a day to another, without overlaps."""
-    found: list[tuple[datetime, datetime]] = []
+class Found(NamedTuple):
+    """Busy times without overlaps, and the number of events that could not be read."""
+
+    busy: list[Busy]
+    skipped: int
+
+
+def read_busy(paths: Iterable[Path], zone: ZoneInfo, first: date, last: date) -> Found:
+    """Return the busy times of some calendar files from a day to another. An odd event is skipped."""
+    times: list[tuple[datetime, datetime]] = []
+    skipped = 0
     for path in paths:
-        calendar = _calendar(path)
-        for event in _events(path, calendar, first, last):
-            found += _time(event, zone)
+        for calendar in _calendars(path):
+            found = _times(calendar, zone, first, last)
+            if found is None:
+                parts = [_times(series, zone, first, last) for series in _series(calendar)]
+                found = [each for part in parts if part is not None for each in part]
+                skipped += parts.count(None)
+            times += found
     merged: list[Busy] = []
-    for start, end in sorted(found):
+    for start, end in sorted(times):
         if merged and start <= merged[-1].end:
             merged[-1] = Busy(start=merged[-1].start, end=max(merged[-1].end, end))
         else:
             merged.append(Busy(start=start, end=end))
-    return merged
+    return Found(merged, skipped)
 
 
-def _calendar(path: Path) -> Any:
+def _calendars(path: Path) -> list[Any]:
     try:
         import icalendar
     except ImportError:
@@ -45,23 +57,41 @@ def _calendar(path: Path) -> Any:
     try:
         if path.stat().st_size > LARGEST:
             raise BadInput(f"{path}: The file is larger than {LARGEST // 10**6} MB. Export a smaller calendar.")
-        return icalendar.Calendar.from_ical(path.read_bytes())
+        found = icalendar.Calendar.from_ical(path.read_bytes(), multiple=True)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}. Check the path of the calendar.") from None
     except (ValueError, IndexError, KeyError) as error:
         why = " ".join(str(error).split())[:200]
         raise BadInput(f"{path}: The file is not a readable calendar ({why}). Export it again as .ics.") from None
+    if not found:
+        raise BadInput(f"{path}: The file is not a readable calendar (it is empty). Export it again as .ics.")
+    return found
 
 
-def _events(path: Path, calendar: Any, first: date, last: date) -> list[Any]:
+def _series(calendar: Any) -> Iterator[Any]:
+    """Yield a calendar for each event with its changed occurrences, so that an odd event spoils no other."""
+    import icalendar
+
+    zones = calendar.walk("VTIMEZONE")
+    by_id: dict[str, list[Any]] = {}
+    for number, event in enumerate(calendar.walk("VEVENT")):
+        by_id.setdefault(str(event.get("UID", number)), []).append(event)
+    for events in by_id.values():
+        found = icalendar.Calendar()
+        for each in [*zones, *events]:
+            found.add_component(each)
+        yield found
+
+
+def _times(calendar: Any, zone: ZoneInfo, first: date, last: date) -> list[tuple[datetime, datetime]] | None:
+    """Return the times of all events, or None if one of them is odd."""
     import recurring_ical_events
 
     try:
-        found = recurring_ical_events.of(calendar, skip_bad_series=True)
-        return list(found.between(first, last + timedelta(days=1)))
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        why = " ".join(str(error).split())[:200]
-        raise BadInput(f"{path}: The events cannot be read ({why}). Remove the odd event, or export again.") from None
+        events = recurring_ical_events.of(calendar).between(first, last + timedelta(days=1))
+        return [each for event in events for each in _time(event, zone)]
+    except Exception:  # an odd event can break the library in any way, and the others are still useful
+        return None
 
 
 def _time(event: Any, zone: ZoneInfo) -> list[tuple[datetime, datetime]]:

@@ -145,7 +145,8 @@ class Progress(BaseModel):
 class UserInputs(BaseModel):
     """The user's inputs. Without ``start_date``, the plan starts on the day the session was created.
 
-    ``busy_until`` is the last day that the calendar of the busy times was read for.
+    ``busy_until`` is the last day that the calendar of the busy times was read for, ``busy_skipped`` the number of its
+    events that could not be read.
     """
 
     timezone: Annotated[str, AfterValidator(known_zone)] = "UTC"
@@ -154,6 +155,7 @@ class UserInputs(BaseModel):
     shared_constraints: SharedConstraints = SharedConstraints()
     busy: list[Busy] = []
     busy_until: date | None = None
+    busy_skipped: int = 0
     own_estimates: list[OwnEstimate] = []
     progress: list[Progress] = []
 

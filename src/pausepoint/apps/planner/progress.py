@@ -44,7 +44,7 @@ def marked(state: PlannerState, words: Sequence[str], status: Mark, today: date,
 
 def _rows(planning: PlanningState, word: str, today: date, see: str) -> list[PlanRow] | None:
     """Return the rows with this id, or the work of this day; None if the word is neither."""
-    work = [row for row in planning.plan_rows if row.estimated_minutes]
+    work = [row for row in planning.plan_rows if row.estimated_minutes and row.row_id]  # rows of older plans have no id
     named = [row for row in work if row.row_id.casefold() == word.casefold()]
     if named:
         return named

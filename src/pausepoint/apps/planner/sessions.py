@@ -191,11 +191,11 @@ def _known_course(inputs: UserInputs, course_id: str) -> None:
 def with_busy(inputs: UserInputs, paths: Sequence[Path]) -> UserInputs:
     """Return the inputs with the busy times of some calendars, a while beyond the last midterm."""
     if not paths:
-        return inputs.model_copy(update={"busy": [], "busy_until": None})
+        return inputs.model_copy(update={"busy": [], "busy_until": None, "busy_skipped": 0})
     first = inputs.start_date or datetime.now(UTC).date()
     last = max(inputs.last_midterm or first, first) + BEYOND
-    busy = read_busy(paths, ZoneInfo(inputs.timezone), first, last)
-    return inputs.model_copy(update={"busy": busy, "busy_until": last})
+    found = read_busy(paths, ZoneInfo(inputs.timezone), first, last)
+    return inputs.model_copy(update={"busy": found.busy, "busy_until": last, "busy_skipped": found.skipped})
 
 
 # progress

@@ -145,8 +145,11 @@ class Shown:
 
     @property
     def warnings(self) -> list[str]:
-        """Files that were read only in part, and uncertain estimates."""
+        """Files that were read only in part, events of a calendar that were not read, and uncertain estimates."""
         found = []
+        if self.inputs.busy_skipped:
+            found.append(f"{many(self.inputs.busy_skipped, 'event')} of your calendar could not be read. The plan does"
+                         " not keep that time free.")  # fmt: skip
         for file_id, each in self._ingestion.files.items():
             if each.warning:
                 read = f"{each.processed_chunks} of {many(each.chunking.total_chunks, 'chunk')} were read"

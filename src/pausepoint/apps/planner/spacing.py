@@ -40,7 +40,8 @@ def reserved(work: Sequence[Work], calendar: Calendar) -> Reviews:
     for course_id, course in sorted(courses.items(), key=lambda item: item[1].midterm_date or date.max):
         minutes = _minutes(totals[course_id], course, found, calendar)
         for before, size in zip(DAYS_BEFORE, sizes(minutes), strict=False):
-            _reserve(found, course, before, size, calendar)
+            if before == DAYS_BEFORE[0] or _target(course, before) >= calendar.days[0]:
+                _reserve(found, course, before, size, calendar)
     return found
 
 
@@ -92,9 +93,14 @@ def _reserve(found: Reviews, course: Course, before: int, size: int, calendar: C
 def _nearest(course: Course, before: int, calendar: Calendar) -> Iterator[date]:
     """Yield the days for a review: its own, then earlier ones, then later ones. The first day has nothing to review."""
     assert course.midterm_date is not None
-    target = course.midterm_date - timedelta(days=before)
+    target = _target(course, before)
     days = calendar.before(course.midterm_date)
     earlier = [day for day in reversed(days) if day <= target]
     later = [day for day in days if day > target]
     ordered = [*earlier, *later] if not earlier or earlier[0] != days[0] else [*later, *earlier]
     yield from sorted(ordered, key=lambda day: day == days[0])
+
+
+def _target(course: Course, before: int) -> date:
+    assert course.midterm_date is not None
+    return course.midterm_date - timedelta(days=before)
