@@ -195,6 +195,10 @@ def test_a_plan_is_the_same_whenever_it_is_made(task: tuple[UserInputs, list[Top
 
 # examples
 
+OLD = {
+    "date", "course", "topic", "task_description", "estimated_minutes", "priority", "source_files", "status",
+}  # fmt: skip
+
 
 def section(number: str, minutes: int, page: int, last: int) -> SectionEstimate:
     return SectionEstimate(
@@ -270,6 +274,30 @@ def test_reviews_are_spaced_and_the_last_is_on_the_last_working_day() -> None:
         "Alpha": [(date(2030, 3, 11), 20), (date(2030, 3, 15), 20), (date(2030, 3, 16), 50)],  # the 17th is a Sunday
         "Beta": [(date(2030, 3, 23), 20)],
     }
+
+
+def test_a_plan_that_begins_later_has_fewer_reviews_and_still_the_last_one() -> None:
+    given = inputs(240, alpha=date(2030, 3, 18))
+    counts = {}
+    for start in (date(2030, 3, 4), date(2030, 3, 12), date(2030, 3, 16), date(2030, 3, 17)):
+        task = payload(given.model_copy(update={"start_date": start}), [topic("alpha", "A", 600)])
+        counts[start.day] = [row.date.day for row in reviews(plan(task), "Alpha")]
+    assert counts == {4: [11, 15, 17], 12: [15, 17], 16: [17], 17: [17]}
+
+
+def test_a_plan_of_an_earlier_version_is_reviewed_and_planned_again() -> None:
+    """Its rows have no ids, parts or times, and its strategy is no longer used."""
+    old = GOOD.model_copy(
+        update={
+            "strategy": "without_review",
+            "plan_rows": [PlanRow.model_validate(row.model_dump(include=OLD)) for row in GOOD.plan_rows],
+        }
+    )
+    found = review(payload(GIVEN, TOPICS, old))
+    assert found.result_type == "needs_revision"
+    again = cycle(GIVEN, TOPICS, old.model_copy(update={"review": found}))[-1]
+    assert (again.strategy, again.withdrawn) == ("with_review", [])
+    assert again.plan_rows == GOOD.plan_rows
 
 
 @pytest.mark.covers("S3.66")

@@ -52,6 +52,7 @@ def read_busy(paths: Iterable[Path], zone: ZoneInfo, first: date, last: date) ->
 def _calendars(path: Path) -> list[Any]:
     try:
         import icalendar
+        import recurring_ical_events  # noqa: F401  (used below)
     except ImportError:
         raise BadInput(f"{path}: Calendars need a library. Install it: pip install 'pausepoint[apps]'") from None
     try:

@@ -104,7 +104,7 @@ def _day(rows: Sequence[PlanRow], shown: Shown) -> str:
 def _item(row: PlanRow, shown: Shown) -> str:
     status = shown.status(row)
     time = f"<time>{row.starts_at:%H:%M}</time>" if row.starts_at else "<span></span>"
-    course = f'<span class="course">{escape(row.course)}</span> ' if row.course else ""
+    course = f'<span class="course">{escape(row.course)}</span><br>' if row.course else ""
     if row.topic == MIDTERM and not row.estimated_minutes:
         return f'<li>{time}<div>{course}<span class="alert">Midterm exam</span></div></li>'
     topic = f"<strong>{escape(row.topic)}</strong><br>" if row.parts or row.topic == REVIEW else ""
