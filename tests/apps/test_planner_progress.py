@@ -211,10 +211,11 @@ END:VCALENDAR
 
 def test_work_is_placed_at_real_hours_around_busy_times(engine: BlockingEngine, tmp_path: Path) -> None:
     (tmp_path / "busy.ics").write_text(CALENDAR)
-    hours = {day: ["16:00-19:00"] for day in ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")}
+    hours = {day: ["16–19.00"] for day in ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")}
     planned(engine, shared_constraints={"max_minutes_per_day": 120, "study_hours": hours})
     sessions.replan(engine, "s1", busy=[tmp_path / "busy.ics"])
     document = go_on(engine)
+    assert document.user_inputs.shared_constraints.study_hours["Monday"] == ["16:00-19:00"]
     assert document.status == "completed"
     assert document.user_inputs.busy_until == date(2030, 2, 26) + timedelta(days=90)
     rows = [row for row in document.planning_state.plan_rows if row.estimated_minutes]

@@ -83,11 +83,11 @@ class Course(BaseModel):
 
 
 def _window(text: str) -> str:
-    found = re.fullmatch(r"\s*(\d{1,2})[:.](\d\d)\s*[-–]\s*(\d{1,2})[:.](\d\d)\s*", text)
+    found = re.fullmatch(r"\s*(\d{1,2})(?:[:.](\d\d))?\s*[-–]\s*(\d{1,2})(?:[:.](\d\d))?\s*", text)
     if found is None:
         raise ValueError(f"{text!r} is not a time of day. Write it like 16:00-20:00.")
-    first, last = (int(found[at]) * 60 + int(found[at + 1]) for at in (1, 3))
-    if not (first < last <= 1440 and int(found[2]) < 60 > int(found[4])):
+    first, last = (int(found[at]) * 60 + int(found[at + 1] or 0) for at in (1, 3))
+    if not (first < last <= 1440 and int(found[2] or 0) < 60 > int(found[4] or 0)):
         raise ValueError(f"{text!r} must begin before it ends, on the same day. Write it like 16:00-20:00.")
     return f"{first // 60:02}:{first % 60:02}-{last // 60:02}:{last % 60:02}"
 
