@@ -6,6 +6,7 @@ The result is that of an undisturbed session, and every call is counted.
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -63,9 +64,12 @@ class Planner(Driven):
         found = self.document()
         for name in ("created_at", "updated_at", "artifacts"):
             del found[name]
+        del found["planning_state"]["made_at"]
         found["events"] = [(event["agent_name"], event["event_type"], event["summary"]) for event in found["events"]]
         outputs = self.folder / "store.db.sessions" / "s1" / "outputs"
-        files = {path.name: path.read_bytes() for path in sorted(outputs.iterdir()) if path.suffix != ".ics"}
+        files = {path.name: path.read_bytes() for path in sorted(outputs.iterdir())}
+        files["study_plan.ics"], count = re.subn(rb"DTSTAMP:\d{8}T\d{6}Z", b"", files["study_plan.ics"])
+        assert count == files["study_plan.ics"].count(b"BEGIN:VEVENT") > 0
         return found, files
 
 
@@ -94,7 +98,7 @@ def undisturbed(
     assert found.calls == ONCE
     document, files = found.result()
     assert (document["status"], document["planning_state"]["plan_version"]) == ("completed", 2)
-    assert set(files) == {"study_plan.md", "study_plan.csv"}
+    assert set(files) == {"study_plan.md", "study_plan.csv", "study_plan.html", "study_plan.ics"}
     return document, files
 
 

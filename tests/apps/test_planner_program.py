@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from pausepoint.apps.planner import SessionDocument, estimation, planner
-from pausepoint.apps.planner import plan as planning
+from pausepoint.apps.planner import SessionDocument, cuts, estimation, hours, planner, schedule, spacing
+from pausepoint.apps.planner import review as reviewing
+from pausepoint.apps.planner import rows as rows_of
 from pausepoint.apps.planner.__main__ import main
 from pausepoint.apps.planner.models import DEFAULT_MINUTES, PAGES_PER_CHUNK
 from pausepoint.apps.planner.sample import SAMPLE
@@ -26,6 +27,16 @@ from tests.support.children import ROOT
 from tests.support.forkserver import Forks
 
 README = ROOT / "src" / "pausepoint" / "apps" / "planner" / "README.md"
+
+CALENDAR = """BEGIN:VCALENDAR
+BEGIN:VEVENT
+UID:lecture
+DTSTART;TZID=Europe/Lisbon:20300204T160000
+DTEND;TZID=Europe/Lisbon:20300204T173000
+RRULE:FREQ=WEEKLY;BYDAY=MO,WE
+END:VEVENT
+END:VCALENDAR
+""".replace("\n", "\r\n")
 
 call = calling(main)
 
@@ -42,15 +53,18 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
         assert f"Finished step: {step.name}" in done.stdout
     assert "Plan 1, approved: " in done.stdout
     (plan,) = (tmp_path / ".pausepoint" / "pausepoint.db.sessions").glob("*/outputs/study_plan.md")
-    assert f"Plan: {plan}" in done.stdout
+    assert f"Plan: {plan.with_suffix('.html')}\n      {plan}\n" in done.stdout
     for topic in ("Integration by Parts", "Longitude", "Grazers and Keystone Predators"):
         assert topic in plan.read_text("utf-8")
 
 
 BAD: list[tuple[list[str], str]] = [
     (["--time-zone", "Mars/Olympus"], "timezone: There is no time zone 'Mars/Olympus'"),
-    (["--course", "calc2:Calculus II:2030-02-30"], "course calc2: midterm_date: Input should be a valid date"),
-    (["--course", "calc2"], "--course: 'calc2' is not a course. Write ID:NAME[:YYYY-MM-DD]"),
+    (
+        ["--course", "calc2:Calculus II:2030-02-30"],
+        "course calc2: midterm_date: '2030-02-30' is not a date. Write it like",
+    ),
+    (["--course", "calc2"], "--course: 'calc2' is not a course. Write ID:NAME[:DAY]"),
     (["--course", "a:A:2030-02-21", "--course", "a:B:2030-02-22"], "courses: course_id 'a' occurs twice"),
     (["--course", "a::2030-02-21"], "course a: course_name: Give a name"),
     (["--course", "a:A", "--file", "a:nowhere.pdf"], "nowhere.pdf: No such file or directory"),
@@ -59,7 +73,7 @@ BAD: list[tuple[list[str], str]] = [
     (["--course", "a:A", "--file", "damaged.pdf"], "damaged.pdf: The PDF cannot be read. It is damaged"),
     (["--rest-day", "Funday"], "shared_constraints.preferred_rest_day: Input should be 'Monday'"),
     (["--max-minutes", "0"], "shared_constraints.max_minutes_per_day: Input should be greater"),
-    (["--start", "tomorrow"], "start_date: Input should be a valid date"),
+    (["--start", "tomorrow"], "start_date: 'tomorrow' is not a date"),
 ]
 
 
@@ -93,17 +107,22 @@ def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(her
     held = call("resume", "spring")
     assert held.code == 3
     assert "course calc2 (Calculus II) has no midterm date yet" in held.err
+    assert re.search(r"What helps: .* course spring calc2 --midterm DAY$", held.err, re.MULTILINE)
+    assert " edit spring" not in held.err
     done = call("course", "spr", "calc2", "--midterm", "2030-02-12", "--run")
     assert (done.code, "Plan 1, approved: " in done.out) == (0, True)
     moved = call("replan", "spring", "--midterm", "calc2=2030-02-14", "--rest-day", "sunday")
     assert (moved.code, "Plan 2, approved: " in moved.out) == (0, True)
+    marked = call("done", "spring", "Power Series")
+    assert (marked.code, "Marked as done: " in marked.out, "Plan 2, approved" in marked.out) == (0, True, True)
+    assert re.match(r"Calculus II: \d+ of 1\d\d minutes done", call("progress", "spring").out)
     assert len(re.findall(r"^Plan \d, approved", call("plans", "spring").out, re.MULTILINE)) == 2
     saved = call("save", "spring", here / "first", "--version", "1")
     assert saved.code == 0
-    assert "Version 1, 2030-02-04 to 2030-02-12" in (here / "first" / "study_plan.md").read_text()
+    assert "Version 1, Mon 4 Feb 2030 to Tue 12 Feb 2030" in (here / "first" / "study_plan.md").read_text()
     assert call("save", "spring", here / "now").code == 0
-    assert "Version 2, 2030-02-04 to 2030-02-14" in (here / "now" / "study_plan.md").read_text()
-    assert sorted(path.suffix for path in (here / "now").iterdir()) == [".csv", ".ics", ".md"]
+    assert "Version 2, Mon 4 Feb 2030 to Thu 14 Feb 2030" in (here / "now" / "study_plan.md").read_text()
+    assert sorted(path.suffix for path in (here / "now").iterdir()) == [".csv", ".html", ".ics", ".md"]
     ended = call("end", "spring", "--reason", "the term is over")
     assert (ended.code, "the term is over" in ended.out) == (0, True)
     assert not (here / ".pausepoint" / "pausepoint.db.sessions" / "spring").exists()
@@ -132,10 +151,19 @@ def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Ca
     ("args", "exit_code", "said"),
     [
         (["replan", "s1"], 2, "session s1: Nothing changes"),
-        (["replan", "s1", "--midterm", "a=soon"], 2, "--midterm: 'a=soon' is not valid. Write COURSE=YYYY-MM-DD"),
+        (["replan", "s1", "--midterm", "a=soon"], 2, "--midterm: 'soon' is not a date. Write it like 2030-02-21"),
         (["replan", "s1", "--midterm", "z=2031-02-02"], 2, "There is no course 'z'"),
         (["replan", "s1", "--rest-day", "Funday"], 2, "--rest-day: 'Funday' is not a weekday. Write Monday"),
         (["replan", "s1", "--start", "2031-02-30"], 2, "'2031-02-30' is not a date. Write it like 2030-02-21"),
+        (["replan", "s1", "--start", "3/4/2031"], 2, "'3/4/2031' can be read in two ways. Write 2031-04-03 (Thu 3 Apr"),
+        (["replan", "s1", "--hours", "Foo 16:00-20:00"], 2, "--hours: 'Foo 16:00-20:00' is not valid. Write it like"),
+        (["replan", "s1", "--hours", "20:00-16:00"], 2, "must begin before it ends, on the same day"),
+        (["replan", "s1", "--busy", "notes.md"], 2, "notes.md: The file is not a readable calendar"),
+        (["done", "s1"], 2, "The plan has no work on "),
+        (["skip", "s1", "calculus"], 2, "calculus: No row, day, topic or section has this name"),
+        (["estimate", "s1", "A", "90"], 2, "A: No row, day, topic or section has this name"),
+        (["pace", "s1", "9"], 2, "shared_constraints.pace: Input should be less than or equal to 5"),
+        (["pace", "s1", "2", "--course", "z"], 2, "There is no course 'z'"),
         (["course", "s1", "b"], 2, "course b: There is no such course yet. Add a name"),
         (["file", "s1", "nowhere.pdf", "--shared"], 2, "nowhere.pdf: No such file or directory"),
         (["file", "s1", "notes.md"], 2, "notes.md: The file has no course. Name its courses, or mark it as shared"),
@@ -187,7 +215,7 @@ def kind_of(schema: dict[str, Any], node: dict[str, Any], path: str, found: dict
         return f"mapping of {kind_of(schema, node['additionalProperties'], f'{path}.<file_id>', found)}"
     if node["type"] == "array":
         return f"list of {kind_of(schema, node['items'], f'{path}[]', found)}"
-    texts = {"date": "date", "date-time": "timestamp", None: "string"}
+    texts = {"date": "date", "date-time": "timestamp", "time": "time", None: "string"}
     return texts[node.get("format")] if node["type"] == "string" else str(node["type"])
 
 
@@ -226,14 +254,25 @@ def test_the_readme_says_what_the_code_does() -> None:
     for rule in (
         f"words / {estimation.WORDS_PER_MINUTE},",
         f"times {estimation.AGAIN} for going over it again. Add {estimation.MINUTES_PER_TASK} minutes for each",
-        f"and {estimation.MINUTES_PER_PAGE} for each page without readable text. A topic takes at least"
-        f" {estimation.SHORTEST}, in steps of {estimation.STEP}. Without any material: {estimation.WITHOUT_MATERIAL}.",
+        f"and {estimation.MINUTES_PER_PAGE} for each page without readable text. Minutes are in steps of"
+        f" {estimation.STEP}. Without any material: {estimation.WITHOUT_MATERIAL}.",
         f"`high` for at least {estimation.MUCH} times the mean of the course,",
         f"`low` for less than {estimation.LITTLE} times",
         f"fewer than {estimation.SHORT_TEXT} words",
         f"Estimates below {estimation.UNSURE} are flagged",
-        f"{planning.REVIEW_SHARE:.0%} of the course, from {planning.REVIEW_LEAST} to {planning.REVIEW_MOST} minutes",
-        f"or {planning.COMFORT} minutes if that is more",
+        f"{spacing.SHARE:.0%} of the course, from {spacing.LEAST} to {spacing.MOST} minutes, on the days"
+        f" {spacing.DAYS_BEFORE[0]}, {spacing.DAYS_BEFORE[1]} and {spacing.DAYS_BEFORE[2]} before a midterm",
+        f"at most {spacing.PART_OF_TIME:.0%} of the time before a midterm",
+        f"or {schedule.COMFORT} minutes in all if that is more",
+        f"at most {schedule.LONGEST} minutes, or {schedule.STRETCHED} to finish a course, and at least"
+        f" {hours.SITTING}:",
+        "Low priority keeps {:.0%} of its time, medium {:.0%} and high {:.0%}.".format(
+            *(each[1] for each in cuts.TIERS)
+        ),
+        f"with less than {rows_of.SKIM:.0%} of its time is to be skimmed",
+        f"Up to {reviewing.ALWAYS_FINE} minutes are always fine, and days before a midterm that needs"
+        f" {reviewing.TIGHT:.0%} of the time",
+        f"The default limit is {DEFAULT_MINUTES} minutes",
         f"{PAGES_PER_CHUNK} pages at a time",
         f"null: {DEFAULT_MINUTES}",
         *(f"{value} for" for value in estimation.CONFIDENCE.values()),
@@ -246,11 +285,13 @@ def test_the_table_of_components_names_every_file_and_only_those_that_exist() ->
 
 
 def test_the_commands_of_the_readme_run(here: Path, call: Call) -> None:
-    make_pdf(here / "textbook.pdf", [["Some words on a page of a book"]] * 3, [("The first chapter", 0)])
+    chapters = [("The first chapter", 0), ("The second chapter", 1), ("The last chapter", 2)]
+    make_pdf(here / "textbook.pdf", [["Some words on a page of a book"] * 60] * 3, chapters)
+    (here / "timetable.ics").write_text(CALENDAR)
     shown = re.findall(
-        r"^\$ python -m pausepoint\.apps\.planner(.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE
+        r"^ *\$ python -m pausepoint\.apps\.planner(.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE
     )
-    assert len(shown) == 9
+    assert len(shown) == 16
     for line in shown:
         done = call(*(word.replace("~", str(here)) for word in shlex.split(line)))
         assert done.code == (3 if " create " in line else 0), (line, done.err)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
+from zoneinfo import ZoneInfo
 
 import icalendar
 import pytest
@@ -20,12 +22,14 @@ from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner import SessionDocument, estimation, ingestion, planner, sessions, workflow
 from pausepoint.apps.planner import plan as planning
 from pausepoint.apps.planner import review as reviewing
+from pausepoint.apps.planner.dates import said
 from pausepoint.apps.planner.models import (
     EstimationPayload,
     IngestionPayload,
     Payload,
     PlannerState,
     PlanningPayload,
+    PlanRow,
     Stage,
     Upload,
     UserInputs,
@@ -55,9 +59,14 @@ def test_the_document_has_the_keys_of_the_specification(engine: BlockingEngine) 
         "session_id", "created_at", "updated_at", "status", "user_inputs", "file_registry", "ingestion_state",
         "estimation_state", "planning_state", "artifacts", "events",
     }  # fmt: skip
-    assert set(document["user_inputs"]) == {"timezone", "courses", "shared_constraints", "start_date"}
-    assert set(document["user_inputs"]["courses"][0]) == {"course_id", "course_name", "midterm_date"}
-    assert set(document["user_inputs"]["shared_constraints"]) == {"max_minutes_per_day", "preferred_rest_day"}
+    assert set(document["user_inputs"]) == {
+        "timezone", "courses", "shared_constraints", "start_date", "busy", "busy_until", "busy_skipped",
+        "own_estimates", "progress",
+    }  # fmt: skip
+    assert set(document["user_inputs"]["courses"][0]) == {"course_id", "course_name", "midterm_date", "pace"}
+    assert set(document["user_inputs"]["shared_constraints"]) == {
+        "max_minutes_per_day", "preferred_rest_day", "pace", "study_hours",
+    }  # fmt: skip
     for file_id, file in document["file_registry"].items():
         assert set(file) == {
             "filename", "content_type", "size_bytes", "storage_uri", "sha256", "upload_status", "course_ids",
@@ -75,7 +84,7 @@ def test_the_document_has_the_keys_of_the_specification(engine: BlockingEngine) 
         }  # fmt: skip
     for estimate in document["estimation_state"]["topic_estimates"]:
         assert set(estimate) == {
-            "course_id", "topic", "estimated_minutes", "priority", "confidence", "source_files",
+            "course_id", "topic", "estimated_minutes", "priority", "confidence", "source_files", "sections",
         }  # fmt: skip
         assert estimate["estimated_minutes"] > 0
         assert estimate["priority"] in ("high", "medium", "low")
@@ -83,10 +92,11 @@ def test_the_document_has_the_keys_of_the_specification(engine: BlockingEngine) 
     assert isinstance(document["estimation_state"]["uncertainty_flags"], list)
     planning = document["planning_state"]
     assert set(planning) == {
-        "plan_version", "last_midterm_date", "plan_rows", "review", "strategy", "planned_for",
+        "plan_version", "last_midterm_date", "plan_rows", "review", "strategy", "planned_for", "cuts", "withdrawn",
+        "added", "made_at",
     }  # fmt: skip
     assert set(planning["review"]) == {"result_type", "revision_reasons", "validation_report"}
-    assert set(document["artifacts"]) == {"markdown_path", "csv_path", "calendar_path"}
+    assert set(document["artifacts"]) == {"markdown_path", "csv_path", "calendar_path", "page_path"}
     assert all(set(event) == {"timestamp", "agent_name", "event_type", "summary"} for event in document["events"])
     assert SessionDocument.model_validate(document).model_dump(mode="json") == document
     assert set(get_args(Stage)) == {
@@ -159,35 +169,45 @@ def test_markdown_csv_and_calendar_have_the_same_rows(engine: BlockingEngine, tm
     assert paths.calendar_path is not None
     outputs = Path(paths.markdown_path).parent
     assert outputs == tmp_path / "planner.db.sessions" / "s1" / "outputs"
-    assert sorted(path.name for path in outputs.iterdir()) == ["study_plan.csv", "study_plan.ics", "study_plan.md"]
-    rows = [row.model_dump(mode="json") for row in document.planning_state.plan_rows]
+    assert sorted(path.suffix for path in outputs.iterdir()) == [".csv", ".html", ".ics", ".md"]
+    rows = document.planning_state.plan_rows
 
-    lines = [line for line in Path(paths.markdown_path).read_text().splitlines() if line.startswith("| 2030-")]
+    lines = [line for line in Path(paths.markdown_path).read_text().splitlines() if re.match(r"\| \w{3} \d+ ", line)]
     cells = [[unescaped(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    names = list(rows[0])
-    assert [_typed(dict(zip(names, each, strict=True))) for each in cells] == rows
+    assert [each[:7] + each[8:] for each in cells] == [
+        [said(row.date), str(row.starts_at or '')[:5], row.course, row.topic, row.task_description,
+         str(row.estimated_minutes), row.priority, "planned", f"`{row.row_id}`" if row.row_id else ""]
+        for row in rows
+    ]  # fmt: skip
+    assert [_names(each[7]) for each in cells] == [row.source_files for row in rows]
 
     with open(paths.csv_path, newline="", encoding="utf-8") as file:
         table = [
             {name: re.sub(r"^'(?=[=+\-@])", "", cell) for name, cell in row.items()} for row in csv.DictReader(file)
         ]
-    assert [_typed(row) for row in table] == rows
+    columns = ("date", "course", "topic", "task_description", "estimated_minutes", "priority", "status", "row_id")
+    assert [{name: row[name] for name in columns} for row in table] == [
+        {name: str(row.model_dump(mode="json")[name]) for name in columns} for row in rows
+    ]
+    assert [_names(row["source_files"]) for row in table] == [row.source_files for row in rows]
     assert ",=Odd" not in Path(paths.csv_path).read_text()  # no spreadsheet takes it for a formula
 
     calendar = icalendar.Calendar.from_ical(Path(paths.calendar_path).read_bytes())
     events = [_row_of(event) for event in calendar.walk("VEVENT")]
     assert events == [
-        {name: row[name] for name in ("date", "course", "topic", "estimated_minutes", "priority")}
-        | {"told": row["task_description"]}
+        (row.course, row.topic, row.estimated_minutes, row.priority, row.task_description, _start(row))
         for row in rows
+        if row.course
     ]
-    assert len({str(event["UID"]) for event in calendar.walk("VEVENT")}) == len(rows)
+    assert len({str(event["UID"]) for event in calendar.walk("VEVENT")}) == len(events)
     assert max(len(line) for line in Path(paths.calendar_path).read_bytes().split(b"\r\n")) <= 75
 
-
-def _typed(row: dict[str, str]) -> dict[str, Any]:
-    files = row["source_files"]
-    return row | {"estimated_minutes": int(row["estimated_minutes"]), "source_files": _names(files)}
+    assert paths.page_path is not None
+    page = Path(paths.page_path).read_text("utf-8")
+    for row in rows:
+        assert html.escape(row.task_description) in page
+    assert "<script" not in page
+    assert not re.search(r"(?:src|href|url)\s*[=(]", page)  # nothing of another place
 
 
 def _names(text: str) -> list[str]:
@@ -195,15 +215,17 @@ def _names(text: str) -> list[str]:
     return re.findall(r"odd; file, name\.md|[\w-]+\.\w+", text)
 
 
-def _row_of(event: Any) -> dict[str, Any]:
-    return {
-        "date": event["DTSTART"].dt.isoformat(),
-        "course": str(event["CATEGORIES"].cats[0]) if "CATEGORIES" in event else "",
-        "topic": unescaped(str(event["X-PAUSEPOINT-TOPIC"])),
-        "estimated_minutes": int(event["X-PAUSEPOINT-MINUTES"]),
-        "priority": {1: "high", 5: "medium", 9: "low"}[int(event["PRIORITY"])],
-        "told": str(event["DESCRIPTION"]).partition("\n")[0],
-    }
+def _start(row: PlanRow) -> date:
+    """When a row begins: a day, or a time in Los Angeles."""
+    return datetime.combine(row.date, row.starts_at, ZoneInfo(INPUTS["timezone"])) if row.starts_at else row.date
+
+
+def _row_of(event: Any) -> tuple[object, ...]:
+    return (
+        str(event["CATEGORIES"].cats[0]), unescaped(str(event["X-PAUSEPOINT-TOPIC"])),
+        int(event["X-PAUSEPOINT-MINUTES"]), {1: "high", 5: "medium", 9: "low"}[int(event["PRIORITY"])],
+        str(event["DESCRIPTION"]).partition("\n")[0], event["DTSTART"].dt,
+    )  # fmt: skip
 
 
 def test_the_same_plan_gives_the_same_bytes(engine: BlockingEngine) -> None:
@@ -229,11 +251,14 @@ def outputs_of(document: SessionDocument) -> list[Path]:
         ({"timezone": "../etc"}, "timezone: There is no time zone '../etc'"),
         ({"courses": [CALC, CALC]}, "courses: course_id 'calc2' occurs twice"),
         ({"courses": [CALC, HIST | {"course_name": "calculus ii"}]}, "courses: 'calculus ii' is the name of both"),
-        ({"courses": [CALC, HIST | {"midterm_date": "2030-02-30"}]}, "course hist: midterm_date: Input should be"),
-        ({"courses": [CALC, HIST | {"midterm_date": "soon"}]}, "course hist: midterm_date: Input should be a"),
+        ({"courses": [CALC, HIST | {"midterm_date": "2030-02-30"}]}, "course hist: midterm_date: '2030-02-30' is"),
+        ({"courses": [CALC, HIST | {"midterm_date": "soon"}]}, "course hist: midterm_date: 'soon' is not a date"),
         ({"courses": [HIST | {"course_name": " \n"}]}, "course hist: course_name: Give a name"),
         ({"courses": [HIST | {"course_id": "../x"}]}, "course ../x: course_id: '../x' is not a valid id. Use up to"),
-        ({"start_date": "yesterday"}, "start_date: Input should be a valid date"),
+        ({"courses": [HIST | {"midterm_date": "1/2/2030"}]}, "course hist: midterm_date: '1/2/2030' can be"),
+        ({"courses": [HIST | {"pace": 9}]}, "course hist: pace: Input should be less than or equal to 5"),
+        ({"shared_constraints": {"study_hours": {"Monday": ["20:00-16:00"]}}}, "shared_constraints.study_hours.Monday"),
+        ({"start_date": "yesterday"}, "start_date: 'yesterday' is not a date. Write it like"),
         ({"shared_constraints": {"max_minutes_per_day": 0}}, "shared_constraints.max_minutes_per_day: Input should be"),
         ({"shared_constraints": {"preferred_rest_day": "Sun"}}, "shared_constraints.preferred_rest_day: Input"),
     ],
@@ -247,10 +272,9 @@ def test_bad_inputs_are_refused_by_name(inputs: dict[str, Any], said: str) -> No
 def test_a_zone_and_both_limits_may_be_left_out() -> None:
     state = sessions.starting({"courses": [CALC]})
     assert state.user_inputs.shared_constraints.model_dump() == {
-        "max_minutes_per_day": None,
-        "preferred_rest_day": None,
-    }
-    assert state.user_inputs.shared_constraints.limit == 480
+        "max_minutes_per_day": None, "preferred_rest_day": None, "pace": 1.0, "study_hours": {},
+    }  # fmt: skip
+    assert state.user_inputs.shared_constraints.limit == 240
     assert state.user_inputs.start_date is not None
 
 

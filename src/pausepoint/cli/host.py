@@ -43,6 +43,7 @@ class Host:
     - ``words``: the command that a person types to call it; ``launch``: the command that starts another process of it.
     - ``workflows``: the program's own workflows, the main one first. Without any, targets name the workflows.
     - ``drives``: the program's own functions drive all its sessions.
+    - ``commands``: the commands that the program has beside those of ``pausepoint``.
     """
 
     name: str = NAME
@@ -53,6 +54,7 @@ class Host:
     result: Callable[[Outcome[Any]], str] | None = None
     drives: bool = False
     step_word: str = "step"
+    commands: frozenset[str] = frozenset()
 
     @property
     def workflows_by_name(self) -> dict[str, Workflow[Any]]:

@@ -171,8 +171,9 @@ class Program(App):
         if "obj" not in extra:
             drives = not self.workflows
             extra["obj"] = Host(
-                str(self.name), words, launch, self.store, self.workflows, self.result, drives, self.step_word
-            )
+                str(self.name), words, launch, self.store, self.workflows, self.result, drives, self.step_word,
+                frozenset(self.commands),
+            )  # fmt: skip
         called = prog_name or shlex.join(words)
 
         def call(standalone_mode: bool) -> Any:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pausepoint.model.views import Obstacles, SessionInfo
 
 _CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
+_NAMED = re.compile(r"`([^`]+)`")
 _OPTIONS = {"resume": "--code", "rewind": "--to", "fork": "--at-step"}
 
 
@@ -81,9 +82,21 @@ def ways_out(
     found = []
     if "definition" in kinds and now is None and not planned:
         found.append((f"Show what no longer fits{add}:", cli.command("plan", info.session_id, info.workflow)))
-    if kinds & {"guard", "missing"}:
+    named = _named_commands(cli, info, pauses)
+    found += named
+    if kinds & {"guard", "missing"} and not named:
         found.append((f"Change the state{add}:", cli.command("edit", info.session_id, info.workflow)))
     return [*found, (f"Resume{add}:", resume + _budget(pauses))]
+
+
+def _named_commands(cli: Cli, info: SessionInfo, pauses: Iterable[Pause]) -> list[tuple[str, str]]:
+    """Return the commands of the program that the reasons of guards name in backticks, with the session."""
+    if info.workflow not in cli.host.workflows_by_name:
+        return []
+    found = [words.split() for pause in pauses if pause.kind == "guard" for words in _NAMED.findall(pause.reason)]
+    ways = [(cli.command(verb, info.session_id, info.workflow), rest) for verb, *rest in found
+            if verb in cli.host.commands]  # fmt: skip
+    return [("What helps:", " ".join([command, shlex.join(rest)]).strip()) for command, rest in ways]
 
 
 def _budget(pauses: Iterable[Pause]) -> str:

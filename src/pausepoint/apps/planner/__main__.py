@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from datetime import date
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, get_args
+from zoneinfo import ZoneInfo
 
 import click
 from pydantic import Field
@@ -15,8 +17,12 @@ from pausepoint import Outcome, program
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.pdf import reads_pdf
 from pausepoint.apps.planner import output, sessions
+from pausepoint.apps.planner.dates import read_date, said
 from pausepoint.apps.planner.models import PlannerState, PlanningState, Upload, Weekday
+from pausepoint.apps.planner.progress import Mark, standings
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_uploads
+from pausepoint.apps.planner.shown import VERDICTS, Shown
+from pausepoint.apps.planner.windows import read_hours
 from pausepoint.apps.planner.workflow import planner
 from pausepoint.apps.words import many
 from pausepoint.engine import BlockingEngine, BlockingSession
@@ -26,7 +32,7 @@ HELP = """Plan the days up to the midterms: read the material of every course, e
 Without --course, the planner runs on a small made-up sample. You can also add courses and files one by one: create,
 course, file, then resume.
 """
-COURSE = "ID:NAME[:YYYY-MM-DD]"
+COURSE = "ID:NAME[:DAY]"
 FILE = "[COURSE,COURSE:]PATH"
 
 
@@ -34,25 +40,37 @@ def begin(
     course: Annotated[list[str] | None, Field(description=f"A course and its midterm: {COURSE}.")] = None,
     file: Annotated[list[str] | None, Field(description=f"Course material: {FILE}. Default: for all courses.")] = None,
     time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon. Default: this machine's.")] = None,
-    start: Annotated[str | None, Field(description="The first day, YYYY-MM-DD. Default: today.")] = None,
-    max_minutes: Annotated[int | None, Field(description="The maximum minutes of work per day. Default: 480.")] = None,
+    start: Annotated[str | None, Field(description="The first day, such as 2030-02-21. Default: today.")] = None,
+    max_minutes: Annotated[int | None, Field(description="The maximum minutes of work per day. Default: 240.")] = None,
     rest_day: Annotated[str | None, Field(description="A weekday without work, such as Sunday.")] = None,
+    hours: Annotated[
+        list[str] | None, Field(description="When you study: '16:00-20:00' or 'Mon-Fri 16:00-20:00'. Repeatable.")
+    ] = None,
+    busy: Annotated[list[str] | None, Field(description="A calendar (.ics) with your busy times. Repeatable.")] = None,
     empty: Annotated[bool, Field(description="Start without the sample and add courses and files later.")] = False,
 ) -> PlannerState:
     """Return the starting state for the given options."""
-    inputs = _inputs(course or [], time_zone, start, max_minutes, rest_day)
+    inputs = _inputs(course or [], time_zone, start, max_minutes, rest_day, hours or [])
     if not (course or file or empty):
         if not reads_pdf():
             click.echo(f"planner: {WITHOUT_PDF}", err=True)
-        return sessions.starting(_over(SAMPLE_INPUTS, inputs), sample_uploads())
+        return _with_busy(sessions.starting(_over(SAMPLE_INPUTS, inputs), sample_uploads()), busy or [])
     uploads = [_upload(each, {part.partition(":")[0] for part in course or []}) for each in file or []]
-    return sessions.starting(inputs, uploads)
+    return _with_busy(sessions.starting(inputs, uploads), busy or [])
+
+
+def _with_busy(state: PlannerState, busy: Sequence[str]) -> PlannerState:
+    if not busy:
+        return state
+    return state.model_copy(update={"user_inputs": sessions.with_busy(state.user_inputs, list(map(Path, busy)))})
 
 
 def _inputs(
-    courses: list[str], time_zone: str | None, start: str | None, max_minutes: int | None, rest_day: str | None
+    courses: list[str], time_zone: str | None, start: str | None, max_minutes: int | None, rest_day: str | None,
+    hours: list[str],
 ) -> dict[str, Any]:  # fmt: skip
-    limits = {"max_minutes_per_day": max_minutes, "preferred_rest_day": rest_day and rest_day.capitalize()}
+    limits = {"max_minutes_per_day": max_minutes, "preferred_rest_day": rest_day and rest_day.capitalize(),
+              "study_hours": read_hours(hours) or None}  # fmt: skip
     given: dict[str, Any] = {
         "courses": [_course(each) for each in courses],
         "shared_constraints": {name: value for name, value in limits.items() if value is not None},
@@ -98,29 +116,33 @@ def _upload(text: str, known: set[str]) -> Upload:
 def result(outcome: Outcome[PlannerState]) -> str:
     """Return the text to print at the end."""
     state = outcome.state
-    lines = [summary(state.planning_state)]
-    lines += [
-        f"Warning: {state.file_registry[file_id].filename} is partial: {each.warning}"
-        for file_id, each in state.ingestion_state.files.items()
-        if each.warning
-    ]
-    lines += [f"Unsure: {flag}" for flag in state.estimation_state.uncertainty_flags[:5]]
+    shown = Shown.of(state)
+    lines = [summary(state.planning_state), *(f"- {each}" for each in shown.cuts)]
+    warnings = shown.warnings
+    lines += [f"Warning: {each}" for each in warnings[:5]]
+    lines += [f"The plan lists {many(len(warnings) - 5, 'more warning')}."] if len(warnings) > 5 else []
+    lines += [f"Not studied: {many(len(shown.set_aside), 'part')} of the files, listed in the plan."] * bool(
+        shown.set_aside
+    )
     paths = state.artifacts
-    lines += [f"Plan: {paths.markdown_path}", f"      {paths.csv_path}", f"      {paths.calendar_path}"]
+    lines += [f"Plan: {paths.page_path}", *(f"      {each}" for each in
+              (paths.markdown_path, paths.csv_path, paths.calendar_path))]  # fmt: skip
     return "\n".join(lines)
 
 
 def summary(planning: PlanningState) -> str:
-    """Return a plan in a few lines."""
+    """Return a plan in one line, and why it was refused if it was."""
     rows, review = planning.plan_rows, planning.review
     minutes = sum(row.estimated_minutes for row in rows)
     days = len({row.date for row in rows if row.estimated_minutes})
-    verdict = output.VERDICTS[review.result_type] if review else "not reviewed yet"
+    verdict = VERDICTS[review.result_type] if review else "not reviewed yet"
     head = (
         f"Plan {planning.plan_version}, {verdict}: {many(minutes, 'minute')} on {many(days, 'day')}, last midterm"
-        f" {planning.last_midterm_date}."
+        f" {said(planning.last_midterm_date) if planning.last_midterm_date else 'unknown'}."
     )
-    return "\n".join([head, *(f"- {reason}" for reason in (review.revision_reasons if review else []))])
+    refused = review.revision_reasons if review and review.result_type == "needs_revision" else []
+    more = [f"- and {len(refused) - 3} more"] if len(refused) > 3 else []
+    return "\n".join([head, *(f"- {reason}" for reason in refused[:3]), *more])
 
 
 main = program(planner, begin=begin, result=result, help=HELP)
@@ -136,17 +158,20 @@ def _id(engine: BlockingEngine, text: str) -> str:
     return str(found.session_id)
 
 
+def _command(*words: str) -> str:
+    """Return a command of this program for the same store, as a person types it."""
+    context = click.get_current_context()
+    store = context.params.get("store")
+    return f"{context.find_root().command_path} {shlex.join([*words, *(['--store', store] if store else [])])}"
+
+
 def _changed(engine: BlockingEngine, session_id: str, told: str, run: bool) -> Any:
     """Report the change. Resume the session if ``run`` is set."""
     if run:
         click.echo(told)
         session: BlockingSession[Any] = engine.session(session_id)
         return session
-    context = click.get_current_context()
-    words = [context.find_root().command_path, "resume", session_id]
-    store = context.params.get("store")
-    onward = " ".join([*words, *(["--store", shlex.quote(store)] if store else [])])
-    return f"{told}\nResume:  {onward}", _shown(engine, session_id)
+    return f"{told}\nResume:  {_command('resume', session_id)}", _shown(engine, session_id)
 
 
 def _shown(engine: BlockingEngine, session_id: str) -> dict[str, Any]:
@@ -157,16 +182,16 @@ run_option = click.option("--run", is_flag=True, help="Resume the session here a
 
 
 class Day(click.ParamType[date]):
-    """A day in ISO format."""
+    """A day, as people write it."""
 
     name = "day"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
         """Return the day, or refuse text that is not a valid date."""
         try:
-            return date.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a date. Write it like 2030-02-21.", param, ctx)
+            return value if isinstance(value, date) else read_date(value, date.today())
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 day = Day()
@@ -183,7 +208,7 @@ def create(options: tuple[str, ...]) -> Any:
 @click.argument("session")
 @click.argument("course_id")
 @click.argument("name", required=False)
-@click.option("--midterm", type=day, metavar="DAY", help="The day of its midterm, YYYY-MM-DD.")
+@click.option("--midterm", type=day, metavar="DAY", help="The day of its midterm, such as 2030-02-21.")
 @run_option
 def course(
     engine: BlockingEngine, session: str, course_id: str, name: str | None, midterm: date | None, run: bool
@@ -219,33 +244,133 @@ def file(
 )
 @click.option("--max-minutes", type=int, metavar="N", help="The new daily limit.")
 @click.option("--rest-day", metavar="DAY", help="The new rest day, or none.")
-@click.option("--start", type=day, metavar="DAY", help="The new first day.")
+@click.option("--start", type=day, metavar="DAY", help="The first day. Default: today, once the plan has begun.")
+@click.option("--hours", multiple=True, metavar="TIMES", help="When you study, as for run, or none. Repeatable.")
+@click.option("--busy", multiple=True, metavar="FILE", help="A calendar with your busy times, or none. Repeatable.")
 @click.option("--later", is_flag=True, help="Change the inputs, but do not make the plan now.")
 def replan(
     engine: BlockingEngine, session: str, midterms: tuple[str, ...], max_minutes: int | None, rest_day: str | None,
-    start: date | None, later: bool,
+    start: date | None, hours: tuple[str, ...], busy: tuple[str, ...], later: bool,
 ) -> Any:  # fmt: skip
-    """Change dates or limits and make a new plan."""
+    """Plan what is left, from today on. Dates and limits can change."""
     session_id = _id(engine, session)
+    calendars = None if not busy else [Path(each) for each in busy if each != "none"]
     sessions.replan(
         engine, session_id, midterms=dict(map(_moved, midterms)), max_minutes=max_minutes,
         rest_day=None if rest_day is None else _weekday(rest_day), start=start,
+        hours=read_hours(hours) if hours else None, busy=calendars, today=_today(engine, session_id),
     )  # fmt: skip
     return _changed(engine, session_id, f"Session {session_id} makes a new plan.", not later)
 
 
 def _moved(text: str) -> tuple[str, date]:
-    course_id, _, given = text.partition("=")
+    course_id, equals, given = text.partition("=")
+    if not equals:
+        raise BadInput(f"--midterm: {text!r} is not valid. Write COURSE=DAY, such as {course_id}=2030-02-21.")
     try:
-        return course_id, date.fromisoformat(given)
-    except ValueError:
-        raise BadInput(f"--midterm: {text!r} is not valid. Write COURSE=YYYY-MM-DD.") from None
+        return course_id, read_date(given, date.today())
+    except ValueError as error:
+        raise BadInput(f"--midterm: {error}") from None
 
 
 def _weekday(text: str) -> str:
     if text.capitalize() not in (*get_args(Weekday), "None"):
         raise BadInput(f"--rest-day: {text!r} is not a weekday. Write {', '.join(get_args(Weekday))} or none.")
     return "none" if text.lower() == "none" else text.capitalize()
+
+
+def _today(engine: BlockingEngine, session_id: str) -> date:
+    """Return the current day in the student's time zone."""
+    zone = sessions.state_of(engine, session_id).user_inputs.timezone
+    return datetime.now(UTC).astimezone(ZoneInfo(zone)).date()
+
+
+def _see(session_id: str) -> str:
+    return f"See `{_command('progress', session_id)}`."
+
+
+on_option = click.option("--on", type=day, metavar="DAY", help="The day that counts as today. Default: today.")
+
+
+@main.verb()
+@click.argument("session")
+@click.argument("what", nargs=-1)
+@click.option("--undo", is_flag=True, help="Remove the marks of these rows or topics.")
+@on_option
+def done(engine: BlockingEngine, session: str, what: tuple[str, ...], undo: bool, on: date | None) -> Any:
+    """Mark work as done: WHAT is the id of a row, a day or a topic. Default: today's work."""
+    session_id = _id(engine, session)
+    if undo:
+        count = sessions.unmark(engine, session_id, what)
+        return _changed(engine, session_id, f"{many(count, 'mark')} removed.", True)
+    return _mark(engine, session_id, what, "done", on)
+
+
+@main.verb()
+@click.argument("session")
+@click.argument("what", nargs=-1, required=True)
+@on_option
+def skip(engine: BlockingEngine, session: str, what: tuple[str, ...], on: date | None) -> Any:
+    """Mark work that you leave out: WHAT is the id of a row, a day or a topic. Later plans do not have it."""
+    return _mark(engine, _id(engine, session), what, "skipped", on)
+
+
+def _mark(engine: BlockingEngine, session_id: str, what: Sequence[str], status: Mark, on: date | None) -> Any:
+    today = on or _today(engine, session_id)
+    found = sessions.mark(engine, session_id, what or [today.isoformat()], status, today, _see(session_id))
+    told = f"Marked as {status}: {many(sum(each.minutes for each in found), 'minute')} of the plan."
+    return _changed(engine, session_id, told, True)
+
+
+@main.verb()
+@click.argument("session")
+@click.argument("topic")
+@click.argument("minutes", type=int)
+@click.option("--later", is_flag=True, help="Do not make the plan now.")
+def estimate(engine: BlockingEngine, session: str, topic: str, minutes: int, later: bool) -> Any:
+    """Set your own estimate of a whole TOPIC in MINUTES, and make a new plan."""
+    session_id = _id(engine, session)
+    found = sessions.estimate(engine, session_id, topic, minutes, _see(session_id))
+    told = f"{found.topic}: {many(minutes, 'minute')} instead of {found.estimated_minutes}."
+    return _changed(engine, session_id, told, not later)
+
+
+@main.verb()
+@click.argument("session")
+@click.argument("factor", type=float)
+@click.option("--course", "course_id", metavar="ID", help="Only for this course.")
+@click.option("--later", is_flag=True, help="Do not make the plan now.")
+def pace(engine: BlockingEngine, session: str, factor: float, course_id: str | None, later: bool) -> Any:
+    """Set your pace and make a new plan: with a FACTOR of 1.5 you need half as much time again as estimated."""
+    session_id = _id(engine, session)
+    sessions.set_pace(engine, session_id, factor, course_id)
+    return _changed(engine, session_id, f"The pace is {factor:g} for {course_id or 'all courses'}.", not later)
+
+
+@main.verb()
+@click.argument("session")
+@on_option
+def progress(engine: BlockingEngine, session: str, on: date | None) -> Any:
+    """Show what is done against what was planned, and the next rows with their ids."""
+    session_id = _id(engine, session)
+    state, today = sessions.state_of(engine, session_id), on or _today(engine, session_id)
+    shown = Shown.of(state)
+    found = standings(state, today)
+    lines = [f"{each.words}. Planned before {said(today)}: {many(each.planned, 'minute')}." for each in found]
+    rows = [row for row in state.planning_state.plan_rows if row.estimated_minutes and shown.status(row) == "planned"]
+    late = [row for each in found for row in each.late]
+    lines += [f"Not done:  {_row_line(row)}" for row in late[:10]]
+    lines += [f"Next:      {_row_line(row)}" for row in [row for row in rows if row.date >= today][:10]]
+    if late:
+        lines.append(f"Plan what is left:  {_command('replan', session_id)}")
+    listed = {each.course: {"total": each.total, "done": each.done, "skipped": each.skipped, "planned": each.planned,
+                            "late": [row.row_id for row in each.late]} for each in found}  # fmt: skip
+    return "\n".join(lines) or "There is no course yet.", listed
+
+
+def _row_line(row: Any) -> str:
+    at = f"{row.starts_at:%H:%M} " if row.starts_at else ""
+    return f"{said(row.date)} {at}{row.course}: {row.task_description}, {row.estimated_minutes} min ({row.row_id})"
 
 
 @main.verb()
@@ -292,13 +417,12 @@ def plans(engine: BlockingEngine, session: str) -> Any:
 @click.argument("folder", type=Path)
 @click.option("--version", type=int, metavar="N", help="An earlier version of the plan.")
 def save(engine: BlockingEngine, session: str, folder: Path, version: int | None) -> Any:
-    """Write the plan into a FOLDER: Markdown, CSV and iCalendar."""
+    """Write the plan into a FOLDER: a web page, Markdown, CSV and iCalendar."""
     session_id = _id(engine, session)
     _, planning = sessions.plan_of(engine, session_id, version)
     state, made = sessions.state_of(engine, session_id), engine.info(session_id).created_at
     folder.mkdir(parents=True, exist_ok=True)
-    inputs = planning.planned_for or state.user_inputs
-    written = output.write(folder.absolute(), planning, inputs, state.ingestion_state.files, session_id, made)
+    written = output.write(folder.absolute(), Shown.of(state, planning), session_id, made)
     return "\n".join(map(str, written.model_dump().values())), written
 
 

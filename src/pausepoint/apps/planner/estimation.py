@@ -1,13 +1,14 @@
 """EstimationAgent: estimate the time, priority and confidence of each topic.
 
 Reading takes one minute per 100 words, and up to twice as long for material that is full of formulas. Going over it
-again adds half of that time. Each exercise or example takes 5 minutes, and each page without readable text takes 4. A
-topic takes at least 15 minutes, in steps of 5.
+again adds half of that time. Each exercise or example takes 5 minutes, and each page without readable text takes 4.
+Minutes are in steps of 5. The minutes of a topic are divided among its sections in the same way.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from pausepoint.apps.planner.models import (
@@ -16,11 +17,13 @@ from pausepoint.apps.planner.models import (
     Evidence,
     Measure,
     Priority,
+    Section,
+    SectionEstimate,
     TopicEstimate,
 )
 
 WORDS_PER_MINUTE, MINUTES_PER_PAGE, MINUTES_PER_TASK, AGAIN = 100, 4, 5, 1.5
-SHORTEST, STEP = 15, 5
+STEP = 5
 WITHOUT_MATERIAL = 120
 MUCH, LITTLE = 1.3, 0.6
 """Factors of a course's mean time. A topic has high priority from MUCH upwards, and low priority below LITTLE."""
@@ -61,13 +64,61 @@ def minutes(measure: Measure) -> int:
     """
     if measure == Measure(filenames=measure.filenames, missing=measure.missing):
         return WITHOUT_MATERIAL
-    read = measure.words / WORDS_PER_MINUTE * (1 + density(measure))
-    unread = MINUTES_PER_PAGE * measure.pages if not measure.words else 0
-    whole = (read + unread) * AGAIN + MINUTES_PER_TASK * measure.tasks
-    return max(SHORTEST, math.ceil(whole / STEP) * STEP)
+    unread = MINUTES_PER_PAGE * measure.pages * AGAIN if not measure.words else 0
+    return max(STEP, math.ceil((_reading(measure) + unread) / STEP) * STEP)
 
 
-def density(measure: Measure) -> float:
+def _reading(measure: Measure | Section) -> float:
+    """Return the minutes for the text, its formulas and its tasks."""
+    return measure.words / WORDS_PER_MINUTE * (1 + density(measure)) * AGAIN + MINUTES_PER_TASK * measure.tasks
+
+
+def sections(measure: Measure, whole: int) -> list[SectionEstimate]:
+    """Return the sections of a topic that takes ``whole`` minutes, each with its share."""
+    weights = [_reading(each) for each in measure.sections]
+    shares = divided(whole, weights)
+    names = _named(measure.sections)
+    return [
+        SectionEstimate(
+            section=name, number=each.number, title=each.title, filename=each.filename, first_page=each.first_page,
+            last_page=each.last_page, minutes=share,
+        )
+        for name, each, share in zip(names, measure.sections, shares, strict=True)
+    ]  # fmt: skip
+
+
+def _named(listed: Sequence[Section]) -> list[str]:
+    """Return a name for each section that no other section of the topic has."""
+    counted: Counter[str] = Counter()
+    found: list[str] = []
+    for each in listed:
+        name = f"{each.number} {each.title}".strip()
+        counted[name] += 1
+        found.append(f"{name} ({counted[name]})" if counted[name] > 1 else name)
+    return found
+
+
+def divided(whole: int, weights: Sequence[float]) -> list[int]:
+    """Divide minutes by weight, in steps of 5. The sum stays the same; a small part may get nothing.
+
+    >>> divided(60, [10, 20, 30]), divided(15, [1, 1, 1, 1]), divided(10, [0, 0])
+    ([10, 20, 30], [5, 5, 0, 5], [5, 5])
+    """
+    total = sum(weights)
+    weights, total = (weights, total) if total else ([1.0] * len(weights), float(len(weights)))
+    found: list[int] = []
+    reached, given = 0.0, 0
+    for weight in weights:
+        reached += weight
+        upto = min(round(whole * reached / total / STEP) * STEP, whole)
+        found.append(upto - given)
+        given = upto
+    if found:
+        found[-1] += whole - given
+    return found
+
+
+def density(measure: Measure | Section) -> float:
     """Return the density of formulas, from 0 to 1."""
     return min(measure.signs / measure.words, 1.0) if measure.words else 0.0
 
@@ -76,6 +127,7 @@ def _estimate(evidence: Evidence, time: int, course: Sequence[int]) -> TopicEsti
     return TopicEstimate(
         course_id=evidence.course_id, topic=evidence.topic, estimated_minutes=time,
         priority=priority(time, course), confidence=confidence(evidence), source_files=evidence.measure.filenames,
+        sections=sections(evidence.measure, time),
     )  # fmt: skip
 
 

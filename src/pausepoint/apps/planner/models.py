@@ -6,13 +6,14 @@ Dates are days in the student's time zone; timestamps are in UTC.
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator
 
 from pausepoint.apps.input import known_zone
+from pausepoint.apps.planner.dates import read_date
 from pausepoint.apps.words import one_line
 
 Stage = Literal[
@@ -22,10 +23,11 @@ Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Satur
 Priority = Literal["high", "medium", "low"]
 ResultType = Literal["approved_plan", "capacity_limited_plan", "needs_revision"]
 Basis = Literal["outline", "heading", "model", "terms", "nothing"]
-Strategy = Literal["with_review", "without_review"]
+Strategy = Literal["with_review", "without_review", "with_cuts"]
+"""Plans of earlier versions may have ``without_review``; a new plan never omits its reviews."""
 
-DEFAULT_MINUTES = 480
-"""The default daily limit."""
+DEFAULT_MINUTES = 240
+"""The default daily limit: four hours of work on one's own, beside lectures and a life."""
 
 PAGES_PER_CHUNK = 20
 
@@ -52,6 +54,14 @@ def _id(text: str) -> str:
 Identifier = Annotated[str, AfterValidator(_id)]
 
 
+def _day(given: object) -> object:
+    return read_date(given) if isinstance(given, str) else given
+
+
+Day = Annotated[date, BeforeValidator(_day)]
+"""A day, as people write it."""
+
+
 def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
@@ -59,19 +69,40 @@ def _absolute(path: Path) -> Path:
 # user input
 
 
+Pace = Annotated[float, Field(ge=0.2, le=5)]
+"""The time that a person needs, as a multiple of the estimate."""
+
+
 class Course(BaseModel):
     """A course. Without a date it can be stored, but not planned."""
 
     course_id: Identifier
     course_name: Title
-    midterm_date: date | None = None
+    midterm_date: Day | None = None
+    pace: Pace = 1.0
+
+
+def _window(text: str) -> str:
+    found = re.fullmatch(r"\s*(\d{1,2})(?:[:.](\d\d))?\s*[-–]\s*(\d{1,2})(?:[:.](\d\d))?\s*", text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a time of day. Write it like 16:00-20:00.")
+    first, last = (int(found[at]) * 60 + int(found[at + 1] or 0) for at in (1, 3))
+    if not (first < last <= 1440 and int(found[2] or 0) < 60 > int(found[4] or 0)):
+        raise ValueError(f"{text!r} must begin before it ends, on the same day. Write it like 16:00-20:00.")
+    return f"{first // 60:02}:{first % 60:02}-{last // 60:02}:{last % 60:02}"
+
+
+Window = Annotated[str, AfterValidator(_window)]
+"""A part of the day, such as ``16:00-20:00``."""
 
 
 class SharedConstraints(BaseModel):
-    """The limits that apply to every day."""
+    """The limits that apply to every day. ``study_hours`` has windows by weekday; other weekdays are then free."""
 
     max_minutes_per_day: int | None = Field(default=None, ge=1, le=1440)
     preferred_rest_day: Weekday | None = None
+    pace: Pace = 1.0
+    study_hours: dict[Weekday, list[Window]] = {}
 
     @property
     def limit(self) -> int:
@@ -79,13 +110,54 @@ class SharedConstraints(BaseModel):
         return self.max_minutes_per_day or DEFAULT_MINUTES
 
 
+class Busy(BaseModel):
+    """A time without study, from a calendar."""
+
+    start: datetime
+    end: datetime
+
+
+class OwnEstimate(BaseModel):
+    """The user's own estimate of a topic. It replaces the one of EstimationAgent, and no pace changes it."""
+
+    course_id: str
+    topic: str
+    minutes: int = Field(ge=5, le=100_000)
+
+
+class Progress(BaseModel):
+    """A part of a topic that the user has done or skipped.
+
+    ``first`` and ``last`` are the extent of the section in thousandths. ``minutes`` is the time in the plan.
+    """
+
+    course_id: str
+    topic: str
+    section: str = ""
+    first: int = 0
+    last: int = 1000
+    status: Literal["done", "skipped"]
+    on: date
+    minutes: int = 0
+    row_id: str = ""
+
+
 class UserInputs(BaseModel):
-    """The user's inputs. Without ``start_date``, the plan starts on the day the session was created."""
+    """The user's inputs. Without ``start_date``, the plan starts on the day the session was created.
+
+    ``busy_until`` is the last day that the calendar of the busy times was read for, ``busy_skipped`` the number of its
+    events that could not be read.
+    """
 
     timezone: Annotated[str, AfterValidator(known_zone)] = "UTC"
-    start_date: date | None = None
+    start_date: Day | None = None
     courses: list[Course] = []
     shared_constraints: SharedConstraints = SharedConstraints()
+    busy: list[Busy] = []
+    busy_until: date | None = None
+    busy_skipped: int = 0
+    own_estimates: list[OwnEstimate] = []
+    progress: list[Progress] = []
 
     @field_validator("courses")
     @classmethod
@@ -210,8 +282,20 @@ class IngestionState(BaseModel):
     set_aside: list[SetAside] = []
 
 
+class SectionEstimate(BaseModel):
+    """The estimate for a section. ``section`` is its name within the topic: its number and title."""
+
+    section: str
+    number: str = ""
+    title: str = ""
+    filename: str = ""
+    first_page: int | None = None
+    last_page: int | None = None
+    minutes: int = Field(ge=0)
+
+
 class TopicEstimate(BaseModel):
-    """The estimate for a topic. ``source_files`` are file names, for the plan."""
+    """The estimate for a topic. ``source_files`` are file names, for the plan. Sections are in reading order."""
 
     course_id: str
     topic: Title
@@ -219,6 +303,7 @@ class TopicEstimate(BaseModel):
     priority: Priority
     confidence: float = Field(ge=0, le=1)
     source_files: list[str] = []
+    sections: list[SectionEstimate] = []
 
 
 class EstimationState(BaseModel):
@@ -228,8 +313,22 @@ class EstimationState(BaseModel):
     uncertainty_flags: list[str] = []
 
 
+class RowPart(BaseModel):
+    """A part of a topic in a row. ``first`` and ``last`` are the extent of the section in thousandths."""
+
+    topic: str
+    section: str = ""
+    first: int = 0
+    last: int = 1000
+    minutes: int = 0
+
+
 class PlanRow(BaseModel):
-    """One entry of the plan: work, a midterm, or a day without work."""
+    """One entry of the plan: work, a midterm, or a day without work.
+
+    ``row_id`` names the course, topic and section where the row begins, so it is the same in the next plan.
+    ``sequence`` rises when a later plan changes the row.
+    """
 
     date: date
     course: str
@@ -239,6 +338,19 @@ class PlanRow(BaseModel):
     priority: Priority
     source_files: list[str] = []
     status: Literal["planned"] = "planned"
+    starts_at: time | None = None
+    parts: list[RowPart] = []
+    row_id: str = ""
+    sequence: int = 0
+
+
+class Cut(BaseModel):
+    """A topic or a review that has less time than it needs, because there is no more."""
+
+    course_id: str
+    topic: str
+    needed_minutes: int
+    planned_minutes: int
 
 
 class ValidationReport(BaseModel):
@@ -258,7 +370,11 @@ class Review(BaseModel):
 
 
 class PlanningState(BaseModel):
-    """The results of PlanningReviewerAgent. ``planned_for`` contains the inputs that the plan was made for."""
+    """The results of PlanningReviewerAgent. ``planned_for`` contains the inputs that the plan was made for.
+
+    ``withdrawn`` has the rows of earlier plans that no later plan has, so that a calendar can remove them. ``added``
+    has the ids of the rows that no earlier plan had.
+    """
 
     plan_version: int = 0
     last_midterm_date: date | None = None
@@ -266,6 +382,10 @@ class PlanningState(BaseModel):
     review: Review | None = None
     strategy: Strategy = "with_review"
     planned_for: UserInputs | None = None
+    cuts: list[Cut] = []
+    withdrawn: list[PlanRow] = []
+    added: list[str] = []
+    made_at: datetime | None = None
 
 
 class Artifacts(BaseModel):
@@ -274,6 +394,7 @@ class Artifacts(BaseModel):
     markdown_path: str | None = None
     csv_path: str | None = None
     calendar_path: str | None = None
+    page_path: str | None = None
 
 
 class PlannerState(BaseModel):
@@ -337,9 +458,10 @@ class EstimationPayload(Payload):
 
 
 class PlanningPayload(Payload):
-    """The input of PlanningReviewerAgent. ``start`` is the first day of the plan."""
+    """The input of PlanningReviewerAgent. ``start`` is the first day of the plan, ``now`` the time of planning."""
 
     user_inputs: UserInputs
     estimation_state: EstimationState
     planning_state: PlanningState
     start: date
+    now: datetime | None = None

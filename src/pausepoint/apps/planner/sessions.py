@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from pausepoint import Status
 from pausepoint.apps.input import BadInput, local_zone, refusal
 from pausepoint.apps.planner import materials
+from pausepoint.apps.planner.busy import BEYOND, read_busy
 from pausepoint.apps.planner.models import (
     Chunking,
     EventEntry,
@@ -23,10 +25,15 @@ from pausepoint.apps.planner.models import (
     FileProgress,
     PlannerState,
     PlanningState,
+    Progress,
     SessionDocument,
+    TopicEstimate,
     Upload,
     UserInputs,
+    Weekday,
 )
+from pausepoint.apps.planner.plan import settled
+from pausepoint.apps.planner.progress import Mark, marked, topic_of
 from pausepoint.apps.planner.stages import inputs_missing
 from pausepoint.apps.planner.workflow import EVENTS, joined, planner
 from pausepoint.engine import BlockingEngine
@@ -139,14 +146,17 @@ def add_file(engine: BlockingEngine, session_id: str, upload: Upload) -> Added:
 def replan(
     engine: BlockingEngine, session_id: str, *, midterms: Mapping[str, date] | None = None,
     max_minutes: int | None = None, rest_day: str | None = None, start: date | None = None,
+    hours: Mapping[Weekday, Sequence[str]] | None = None, busy: Sequence[Path] | None = None, today: date | None = None,
 ) -> UserInputs:  # fmt: skip
-    """Change dates or limits. The plan is reviewed against them and made again."""
+    """Change dates or limits, and plan what is left. Once the plan has begun, the new one starts today.
+
+    An empty ``hours`` or ``busy`` removes the study hours or the busy times.
+    """
     seen = engine.info(session_id)
-    inputs = state_of(engine, session_id).user_inputs
-    known = [course.course_id for course in inputs.courses]
+    state = state_of(engine, session_id)
+    inputs = state.user_inputs
     for course_id in midterms or {}:
-        if course_id not in known:
-            raise BadInput(f"There is no course {course_id!r}{did_you_mean(course_id, known)}")
+        _known_course(inputs, course_id)
     courses = [
         each.model_dump()
         | ({"midterm_date": midterms[each.course_id]} if midterms and each.course_id in midterms else {})
@@ -155,16 +165,95 @@ def replan(
     limits = inputs.shared_constraints.model_dump()
     limits |= {"max_minutes_per_day": max_minutes} if max_minutes is not None else {}
     limits |= {"preferred_rest_day": None if rest_day == "none" else rest_day} if rest_day is not None else {}
-    changed = _valid(inputs, courses=courses, shared_constraints=limits, start_date=start or inputs.start_date)
-    if changed == inputs:
+    limits |= {"study_hours": hours} if hours is not None else {}
+    begun = [day for day in (inputs.start_date, today) if day]
+    changed = _valid(
+        inputs, courses=courses, shared_constraints=limits, start_date=start or max(begun, default=None)
+    )  # fmt: skip
+    if busy is not None:
+        changed = with_busy(changed, busy)
+    planned = state.planning_state.planned_for
+    if changed == inputs and (planned is None or settled(changed, planned.start_date or date.min) == planned):
         raise BadInput(
-            f"session {session_id}: Nothing changes. Pass a date or a limit that differs from the current one."
+            f"session {session_id}: Nothing changes. Pass a date or a limit that differs from the current one, or mark"
+            " what is done."
         )
     _change(engine, seen, {"user_inputs": changed}, "review")
     return changed
 
 
-def _change(engine: BlockingEngine, info: SessionInfo, changes: dict[str, Any], at: str) -> None:
+def _known_course(inputs: UserInputs, course_id: str) -> None:
+    known = [course.course_id for course in inputs.courses]
+    if course_id not in known:
+        raise BadInput(f"There is no course {course_id!r}{did_you_mean(course_id, known)}")
+
+
+def with_busy(inputs: UserInputs, paths: Sequence[Path]) -> UserInputs:
+    """Return the inputs with the busy times of some calendars, a while beyond the last midterm."""
+    if not paths:
+        return inputs.model_copy(update={"busy": [], "busy_until": None, "busy_skipped": 0})
+    first = inputs.start_date or datetime.now(UTC).date()
+    last = max(inputs.last_midterm or first, first) + BEYOND
+    found = read_busy(paths, ZoneInfo(inputs.timezone), first, last)
+    return inputs.model_copy(update={"busy": found.busy, "busy_until": last, "busy_skipped": found.skipped})
+
+
+# progress
+
+
+def mark(
+    engine: BlockingEngine, session_id: str, words: Sequence[str], status: Mark, on: date, see: str
+) -> list[Progress]:  # fmt: skip
+    """Mark rows, days or topics as done or skipped. The plan stays; its outputs show the marks."""
+    seen, state = _parked(engine, session_id), state_of(engine, session_id)
+    found = marked(state, words, status, on, see)
+    inputs = state.user_inputs.model_copy(update={"progress": [*state.user_inputs.progress, *found]})
+    _change(engine, seen, {"user_inputs": inputs}, "finish", f"marked as {status}")
+    return found
+
+
+def unmark(engine: BlockingEngine, session_id: str, words: Sequence[str]) -> int:
+    """Remove the marks of rows or topics, and return how many."""
+    seen, state = _parked(engine, session_id), state_of(engine, session_id)
+    names = {word.casefold() for word in words}
+    kept = [each for each in state.user_inputs.progress if not {each.row_id.casefold(), each.topic.casefold()} & names]
+    count = len(state.user_inputs.progress) - len(kept)
+    if not count:
+        raise BadInput(f"{', '.join(words)}: Nothing is marked with this row id or topic. Check the name.")
+    inputs = state.user_inputs.model_copy(update={"progress": kept})
+    _change(engine, seen, {"user_inputs": inputs}, "finish", "marks removed")
+    return count
+
+
+def estimate(engine: BlockingEngine, session_id: str, topic: str, minutes: int, see: str) -> TopicEstimate:
+    """Replace the estimate of a whole topic by the user's own."""
+    seen, state = engine.info(session_id), state_of(engine, session_id)
+    found = topic_of(state, topic, see)
+    own = {"course_id": found.course_id, "topic": found.topic, "minutes": minutes}
+    others = [each for each in state.user_inputs.own_estimates
+              if (each.course_id, each.topic) != (found.course_id, found.topic)]  # fmt: skip
+    changed = _valid(state.user_inputs, own_estimates=[*others, own])
+    _change(engine, seen, {"user_inputs": changed}, "review")
+    return found
+
+
+def set_pace(engine: BlockingEngine, session_id: str, pace: float, course_id: str | None = None) -> UserInputs:
+    """Set how much time the user needs, as a multiple of the estimates: for all courses, or for one."""
+    seen, inputs = engine.info(session_id), state_of(engine, session_id).user_inputs
+    if course_id is None:
+        changed = _valid(inputs, shared_constraints=inputs.shared_constraints.model_dump() | {"pace": pace})
+    else:
+        _known_course(inputs, course_id)
+        courses = [each.model_dump() | ({"pace": pace} if each.course_id == course_id else {})
+                   for each in inputs.courses]  # fmt: skip
+        changed = _valid(inputs, courses=courses)
+    _change(engine, seen, {"user_inputs": changed}, "review")
+    return changed
+
+
+def _change(
+    engine: BlockingEngine, info: SessionInfo, changes: dict[str, Any], at: str, why: str = "the inputs have changed"
+) -> None:  # fmt: skip
     """Edit the session that ``info`` describes. A session past the step ``at`` goes back there in the same transaction.
 
     Finished work is kept. The guard of the collecting stage does not run again, so this function makes the same check.
@@ -173,11 +262,12 @@ def _change(engine: BlockingEngine, info: SessionInfo, changes: dict[str, Any], 
     position = len(ORDER) if info.step is None else ORDER.index(info.step)
     if position >= ORDER.index("begin_ingesting"):
         wrong = inputs_missing(
-            changes.get("user_inputs", state.user_inputs), changes.get("file_registry", state.file_registry)
-        )
+            changes.get("user_inputs", state.user_inputs), changes.get("file_registry", state.file_registry),
+            state.planning_state.planned_for,
+        )  # fmt: skip
         if wrong:
             raise BadInput(f"session {session_id}: {wrong}.")
-    how: dict[str, Any] = {"reason": "the inputs have changed", "based_on": info.seq}
+    how: dict[str, Any] = {"reason": why, "based_on": info.seq}
     if (position, info.held_by_guard) <= (ORDER.index(at), False):
         engine.edit(session_id, changes, **how)
         return

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from pausepoint.apps.planner.models import FileEntry, FileProgress, IngestionState, PlanningState, Stage, UserInputs
+from pausepoint.apps.planner.dates import said
+from pausepoint.apps.planner.models import (
+    Course,
+    FileEntry,
+    FileProgress,
+    IngestionState,
+    PlanningState,
+    Stage,
+    UserInputs,
+)
 
 ALLOWED: dict[Stage, tuple[Stage, ...]] = {
     "created": ("collecting_inputs",),
@@ -41,29 +50,48 @@ def moved(stage: Stage, to: Stage) -> Stage:
     return to
 
 
-def inputs_missing(inputs: UserInputs, files: dict[str, FileEntry]) -> str | None:
-    """Return why the session must stay in ``collecting_inputs``, or None."""
+def inputs_missing(
+    inputs: UserInputs, files: dict[str, FileEntry], planned_for: UserInputs | None = None
+) -> str | None:  # fmt: skip
+    """Return why the session must stay in ``collecting_inputs``, or None.
+
+    A midterm that the last plan was made for may have passed since then.
+    """
     if not inputs.courses:
-        return "there is no course yet; add one"
+        return "there is no course yet; add one with `course ID NAME --midterm DAY`"
+    passed = [(course.course_id, course.midterm_date) for course in planned_for.courses] if planned_for else []
     for course in inputs.courses:
-        if course.midterm_date is None:
-            return f"course {course.course_id} ({course.course_name}) has no midterm date yet; set it with `course`"
-        if inputs.start_date is not None and course.midterm_date < inputs.start_date:
-            return (
-                f"course {course.course_id} ({course.course_name}): its midterm on {course.midterm_date} is before"
-                f" the first day, {inputs.start_date}; change one of them"
-            )
-        if inputs.start_date is not None and course.midterm_date - inputs.start_date > FURTHEST:
-            return (
-                f"course {course.course_id} ({course.course_name}): its midterm on {course.midterm_date} is more than"
-                f" five years after the first day, {inputs.start_date}; check the year"
-            )
+        wrong = _course_missing(inputs, course)
+        if wrong and (course.midterm_date is None or (course.course_id, course.midterm_date) not in passed):
+            return f"course {course.course_id} ({course.course_name}){wrong}"
+    if inputs.busy_until and inputs.last_midterm and inputs.last_midterm > inputs.busy_until:
+        return (
+            f"the busy times are known only up to {said(inputs.busy_until)}; read the calendar again with"
+            " `replan --busy FILE`"
+        )
     known = {course.course_id for course in inputs.courses}
     for file in files.values():
         lost = sorted(set(file.course_ids) - known)
         if lost:
-            return f"file {file.filename} belongs to course {lost[0]!r}, which does not exist; add that course"
+            return (
+                f"file {file.filename} belongs to course {lost[0]!r}, which does not exist; add it with"
+                f" `course {lost[0]} NAME --midterm DAY`"
+            )
     return None
+
+
+def _course_missing(inputs: UserInputs, course: Course) -> str:
+    if course.midterm_date is None:
+        return f" has no midterm date yet; set it with `course {course.course_id} --midterm DAY`"
+    way = f"correct it with `course {course.course_id} --midterm DAY`"
+    if inputs.start_date is not None and course.midterm_date < inputs.start_date:
+        return f": its midterm on {said(course.midterm_date)} is before the first day, {said(inputs.start_date)}; {way}"
+    if inputs.start_date is not None and course.midterm_date - inputs.start_date > FURTHEST:
+        return (
+            f": its midterm on {said(course.midterm_date)} is more than five years after the first day,"
+            f" {said(inputs.start_date)}; {way}"
+        )
+    return ""
 
 
 def files_missing(files: dict[str, FileEntry], ingestion: IngestionState) -> str | None:
@@ -74,11 +102,13 @@ def files_missing(files: dict[str, FileEntry], ingestion: IngestionState) -> str
             continue
         total = found.chunking.total_chunks
         why = f": {found.last_error}" if found.last_error else ""
-        again = "read the rest again with `retry`, or accept the file with `partial`"
-        without = "or accept the file as it is with `partial`"
+        accept = f"accept the file as it is with `partial {file_id} --warning TEXT`"
+        again = (
+            accept if total and found.processed_chunks == total else f"read the rest again with `retry`, or {accept}"
+        )
         return (
             f"file {file_id} ({file.filename}) is {found.status}, {found.processed_chunks} of {total} chunks were"
-            f" read{why}; {without if total and found.processed_chunks == total else again}"
+            f" read{why}; {again}"
         )
     return None
 
@@ -99,4 +129,4 @@ def days_missing(planning: PlanningState) -> str | None:
     if not lacking:
         return None
     more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-    return f"the plan has no entry for {lacking[0]}{more}; it must cover every day up to {last}"
+    return f"the plan has no entry for {said(lacking[0])}{more}; it must cover every day up to {said(last)}"

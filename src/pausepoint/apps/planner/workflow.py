@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -30,6 +30,7 @@ from pausepoint.apps.planner.models import (
     Upload,
     UserInputs,
 )
+from pausepoint.apps.planner.shown import VERDICTS, Shown
 from pausepoint.apps.planner.stages import days_missing, files_missing, inputs_missing, moved
 from pausepoint.apps.words import many
 from pausepoint.definition import At
@@ -155,6 +156,10 @@ def _payload(
     )  # fmt: skip
 
 
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
+
+
 def first_day(inputs: UserInputs, ctx: Context) -> date:
     """Return the requested first day, or the day the session was created in the student's time zone."""
     return inputs.start_date or ctx.started_at.astimezone(ZoneInfo(inputs.timezone)).date()
@@ -166,7 +171,9 @@ async def plan(
     ctx: Context,
 ) -> PlanningState:  # fmt: skip
     """Make the next version of the plan."""
-    found = planning.plan(_payload(session_id, user_inputs, estimation_state, planning_state, ctx))
+    payload = _payload(session_id, user_inputs, estimation_state, planning_state, ctx)
+    payload.now = await ctx.do(_now)  # recorded: a plan that is made again after a kill has the same time
+    found = planning.plan(payload)
     if planning_state.plan_version:
         ctx.emit("revision", f"plan {found.plan_version} replaces plan {planning_state.plan_version}")
     ctx.emit("handoff", f"plan {found.plan_version}: {many(len(found.plan_rows), 'row')} up to"
@@ -195,7 +202,7 @@ async def review(
     found = reviewing.review(_payload(session_id, user_inputs, estimation_state, planning_state, ctx))
     reasons = f": {'; '.join(found.revision_reasons[:3])}" if found.revision_reasons else ""
     more = f" and {len(found.revision_reasons) - 3} more" if len(found.revision_reasons) > 3 else ""
-    ctx.emit("review", f"plan {planning_state.plan_version}: {output.VERDICTS[found.result_type]}{reasons}{more}")
+    ctx.emit("review", f"plan {planning_state.plan_version}: {VERDICTS[found.result_type]}{reasons}{more}")
     return found
 
 
@@ -208,12 +215,15 @@ def after_review(
 
 @coordinator.step(writes=["status", "artifacts"])
 async def finish(
-    status: Stage, user_inputs: UserInputs, planning_state: PlanningState, ingestion_state: IngestionState, ctx: Context
+    status: Stage, user_inputs: UserInputs, planning_state: PlanningState, ingestion_state: IngestionState,
+    estimation_state: EstimationState, file_registry: dict[str, FileEntry], ctx: Context,
 ) -> dict[str, Any]:  # fmt: skip
     """Write the plan to its output files."""
-    written: Artifacts = output.write(
-        ctx.files.outputs, planning_state, user_inputs, ingestion_state.files, ctx.session_id, ctx.started_at
-    )
+    state = PlannerState(
+        user_inputs=user_inputs, planning_state=planning_state, ingestion_state=ingestion_state,
+        estimation_state=estimation_state, file_registry=file_registry,
+    )  # fmt: skip
+    written: Artifacts = output.write(ctx.files.outputs, Shown.of(state), ctx.session_id, ctx.started_at)
     ctx.emit("complete", f"plan {planning_state.plan_version} is written")
     return {"status": moved(status, "completed"), "artifacts": written}
 

@@ -1,0 +1,67 @@
+"""The plan as Markdown, for reading and for notes. This week comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from pausepoint.apps.planner.dates import said
+from pausepoint.apps.planner.models import PlanRow
+from pausepoint.apps.planner.shown import Shown, minutes_of, span
+from pausepoint.apps.words import many, plain
+
+HEADS = ("Date", "Time", "Course", "Topic", "Task", "Minutes", "Priority", "From", "Status", "Row")
+
+
+def as_markdown(shown: Shown) -> str:
+    """Return the plan as Markdown."""
+    word, sentence = shown.verdict
+    lines = ["# Study plan", "", f"**{plain(word)}**: {plain(sentence)}", *_list(shown.refusals)]
+    if shown.weeks:
+        monday, rows = shown.weeks[0]
+        lines += ["", f"## This week: {span(monday)}", *_days([row for row in rows if row.date >= shown.today])]
+    lines += _section("Midterms", [f"{said(day)}: {name}" for day, name in shown.midterms])
+    lines += _section("Progress", shown.standings)
+    lines += ["", "## All days", "", f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
+    lines += [f"| {' | '.join(_cells(row, shown))} |" for row in shown.planning.plan_rows]
+    lines += _section("Load", [f"{span(monday)}: {many(minutes_of(rows), 'minute')}" for monday, rows in
+                               [*shown.past, *shown.weeks]])  # fmt: skip
+    lines += _section("Cuts", shown.cuts)
+    lines += _section("Not studied", shown.set_aside)
+    lines += _section("Warnings", shown.warnings)
+    return "\n".join([*lines, "", plain(shown.title) + "."]) + "\n"
+
+
+def _section(title: str, items: Sequence[str]) -> list[str]:
+    return ["", f"## {title}", *_list(items)] if items else []
+
+
+def _list(items: Sequence[str]) -> list[str]:
+    return ["", *(f"- {plain(each)}" for each in items)] if items else []
+
+
+def _days(rows: Sequence[PlanRow]) -> Iterator[str]:
+    for day, listed in groupby(rows, key=lambda row: row.date):
+        found = list(listed)
+        total = minutes_of(found)
+        yield from ("", f"### {said(day, year=False)}" + (f", {many(total, 'minute')}" if total else ""), "")
+        for row in found:
+            yield f"- {_line(row)}"
+
+
+def _line(row: PlanRow) -> str:
+    if row.starts_at is None:
+        return f"**{plain(row.course)}**: {plain(row.task_description)}" if row.course else plain(row.task_description)
+    return (
+        f"{row.starts_at:%H:%M} **{plain(row.course)}**: {plain(row.task_description)},"
+        f" {row.estimated_minutes} min (`{row.row_id}`)"
+    )
+
+
+def _cells(row: PlanRow, shown: Shown) -> list[str]:
+    time = f"{row.starts_at:%H:%M}" if row.starts_at else ""
+    words = [row.course, row.topic, row.task_description]
+    return [
+        said(row.date), time, *map(plain, words), str(row.estimated_minutes), row.priority,
+        plain("; ".join(row.source_files)), shown.status(row), f"`{row.row_id}`" if row.row_id else "",
+    ]  # fmt: skip

@@ -1,0 +1,185 @@
+"""What a student has done of a plan: marks by row, day or topic, and the planned time against the time done.
+
+The marks are inputs of the user. PlanningReviewerAgent reads them, and the next plan has only what is left.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from difflib import get_close_matches
+from typing import Literal
+
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.planner.dates import read_date, said
+from pausepoint.apps.planner.models import PlannerState, PlanningState, PlanRow, Progress, TopicEstimate, UserInputs
+from pausepoint.apps.planner.work import WHOLE, needed, works
+from pausepoint.apps.words import many
+from pausepoint.errors import did_you_mean
+
+Mark = Literal["done", "skipped"]
+
+
+def marked(state: PlannerState, words: Sequence[str], status: Mark, today: date, see: str) -> list[Progress]:
+    """Return the progress that some words name: ids of rows, days, or topics. Rows that are marked do not count.
+
+    ``see`` is the sentence that names the command which lists the rows.
+    """
+    found: list[Progress] = []
+    known = {each.row_id for each in state.user_inputs.progress if each.row_id}
+    for word in words:
+        rows = _rows(state.planning_state, word, today, see)
+        if rows is None:
+            found += _of_topic(state, word, status, today, see)
+            continue
+        fresh = [row for row in rows if row.row_id not in known]
+        if not fresh:
+            raise BadInput(f"{word}: The work is already marked as done or skipped. {see}")
+        found += [each for row in fresh for each in _of_row(state, row, status, today)]
+        known |= {row.row_id for row in fresh}
+    return found
+
+
+def _rows(planning: PlanningState, word: str, today: date, see: str) -> list[PlanRow] | None:
+    """Return the rows with this id, or the work of this day; None if the word is neither."""
+    work = [row for row in planning.plan_rows if row.estimated_minutes and row.row_id]  # rows of older plans have no id
+    named = [row for row in work if row.row_id.casefold() == word.casefold()]
+    if named:
+        return named
+    try:
+        day = read_date(word, today)
+    except ValueError:
+        return None
+    of_day = [row for row in work if row.date == day]
+    if not of_day:
+        raise BadInput(f"{word}: The plan has no work on {said(day)}. {see}")
+    return of_day
+
+
+def _of_row(state: PlannerState, row: PlanRow, status: Mark, on: date) -> list[Progress]:
+    course_id = next(each.course_id for each in state.user_inputs.courses if each.course_name == row.course)
+    if not row.parts:
+        return [Progress(course_id=course_id, topic=row.topic, section=row.row_id, status=status, on=on,
+                         minutes=row.estimated_minutes, row_id=row.row_id)]  # fmt: skip
+    return [
+        Progress(course_id=course_id, topic=part.topic, section=part.section, first=part.first, last=part.last,
+                 status=status, on=on, minutes=part.minutes, row_id=row.row_id)
+        for part in row.parts
+    ]  # fmt: skip
+
+
+def _of_topic(state: PlannerState, word: str, status: Mark, on: date, see: str) -> list[Progress]:
+    """Return progress for all that is left of a topic, or of a section that the word names."""
+    topic, section = _topic_of(state, word, see)
+    work = next(each for each in works(state.user_inputs, state.estimation_state.topic_estimates)
+                if (each.course.course_id, each.topic) == (topic.course_id, topic.topic))  # fmt: skip
+    found = [
+        Progress(course_id=topic.course_id, topic=topic.topic, section=part.section.section, first=part.first,
+                 last=WHOLE, status=status, on=on, minutes=part.minutes)
+        for part in work.parts
+        if section is None or part.section.section == section
+    ]  # fmt: skip
+    if not found:
+        raise BadInput(f"{word}: Nothing of it is left. {see}")
+    return found
+
+
+def _topic_of(state: PlannerState, word: str, see: str) -> tuple[TopicEstimate, str | None]:
+    """Return the topic that a word names, and its section if the word names one. Part of a name is enough."""
+    places: list[tuple[str, TopicEstimate, str | None]] = []
+    for each in state.estimation_state.topic_estimates:
+        places.append((each.topic, each, None))
+        places += [(part.section, each, part.section) for part in each.sections if part.section]
+        places += [(part.number, each, part.section) for part in each.sections if part.number]
+    same = [place for place in places if place[0].casefold() == word.casefold()]
+    within = [place for place in places if word.casefold() in place[0].casefold()]
+    found = same or within
+    topics = [place for place in found if place[2] is None]
+    found = topics or found
+    chosen = {(each.course_id, each.topic, section): (each, section) for _, each, section in found}
+    if len(chosen) == 1:
+        return next(iter(chosen.values()))
+    if not chosen:
+        names = [each.topic for each in state.estimation_state.topic_estimates]
+        names = names if len(names) <= 8 else get_close_matches(word, names, 1)  # a long list helps nobody
+        raise BadInput(f"{word}: No row, day, topic or section has this name{did_you_mean(word, names)} {see}")
+    listed = ", ".join(f"{course}: {section or topic}" for course, topic, section in list(chosen)[:4])
+    raise BadInput(f"{word}: Several topics have this name ({listed}). Write more of the name, or the id of a row.")
+
+
+def topic_of(state: PlannerState, word: str, see: str) -> TopicEstimate:
+    """Return the topic that a word names."""
+    return _topic_of(state, word, see)[0]
+
+
+def statuses(inputs: UserInputs, planning: PlanningState) -> dict[str, str]:
+    """Return the status of each row by its id: ``done``, ``skipped`` or ``planned``."""
+    known: dict[str, str] = {each.row_id: each.status for each in inputs.progress if each.row_id}
+    extents: dict[tuple[str, str, str], list[Progress]] = defaultdict(list)
+    names = {course.course_id: course.course_name for course in inputs.courses}
+    for each in inputs.progress:
+        extents[names.get(each.course_id, ""), each.topic, each.section].append(each)
+    found: dict[str, str] = {}
+    for row in planning.plan_rows:
+        parts = [
+            next((each.status for each in extents[row.course, part.topic, part.section]
+                  if each.first <= part.first and part.last <= each.last), "planned")
+            for part in row.parts
+        ]  # fmt: skip
+        whole = parts[0] if parts and len(set(parts)) == 1 else "planned"
+        found[row.row_id] = known.get(row.row_id, whole)
+    return found
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a course is. ``planned`` is the time that the plan has for the days before today."""
+
+    course: str
+    midterm: date | None
+    total: int
+    done: int
+    skipped: int
+    planned: int
+    late: list[PlanRow]
+
+    @property
+    def words(self) -> str:
+        """The standing in one line."""
+        skipped = f", {many(self.skipped, 'minute')} skipped" if self.skipped else ""
+        behind = f"; {many(len(self.late), 'row')} of earlier days not done" if self.late else ""
+        return f"{self.course}: {self.done} of {many(self.total, 'minute')} done{skipped}{behind}"
+
+
+def standings(state: PlannerState, today: date) -> list[Standing]:
+    """Return how far each course is."""
+    inputs, planning = state.user_inputs, state.planning_state
+    marks = statuses(inputs, planning)
+    found: list[Standing] = []
+    for course in inputs.courses:
+        mine = [each for each in inputs.progress if each.course_id == course.course_id]
+        rows = [row for row in planning.plan_rows if row.course == course.course_name and row.estimated_minutes]
+        past = [row for row in rows if row.date < today]
+        estimates = [e for e in state.estimation_state.topic_estimates if e.course_id == course.course_id]
+        reviews = sum(row.estimated_minutes for row in rows if not row.parts and marks[row.row_id] == "planned")
+        reviews += sum(each.minutes for each in mine if each.topic not in {e.topic for e in estimates})
+        found.append(
+            Standing(
+                course.course_name, course.midterm_date,
+                sum(needed(inputs, course, each) for each in estimates) + reviews,
+                sum(each.minutes for each in mine if each.status == "done"),
+                sum(each.minutes for each in mine if each.status == "skipped"),
+                sum(row.estimated_minutes for row in past),
+                [row for row in past if marks[row.row_id] == "planned"],
+            )
+        )  # fmt: skip
+    return found
+
+
+def today_of(inputs: UserInputs, planning: PlanningState) -> date:
+    """Return the day on which a plan is read: its first day, or the day of the latest mark."""
+    first = planning.planned_for.start_date if planning.planned_for else inputs.start_date
+    days = [each.on for each in inputs.progress] + [day for day in (first, inputs.start_date) if day]
+    return max(days, default=date.min)

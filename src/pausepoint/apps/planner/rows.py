@@ -1,0 +1,250 @@
+"""The rows of a plan: what to read, from which page to which, and for how long."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import date
+from itertools import groupby
+from pathlib import PurePath
+
+from pausepoint.apps.planner.dates import said
+from pausepoint.apps.planner.hours import SITTING, Calendar, as_time
+from pausepoint.apps.planner.models import Course, PlanningState, PlanRow, RowPart, UserInputs
+from pausepoint.apps.planner.schedule import Days, Sitting
+from pausepoint.apps.planner.work import WHOLE, Part, Work
+
+REVIEW, MIDTERM, REST, BUFFER = "Review before the midterm", "Midterm", "Rest", "Buffer"
+SKIM = 0.7
+"""A topic that has less than this share of its time is to be skimmed."""
+
+
+def as_rows(days: Days, work: Sequence[Work], inputs: UserInputs, calendar: Calendar) -> list[PlanRow]:
+    """Return the plan, day by day. A day without work has a row, too."""
+    known = {(each.course.course_id, each.topic): each for each in work}
+    last = _last_parts(days)
+    reviews = _numbered(days)
+    rows: list[PlanRow] = []
+    for day in calendar.days:
+        found: list[PlanRow] = []
+        for sitting in days[day]:
+            if sitting.parts:
+                found += _work_rows(day, sitting, known, last)
+            else:
+                found.append(_review_row(day, sitting, *reviews[id(sitting)], known))
+        exams = [_midterm(day, course) for course in inputs.courses if course.midterm_date == day]
+        if not found and calendar.rests(day):
+            rows += [*exams, _idle(day, REST, "Rest day: no work")]
+        else:
+            rows += [*found, *exams] or [_idle(day, BUFFER, "Free: for work that took longer than planned")]
+    return _with_unique_ids(rows)
+
+
+# rows of work
+
+
+def _work_rows(
+    day: date, sitting: Sitting, known: dict[tuple[str, str], Work], last: set[tuple[str, str, str, int]]
+) -> list[PlanRow]:  # fmt: skip
+    """Return a row for each topic of a sitting. A topic with too few minutes shares the row of its neighbour."""
+    groups: list[list[Part]] = []
+    for _, listed in groupby(sitting.parts, key=lambda part: part.topic):
+        group = list(listed)
+        if groups and min(_minutes(groups[-1]), _minutes(group)) < SITTING:
+            groups[-1] += group
+        else:
+            groups.append(group)
+    rows: list[PlanRow] = []
+    at = sitting.start
+    for number, group in enumerate(groups, 1):
+        rounded = sitting.minutes - _minutes(sitting.parts) if number == len(groups) else 0
+        rows.append(_work_row(day, sitting.course, group, _minutes(group) + rounded, at, known, last))
+        at += rows[-1].estimated_minutes
+    return rows
+
+
+def _minutes(parts: Iterable[Part]) -> int:
+    return sum(part.minutes for part in parts)
+
+
+def _work_row(
+    day: date, course: Course, parts: Sequence[Part], minutes: int, at: int, known: dict[tuple[str, str], Work],
+    last: set[tuple[str, str, str, int]],
+) -> PlanRow:  # fmt: skip
+    topics = list(dict.fromkeys(part.topic for part in parts))
+    works = [known[course.course_id, topic] for topic in topics]
+    ends = any(_key(course, part) in last for part in parts)
+    skims = all(work.planned < SKIM * work.minutes for work in works)
+    first = parts[0]
+    return PlanRow(
+        date=day, course=course.course_name, topic=" + ".join(topics), starts_at=as_time(at), estimated_minutes=minutes,
+        task_description=_task(parts, skims, ends), priority=works[0].priority,
+        source_files=list(dict.fromkeys(name for work in works for name in work.sources)),
+        row_id=_id(course, first.topic, first.section.section, str(first.first)),
+        parts=[RowPart(topic=part.topic, section=part.section.section, first=part.first, last=part.last,
+                       minutes=part.minutes) for part in parts],
+    )  # fmt: skip
+
+
+def _key(course: Course, part: Part) -> tuple[str, str, str, int]:
+    return course.course_id, part.topic, part.section.section, part.last
+
+
+def _last_parts(days: Days) -> set[tuple[str, str, str, int]]:
+    """Return the last part of every topic in the plan."""
+    found: dict[tuple[str, str], tuple[str, str, str, int]] = {}
+    for sittings in days.values():
+        for sitting in sittings:
+            for part in sitting.parts:
+                found[sitting.course.course_id, part.topic] = _key(sitting.course, part)
+    return set(found.values())
+
+
+def _task(parts: Sequence[Part], skims: bool, ends: bool) -> str:
+    """Return what to do: the file, the sections and the pages, and how much of a long section.
+
+    The practice comes at the end of a topic.
+    """
+    verb = "Skim" if skims else "Study"
+    places = [
+        _place(list(listed)) for _, listed in groupby(parts, key=lambda part: (part.topic, part.section.filename))
+    ]
+    practice = "; then practise and test yourself" if ends and not skims else ""
+    return f"{verb} {'; '.join(places)}{practice}"
+
+
+def _place(parts: Sequence[Part]) -> str:
+    """Return where some sections of one file are.
+
+    A part of a section that began on another day, or ends on another day, says so.
+    """
+    first, last = parts[0].section, parts[-1].section
+    stem = PurePath(first.filename).stem if first.section else ""
+    where = " ".join(filter(None, [stem, _sections(parts)])) or parts[0].topic
+    return ", ".join(filter(None, [where, _extent(parts), _pages(first.first_page, last.last_page)]))
+
+
+def _sections(parts: Sequence[Part]) -> str:
+    first, last = parts[0].section, parts[-1].section
+    if not first.section:
+        return parts[0].topic
+    if first is last or first.section == last.section:
+        return f"§{first.number} {first.title}" if first.number else f"“{first.title}”"
+    if first.number and last.number:
+        return f"§{first.number}–{last.number} ({first.title} to {last.title})"
+    return f"“{first.title}” to “{last.title}”"
+
+
+def _extent(parts: Sequence[Part]) -> str:
+    first, last = parts[0], parts[-1]
+    if len(parts) > 1 or (first.first, last.last) == (0, WHOLE):
+        begun = "continued" if first.first else ""
+        return begun if len(parts) > 1 else ""
+    if not first.first:
+        return f"the first {_percent(last.last)}"
+    if last.last == WHOLE:
+        return f"the last {_percent(WHOLE - first.first)}"
+    return f"from {_percent(first.first)} to {_percent(last.last)}"
+
+
+def _percent(thousandths: int) -> str:
+    return f"{round(thousandths / 10)} %"
+
+
+def _pages(first: int | None, last: int | None) -> str:
+    if first is None:
+        return ""
+    return f"p. {first}" if last is None or last <= first else f"pp. {first}–{last}"
+
+
+# other rows
+
+
+def _numbered(days: Days) -> dict[int, tuple[int, int]]:
+    """Return the number of each review, counted back from its midterm, and how many its course has."""
+    listed: dict[str, list[Sitting]] = defaultdict(list)
+    for sittings in days.values():
+        for sitting in sittings:
+            if not sitting.parts:
+                listed[sitting.course.course_id].append(sitting)
+    return {
+        id(sitting): (len(found) - number, len(found))
+        for found in listed.values()
+        for number, sitting in enumerate(found)
+    }
+
+
+def _review_row(
+    day: date, sitting: Sitting, number: int, count: int, known: dict[tuple[str, str], Work]
+) -> PlanRow:  # fmt: skip
+    course = sitting.course
+    assert course.midterm_date is not None
+    which = f" ({count - number + 1} of {count})" if count > 1 else ""
+    sources = (name for work in known.values() if work.course is course for name in work.sources)
+    return PlanRow(
+        date=day, course=course.course_name, topic=REVIEW, starts_at=as_time(sitting.start),
+        task_description=f"Review {course.course_name} for the midterm on {said(course.midterm_date)}{which}: explain"
+                         " each topic without the book, then repeat what you could not explain",
+        estimated_minutes=sitting.minutes, priority="high", source_files=list(dict.fromkeys(sources)),
+        row_id=_id(course, "review", str(number)),
+    )  # fmt: skip
+
+
+def _midterm(day: date, course: Course) -> PlanRow:
+    return PlanRow(
+        date=day, course=course.course_name, topic=MIDTERM, task_description="Midterm exam", estimated_minutes=0,
+        priority="high", row_id=_id(course, "midterm"),
+    )  # fmt: skip
+
+
+def _idle(day: date, topic: str, task: str) -> PlanRow:
+    """Return a row without work."""
+    return PlanRow(date=day, course="", topic=topic, task_description=task, estimated_minutes=0, priority="low")
+
+
+# identity
+
+
+def _id(course: Course, *names: str) -> str:
+    found = hashlib.sha256("\0".join([course.course_id, *names]).encode()).hexdigest()
+    return f"{course.course_id}-{found[:6]}"
+
+
+def _with_unique_ids(rows: Sequence[PlanRow]) -> list[PlanRow]:
+    counted: Counter[str] = Counter()
+    found: list[PlanRow] = []
+    for row in rows:
+        counted[row.row_id] += bool(row.row_id)
+        number = counted[row.row_id]
+        found.append(row.model_copy(update={"row_id": f"{row.row_id}-{number}"}) if number > 1 else row)
+    return found
+
+
+def continued(
+    rows: Sequence[PlanRow], before: PlanningState, inputs: UserInputs
+) -> tuple[list[PlanRow], list[PlanRow], list[str]]:  # fmt: skip
+    """Return the rows with their sequence numbers, the rows of earlier plans that are withdrawn, and the new ids.
+
+    A row that was done or skipped stays in a calendar as it is. A plan for the same inputs was a draft that the
+    reviewer refused, so no calendar has its new rows.
+    """
+    drafted = set(before.added) if before.planned_for == inputs else set()
+    earlier = [row for row in before.plan_rows if row.row_id and row.row_id not in drafted]
+    known = {row.row_id: row for row in [*before.withdrawn, *earlier]}
+    gone = {row.row_id for row in before.withdrawn}
+    found = [_continued(row, known.get(row.row_id), row.row_id in gone) for row in rows]
+    there = {row.row_id for row in found} | {each.row_id for each in inputs.progress}
+    withdrawn = [
+        row if row_id in gone else row.model_copy(update={"sequence": row.sequence + 1})
+        for row_id, row in known.items()
+        if row_id not in there
+    ]
+    return found, withdrawn, [row.row_id for row in found if row.row_id and row.row_id not in known]
+
+
+def _continued(row: PlanRow, before: PlanRow | None, was_gone: bool) -> PlanRow:
+    if before is None:
+        return row
+    same = not was_gone and row.model_copy(update={"sequence": before.sequence}) == before
+    return row.model_copy(update={"sequence": before.sequence + (not same)})

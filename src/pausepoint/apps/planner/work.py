@@ -1,0 +1,161 @@
+"""The work that is left: topics in the order of the book, with their sections, the user's pace and progress."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from pausepoint.apps.planner.estimation import divided
+from pausepoint.apps.planner.hours import STEP
+from pausepoint.apps.planner.models import Course, Priority, SectionEstimate, TopicEstimate, UserInputs
+
+WHOLE = 1000
+"""The extent of a section. Progress is counted in thousandths of it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a topic, or the rest of one. ``first`` and ``last`` are its extent in thousandths."""
+
+    topic: str
+    section: SectionEstimate
+    minutes: int
+    first: int = 0
+    last: int = WHOLE
+
+    def split(self, minutes: int) -> tuple[Part, Part]:
+        """Divide the part after some of its minutes."""
+        at = self.first + round((self.last - self.first) * minutes / self.minutes)
+        return replace(self, minutes=minutes, last=at), replace(self, minutes=self.minutes - minutes, first=at)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is left of a topic. It must be finished before the midterm of its course.
+
+    ``full`` is the time of the whole topic, ``minutes`` the time of what is left, ``planned`` the time after cuts.
+    """
+
+    course: Course
+    topic: str
+    full: int
+    minutes: int
+    planned: int
+    priority: Priority
+    confidence: float
+    sources: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def due(self) -> date:
+        """The day of the midterm."""
+        assert self.course.midterm_date is not None
+        return self.course.midterm_date
+
+    @property
+    def queue(self) -> list[Part]:
+        """The parts with the minutes that the cuts leave them."""
+        if self.planned == self.minutes:
+            return list(self.parts)
+        shares = divided(self.planned, [part.minutes for part in self.parts])
+        return [replace(part, minutes=share) for part, share in zip(self.parts, shares, strict=True)]
+
+
+def works(inputs: UserInputs, estimates: Iterable[TopicEstimate]) -> list[Work]:
+    """Return the work of every course whose midterm is to come, in the order of the book."""
+    first = inputs.start_date or date.min
+    courses = {course.course_id: course for course in inputs.courses if (course.midterm_date or date.min) >= first}
+    found = [_work(inputs, courses[each.course_id], each) for each in estimates if each.course_id in courses]
+    return sorted(found, key=lambda work: (work.due, inputs.courses.index(work.course)))
+
+
+def _work(inputs: UserInputs, course: Course, estimate: TopicEstimate) -> Work:
+    full = needed(inputs, course, estimate)
+    sections = estimate.sections or [_only_section(estimate)]
+    shares = divided(full, [each.minutes for each in sections])
+    done = _done(inputs, course.course_id, estimate.topic)
+    parts = [
+        Part(estimate.topic, section, _left(minutes, done[section.section]), done[section.section])
+        for section, minutes in zip(sections, shares, strict=True)
+        if done[section.section] < WHOLE
+    ]
+    minutes = sum(part.minutes for part in parts)
+    return Work(
+        course, estimate.topic, full, minutes, minutes, estimate.priority, estimate.confidence,
+        tuple(estimate.source_files), tuple(parts) if minutes else (),
+    )  # fmt: skip
+
+
+def needed(inputs: UserInputs, course: Course, estimate: TopicEstimate) -> int:
+    """Return the minutes of a whole topic: the user's own estimate, or the agent's at the user's pace."""
+    own = [e.minutes for e in inputs.own_estimates if (e.course_id, e.topic) == (course.course_id, estimate.topic)]
+    pace = inputs.shared_constraints.pace * course.pace
+    return up(own[-1] if own else round(estimate.estimated_minutes * pace, 6))
+
+
+def _only_section(estimate: TopicEstimate) -> SectionEstimate:
+    return SectionEstimate(section="", filename="; ".join(estimate.source_files), minutes=estimate.estimated_minutes)
+
+
+def _done(inputs: UserInputs, course_id: str, topic: str) -> dict[str, int]:
+    """Return how much of each section is done or skipped, in thousandths."""
+    found: dict[str, int] = defaultdict(int)
+    for each in inputs.progress:
+        if (each.course_id, each.topic) == (course_id, topic):
+            found[each.section] = min(found[each.section] + each.last - each.first, WHOLE)
+    return found
+
+
+def _left(minutes: int, done: int) -> int:
+    return minutes if not done else round(minutes * (WHOLE - done) / WHOLE / STEP) * STEP
+
+
+def up(minutes: float) -> int:
+    """Round up to a step of 5 minutes."""
+    return math.ceil(minutes / STEP) * STEP
+
+
+class Queue:
+    """The parts of a course that are still to be planned, in the order of the book."""
+
+    def __init__(self, course: Course, works: Sequence[Work]) -> None:
+        self.course = course
+        self.parts = deque(part for work in works if work.planned for part in work.queue)
+        self.left = sum(part.minutes for part in self.parts)
+
+    @property
+    def due(self) -> date:
+        """The day of the midterm."""
+        assert self.course.midterm_date is not None
+        return self.course.midterm_date
+
+    def borders(self, most: int) -> list[int]:
+        """Return the minutes after which a section ends, up to ``most``."""
+        found: list[int] = []
+        reached = 0
+        for part in self.parts:
+            reached += part.minutes
+            if reached > most:
+                break
+            found.append(reached)
+        return found
+
+    def take(self, minutes: int) -> list[Part]:
+        """Remove and return the next parts. A section without time of its own comes with the one before it."""
+        taken: list[Part] = []
+        self.left -= min(minutes, self.left)
+        while self.parts and (minutes > 0 or _belongs(self.parts[0], taken)):
+            part = self.parts.popleft()
+            if part.minutes > minutes:
+                part, rest = part.split(minutes)
+                self.parts.appendleft(rest)
+            minutes -= part.minutes
+            taken.append(part)
+        return taken
+
+
+def _belongs(part: Part, taken: Sequence[Part]) -> bool:
+    return not part.minutes and bool(taken) and part.topic == taken[-1].topic
