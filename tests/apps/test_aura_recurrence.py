@@ -147,7 +147,7 @@ def test_what_began_before_and_still_lasts_takes_time_and_what_is_over_does_not(
         (f"{AT_FOUR} RRULE:FREQ=DAILY;INTERVAL=0", "first_only", ["04.16 04.17"]),
         (f"{AT_FOUR} RRULE:D1 #3", "first_only", ["04.16 04.17"]),
         (f"{AT_FOUR} RRULE:FREQ=DAILY;SKIP=OMIT;RSCALE=CHINESE", "first_only", ["04.16 04.17"]),
-        (f"{AT_FOUR} EXDATE:never", "first_only", ["04.16 04.17"]),
+        (f"{AT_FOUR} RRULE:FREQ=DAILY;COUNT=1 EXDATE:never", "some_dates", ["04.16 04.17"]),
     ],
 )
 def test_an_odd_event_is_left_out_by_name_and_the_others_count(

@@ -127,7 +127,8 @@ def _event(block: Block) -> tuple[Any, Skipped | None]:
     odd = wrong & {"RRULE", "RDATE", "EXDATE"}
     for name in odd:
         event.pop(name, None)
-    return event, Skipped("first_only", block.name, block.day) if odd else None
+    reason = "first_only" if "RRULE" in odd else "some_dates"
+    return event, Skipped(reason, block.name, block.day) if odd else None
 
 
 def _text(path: Path) -> str:

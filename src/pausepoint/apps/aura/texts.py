@@ -162,6 +162,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{event} repeats in a way that Aura does not understand. Only its first date counts.",
         "de": "{event} wiederholt sich auf eine Art, die Aura nicht versteht. Nur sein erster Tag zählt.",
     },
+    "some_dates": {
+        "en": "{event} has dates that cannot be read. Its other dates count.",
+        "de": "{event} hat Tage, die nicht lesbar sind. Seine anderen Tage zählen.",
+    },
     "more_events": {
         "en": "1 more event was left out. | {count} more events were left out.",
         "de": "1 weiterer Termin wurde ausgelassen. | {count} weitere Termine wurden ausgelassen.",
