@@ -136,12 +136,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._look(place.path, query)
 
     def do_POST(self) -> None:
-        """Renew a token, for who has the right one to renew it with."""
+        """Give a token for a consent, or renew one if the renewal token is the right one."""
         asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         with self.server.lock:
             self.server.asked.append(self.path)
-        right = asked["refresh_token"] == ["right"]
-        granted = {"access_token": "secret", "expires_in": 3600, "token_type": "Bearer"}
+        right = asked.get("refresh_token") == ["right"] or asked.get("code") == ["c"]
+        granted = {"access_token": "secret", "refresh_token": "right", "expires_in": 3600, "token_type": "Bearer"}
         self._answer(200 if right else 400, granted if right else {"error": "invalid_grant"})
 
     def _fault(self, status: int, headers: dict[str, str]) -> None:

@@ -49,7 +49,7 @@ class Aura(Held):
         document = self.document
         assert document.report is not None
         files = {path.name: path.read_bytes() for path in sorted((self.folder / "reports").iterdir())}
-        return document.model_dump(exclude={"reports": True, "report": {"markdown", "html"}}), files
+        return document.model_dump(exclude={"reports": True, "report": {"markdown", "html", "mail"}}), files
 
 
 @pytest.fixture

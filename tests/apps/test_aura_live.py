@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
+import threading
+import webbrowser
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.request import urlopen
 
 import pytest
 
 from pausepoint import Engine, Outcome, Retry, Workflow, step
+from pausepoint.apps.aura.__main__ import main
 from pausepoint.apps.aura.models import Assignment, AuraState
 from pausepoint.apps.aura.settings import starting
 from pausepoint.apps.aura.sources import Source, open_source
+from pausepoint.apps.aura.sources.sign_in import SCOPES, sign_in
 from pausepoint.apps.aura.workflow import PATIENCE, aura, sync
 from pausepoint.apps.input import BadInput
 from pausepoint.model import Event
@@ -121,7 +129,7 @@ def test_a_refusal_is_not_tried_again_and_says_what_it_was(server: Classroom, pl
 
 def test_a_token_that_google_refuses_is_told_before_anything_is_stored(server: Classroom, tmp_path: Path) -> None:
     wrong = token(tmp_path / "wrong.json", server, "guess")
-    with pytest.raises(BadInput, match=r"^data: Google refuses the token. Sign in again. .*invalid_grant"):
+    with pytest.raises(BadInput, match=r"^data: Google refuses the token. Sign in again with .*invalid_grant"):
         starting(STUDENT, data=[f"classroom:{wrong}"])
 
 
@@ -169,3 +177,63 @@ def test_several_accounts_are_gathered_in_one_session(server: Classroom, place: 
     profile = outcome.state.skill_profile
     assert profile is not None
     assert {each.subject for each in profile.subjects} == {"Botany", "Zoology", "Chess"}
+
+
+# sign-in
+
+
+def consenting(refuses: bool = False) -> Any:
+    """A browser whose person allows the access, or does not."""
+
+    class Browser:
+        def open(self, url: str, **_: object) -> bool:
+            asked = parse_qs(urlsplit(url).query)
+            answer = {"error": "access_denied"} if refuses else {"code": "c", "scope": " ".join(SCOPES)}
+            back = f"{asked['redirect_uri'][0]}?{urlencode({'state': asked['state'][0], **answer})}"
+            threading.Thread(target=lambda: urlopen(back, timeout=60).read()).start()
+            return True
+
+    return Browser()
+
+
+@pytest.fixture
+def client(tmp_path: Path, server: Classroom, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OAUTHLIB_INSECURE_TRANSPORT", "1")  # the local server has no certificate
+    known = {
+        "client_id": "c",
+        "client_secret": "s",
+        "auth_uri": f"{server.url}/auth",
+        "token_uri": f"{server.url}/token",
+    }
+    return put(tmp_path / "client.json", {"installed": known})
+
+
+def test_a_sign_in_in_a_browser_leaves_a_token_that_only_its_owner_reads(
+    server: Classroom, client: Path, tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "get", lambda *_: consenting())
+    with pytest.raises(SystemExit) as ended:
+        main(["sign-in", "--client", str(client), "--token", "mine.json"])
+    assert not ended.value.code
+    token = here / "mine.json"
+    assert token.stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv("PAUSEPOINT_CLASSROOM_URL", server.url)
+    assert len(open_source(f"classroom:{token}", "UTC").courses(STUDENT)) == 3
+
+
+def test_a_sign_in_that_fails_says_why_and_leaves_nothing(
+    client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "get", lambda *_: consenting(refuses=True))
+    with pytest.raises(BadInput, match=r"^client: Google gave no token \(access_denied\)\. Sign in again"):
+        sign_in(client, tmp_path / "token.json")
+    for place, said in (
+        (tmp_path / "nowhere.json", "cannot be read: No such file.*desktop app"),
+        (put(tmp_path / "wrong.json", {}), "is not the file of an OAuth client"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            sign_in(place, tmp_path / "token.json")
+    monkeypatch.setitem(sys.modules, "google_auth_oauthlib.flow", None)
+    with pytest.raises(BadInput, match=r"needs google-auth-oauthlib\. Install it: pip install 'pausepoint\[cl"):
+        sign_in(client, tmp_path / "token.json")
+    assert not (tmp_path / "token.json").exists()

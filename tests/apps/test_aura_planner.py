@@ -12,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pausepoint.apps.aura.daily_planner import BREAK, LONGEST, Plan, advice, effort, plan
-from pausepoint.apps.aura.free_time import Day, Slot, free_days
+from pausepoint.apps.aura.free_time import Day, Slot, free_week, odd_events
+from pausepoint.apps.aura.language import Speech
 from pausepoint.apps.aura.models import Assignment, SkillProfile, SubjectMastery
+from pausepoint.apps.calendars.events import Skipped
 from pausepoint.apps.input import BadInput
 from tests.apps.classroom import NOW
 
 HOURS = time(15), time(20)
+SPEECH = Speech("en", ZoneInfo("UTC"), NOW)
 PROFILE = SkillProfile(
     subjects=[
         SubjectMastery(subject="Weak", mastery=0.2, confidence=0.9),
@@ -32,11 +35,11 @@ def work(number: int = 1, days: float | None = 2, course: str = "Strong", **more
 
 
 def days(count: int = 7, *, zone: str = "UTC", calendar: Path | None = None, now: datetime = NOW) -> list[Day]:
-    return free_days(now, count, HOURS, zone, calendar)
+    return free_week(now, count, HOURS, zone, calendar).days
 
 
 def planned(*found: Assignment, limit: int = 120, free: list[Day] | None = None) -> Plan:
-    return plan(found, PROFILE, NOW, days() if free is None else free, limit, ZoneInfo("UTC"))
+    return plan(found, PROFILE, days() if free is None else free, limit, SPEECH)
 
 
 def calendar(path: Path, *events: str) -> Path:
@@ -106,24 +109,16 @@ def test_the_day_is_that_of_the_students_zone_and_what_is_past_is_not_free() -> 
 def test_where_clocks_are_turned_no_hour_is_counted_twice_or_invented() -> None:
     spring, autumn = datetime(2030, 3, 31, tzinfo=UTC), datetime(2030, 10, 27, tzinfo=UTC)
     night = time(0), time(4)
-    lengths = [free_days(now, 1, night, "Europe/Lisbon", None)[0].free[0].minutes for now in (spring, autumn)]
+    lengths = [free_week(now, 1, night, "Europe/Lisbon", None).days[0].free[0].minutes for now in (spring, autumn)]
     assert lengths[0] == 180
     assert lengths[1] == 240  # its first hour was over when it began: midnight in UTC is one o'clock there
 
 
-EVENT = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nSUMMARY:Swim\r\n{}END:VEVENT\r\nEND:VCALENDAR\r\n"
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
-    [
-        ("hello", "is not an iCalendar file"),
-        (EVENT.format(""), "event Swim: The event has no DTSTART"),
-        (EVENT.format("DTSTART:soon\r\n"), "event Swim, DTSTART"),
-        (None, "cannot be read: No such file"),
-    ],
+    [("hello", "is not an iCalendar file. Export the calendar again as .ics."), (None, "cannot be read: No such file")],
 )
-def test_a_calendar_that_cannot_be_used_is_refused_by_its_name(tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_file_that_is_no_calendar_is_refused_by_its_name(tmp_path: Path, content: str | None, said: str) -> None:
     path = tmp_path / "week.ics"
     if content is not None:
         path.write_text(content, newline="")
@@ -133,9 +128,26 @@ def test_a_calendar_that_cannot_be_used_is_refused_by_its_name(tmp_path: Path, c
     assert said in str(refused.value)
 
 
+def test_odd_events_are_named_in_plain_words_and_many_are_counted() -> None:
+    odd = [
+        Skipped("skipped_bad_start", "Swim", None, "soon"),
+        Skipped("first_only", "", NOW.date()),
+        *[Skipped("skipped_no_start", "Choir")] * 10,
+    ]
+    said = odd_events(odd, SPEECH)
+    assert said[:2] == [
+        "Calendar: The event “Swim” was left out: its start “soon” is not a date.",
+        "Calendar: The event “without a title” (Mon 4 Mar) repeats in a way that Aura does not understand. Only its"
+        " first date counts.",
+    ]
+    assert said[-1] == "Calendar: 2 more events were left out."
+    german = odd_events(odd, Speech("de", ZoneInfo("UTC"), NOW))
+    assert german[0] == "Kalender: Der Termin „Swim“ wurde ausgelassen: Sein Anfang „soon“ ist kein Datum."
+
+
 def test_a_day_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(BadInput, match=r"^day_end: The day ends at 15:00 but starts at 20:00"):
-        free_days(NOW, 1, (time(20), time(15)), "UTC", None)
+        free_week(NOW, 1, (time(20), time(15)), "UTC", None)
 
 
 # the plan
@@ -144,7 +156,7 @@ def test_a_day_that_ends_before_it_begins_is_refused() -> None:
 def test_what_is_due_first_comes_first_and_of_one_day_what_is_needed_more() -> None:
     found = planned(work(1, 3), work(2, 1), work(3, 3.1, "Weak"), work(4, None), limit=600)
     assert list(dict.fromkeys(item.assignment_id for item in found.items)) == ["2", "3", "1", "4"]
-    assert found.items[0].why == "due Tue 5 Mar 2030, 08:00; need for attention: 14%"
+    assert found.items[0].why == "due Tue 5 Mar, 08:00"
     assert found.items[-1].why.startswith("no due date")
 
 
@@ -155,9 +167,9 @@ def test_what_is_done_is_not_planned() -> None:
 def test_overdue_work_is_planned_after_what_is_due_within_two_days_and_old_work_is_left_to_the_teacher() -> None:
     found = planned(work(1, -1), work(2, 1), work(3, 5), work(4, -20), limit=600)
     assert [item.assignment_id for item in found.items] == ["2", "1", "3"]
-    assert found.items[1].why.startswith("overdue since Sun 3 Mar 2030, 08:00")
+    assert found.items[1].why.startswith("overdue since Sun 3 Mar")
     assert [(each.assignment_id, each.why) for each in found.unplanned] == [
-        ("4", "overdue since Tue 12 Feb 2030; ask the teacher")
+        ("4", "not planned any more: ask the teacher whether it still counts")
     ]
 
 
@@ -183,27 +195,23 @@ def test_what_does_not_fit_is_said_with_the_reason() -> None:
         Day(tomorrow[0].start, (Slot(tomorrow[0].free[0].start, tomorrow[0].free[0].start + timedelta(minutes=30)),))
     ]
     (first,) = planned(work(1, 0.5, minutes=60), free=narrow).unplanned
-    assert first.why == "it takes 60 minutes, and only 30 are free before it is due (Mon 4 Mar 2030, 20:00)"
+    assert first.why == "it takes 1 h, and only 30 min are free before it is due (Mon 4 Mar, 20:00)"
     assert first.minutes == 30  # the other half has its place
     (second,) = planned(work(1, 0.5, minutes=60), work(2, 0.5, minutes=50), limit=60, free=tomorrow[:1]).unplanned
-    assert second.why.startswith("the free time and the daily limit of 60 minutes are used up before it is due")
+    assert second.why.startswith("the free time and the daily limit of 1 h are used up before it is due")
     (third,) = planned(work(1, None, minutes=400), free=narrow).unplanned
-    assert third.why == "it takes 400 minutes, and only 30 are free in the 1 planned day"
+    assert third.why == "it takes 6 h 40 min, and only 30 min are free in the planned day"
     (fourth,) = planned(work(1, 0.01, minutes=30)).unplanned
-    assert fourth.why == "it takes 30 minutes, and only 0 are free before it is due (Mon 4 Mar 2030, 08:14)"
+    assert fourth.why == "it takes 30 min, and only 0 min are free before it is due (Mon 4 Mar, 08:14)"
 
 
 def test_what_is_due_after_the_planned_days_is_not_said_to_come_too_late() -> None:
     found = planned(work(1, 60, minutes=3000), limit=120)
-    assert [each.why for each in found.unplanned] == [
-        "it takes 3000 minutes, and only 2100 are free in the 7 planned days"
-    ]
+    assert [each.why for each in found.unplanned] == ["it takes 50 h, and only 35 h are free in the 7 planned days"]
     full = planned(work(1, 8, minutes=840), work(2, 60, minutes=100))
-    assert (
-        full.unplanned[-1].why == "the free time and the daily limit of 120 minutes are used up in the 7 planned days"
-    )
+    assert full.unplanned[-1].why == "the free time and the daily limit of 2 h are used up in the 7 planned days"
     for each in (found, full):
-        assert not any("cannot be finished in time" in line for line in advice(each, NOW, ZoneInfo("UTC")))
+        assert not any("cannot be finished in time" in line for line in advice(each, SPEECH))
 
 
 def test_how_long_work_takes_follows_from_its_kind_and_the_need() -> None:
@@ -214,13 +222,14 @@ def test_how_long_work_takes_follows_from_its_kind_and_the_need() -> None:
 
 def test_advice_follows_from_the_plan() -> None:
     found = planned(work(1, 0.5, minutes=120), work(2, 0.5, minutes=300), work(3, -30))
-    assert advice(found, NOW, ZoneInfo("UTC")) == [
-        "Start with Work 1 (Strong) on Mon 4 Mar 2030, 15:00: due Mon 4 Mar 2030, 20:00; need for attention: 14%.",
-        "1 piece of work cannot be finished in time with these working hours.",
-        "Ask the teachers about the overdue work that is not planned (1 piece).",
-        "Fully booked: Mon 4 Mar 2030.",
+    assert advice(found, SPEECH) == [
+        "Start with Work 1 (Strong) on Mon 4 Mar, 15:00: due Mon 4 Mar, 20:00.",
+        "1 assignment cannot be finished in time in these hours. More time in the afternoon, or a word with the"
+        " teacher, helps.",
+        "Ask the teacher about the old overdue work (1 assignment).",
+        "Fully booked: Mon 4 Mar.",
     ]
-    assert advice(planned(), NOW, ZoneInfo("UTC")) == ["There is no open work."]
+    assert advice(planned(), SPEECH) == ["There is no open work. Enjoy the week."]
 
 
 @st.composite
@@ -233,6 +242,8 @@ def loads(draw: st.DrawFn) -> list[Assignment]:
         for number in range(draw(st.integers(0, 12)))
     ]  # fmt: skip
 
+
+NEEDS = {each.subject: each.need for each in PROFILE.subjects} | {"Unknown": 0.5}
 
 busy = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 280), st.integers(1, 120)), max_size=8)
 
@@ -249,7 +260,7 @@ def test_any_plan_keeps_its_promises(found: list[Assignment], taken: list[tuple[
         free.append(Day(day.start, tuple(slots)))
     result = planned(*found, limit=limit, free=free)
     by_id = {each.id: each for each in found}
-    whole = {each.id: effort(each, PROFILE.need(each.course)) for each in found}
+    whole = {each.id: effort(each, NEEDS[each.course]) for each in found}
     for item in result.items:
         assert 0 < item.minutes <= LONGEST
         assert any(slot.start <= item.start and item.end <= slot.end for day in free for slot in day.free)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pausepoint.apps.aura import free_time, get_workflow_state
+from pausepoint.apps.aura import get_workflow_state
 from pausepoint.apps.aura.__main__ import main
 from pausepoint.apps.aura.daily_planner import BREAK, LONGEST, SHORTEST
 from pausepoint.apps.aura.models import CurrentStep
 from pausepoint.apps.aura.parent_insight import HIGH_SHARE, MANY_OVERDUE, MODERATE_SHARE
 from pausepoint.apps.aura.settings import SAMPLE
 from pausepoint.apps.aura.skill_mastery import DOUBT, HALF_LIFE, LATE, MISSING_WEIGHT
+from pausepoint.apps.calendars import events
 from tests.apps.calls import Call, calling, ran
 from tests.apps.classroom import STUDENT, put, small_class
 from tests.apps.readmes import check_components
@@ -37,7 +38,7 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
     assert (done.code, done.stderr) == (0, "")
     for step in ("sync", "analyze", "plan", "report"):
         assert f"Finished step: {step}" in done.stdout
-    assert "20 assignments in 4 courses" in done.stdout
+    assert "Sample Student has 10 open assignments." in done.stdout
     (page,) = (tmp_path / ".pausepoint" / "aura").glob("*.html")
     assert f"{page}" in done.stdout
     again = ran("aura", tmp_path, "--json", PYTHONPATH=str(wheel))
@@ -68,7 +69,7 @@ def test_the_report_lies_beside_the_store_or_where_it_is_wanted(
     [
         (["--student", "nobody"], "student_id: 'nobody' has no course in"),
         (["--data", "broken"], "courseWork.json, line 1, column 1: This is not valid JSON"),
-        (["--data", "wrong.csv"], "wrong.csv, line 1: Column 'tittle' is unknown. Did you mean 'title'?"),
+        (["--data", "wrong.csv"], "wrong.csv, line 1: Column 'tittle' is unknown. Did you mean 'title'? Rename it."),
         (["--time-zone", "Mars"], "time_zone: There is no time zone 'Mars'"),
         (["--calendar", "wrong.csv"], "calendar: "),
         (["--day-start", "25:00"], "--day-start"),
@@ -90,7 +91,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
 def test_without_the_libraries_for_calendars_the_sample_says_so_and_runs_and_a_calendar_is_refused(
     here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(free_time, "find_spec", lambda name: None if "ical" in name else find_spec(name))
+    monkeypatch.setattr(events, "find_spec", lambda name: None if "ical" in name else find_spec(name))
     for args, ended, said in (
         ([], 0, "aura: The sample runs without its calendar. Install the libraries for it: pip install"),
         (["--calendar", str(SAMPLE / "calendar.ics")], 2, "needs icalendar. Install it: pip install"),
@@ -102,7 +103,18 @@ def test_without_the_libraries_for_calendars_the_sample_says_so_and_runs_and_a_c
 def test_help_names_the_options_and_the_commands(here: Path, call: Call) -> None:
     done = call("--help")
     assert done.code == 0
-    options = ("--student", "--data", "--calendar", "--time-zone", "--reports", "--store", "--json")
+    options = (
+        "--student",
+        "--data",
+        "--calendar",
+        "--time-zone",
+        "--language",
+        "--mail-to",
+        "--dates",
+        "--reports",
+        "--store",
+        "--json",
+    )
     for word in (*options, "resume", "pause"):
         assert word in done.out
 

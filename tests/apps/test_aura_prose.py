@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 from pausepoint import Engine
 from pausepoint.apps.aura import WorkflowState, aura, run_aura_orchestrator
+from pausepoint.apps.aura.prose import COMPUTED
 from pausepoint.apps.aura.settings import starting
+from pausepoint.apps.model import EXCHANGES
 from tests.support.modelserver import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,
@@ -22,7 +25,7 @@ from tests.support.modelserver import (
 )
 
 STUDENT = "student@example.com"
-WORDS = {"advice": ["Begin with the planets."], "summary": ["A busy week.", "There are 20 assignments."]}
+WORDS = {"advice": ["Begin with the planets."], "summary": ["A busy week.", "There are 10 open assignments."]}
 
 
 def says(purpose: str) -> Says:
@@ -46,9 +49,10 @@ def test_the_model_writes_the_words_and_the_facts_stay_as_they_were_computed(ser
     markdown = done.report.markdown.read_text()
     assert "A busy week." in markdown
     assert "Begin with the planets." in markdown
-    assert "| Mathematics | 43% |" in markdown
+    assert "**Mathematics**: level 43%" in markdown
     told = json.loads(server.requests[1]["messages"][1]["content"])["findings"]
-    assert told[0] == "20 assignments in 4 courses: 10 graded, 10 open, 2 of them overdue."
+    assert told[0] == "Sample Student has 10 open assignments."
+    assert "Write in English." in server.requests[1]["messages"][0]["content"]
     with Engine(store, workflows=[aura]) as engine:
         assert engine.info(done.session_id).spent_tokens == 2 * (PROMPT_TOKENS + COMPLETION_TOKENS)
 
@@ -62,7 +66,8 @@ def test_without_a_model_the_same_facts_are_told_in_plain_words(
     without = run_aura_orchestrator(STUDENT, store=tmp_path / "other.db")
     assert facts_of(with_model) == facts_of(without)
     assert without.report is not None
-    assert without.report.summary[0].startswith("20 assignments in 4 courses")
+    assert without.report.summary[0] == "Sample Student has 10 open assignments."
+    assert without.notes == []
     assert len(server.requests) == 2
 
 
@@ -73,27 +78,34 @@ def test_an_answer_with_an_invented_number_is_asked_for_again(server: ModelServe
     assert "these numbers are not among the findings: 18:45, 99" in server.requests[1]["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize("fault", [Status(429, {"retry-after": "0"}), Cuts()], ids=["429", "cut"])
-def test_trouble_of_the_model_goes_through_the_engines_retry(server: ModelServer, store: Path, fault: Act) -> None:
-    server.will(fault, says("advice"), says("summary"))
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (Status(429, {"retry-after": "600"}), "status 429"),
+        (Cuts(), "is not available"),
+        (Status(401), "status 401"),
+        (Refuses("not about children"), "declines to answer: not about children"),
+        (Says("no JSON"), "answers that are not a valid Prose"),
+    ],
+    ids=["busy", "cut", "refused", "declined", "nonsense"],
+)
+def test_trouble_with_the_model_costs_its_words_and_nothing_else(
+    server: ModelServer, store: Path, fault: Act, why: str
+) -> None:
+    server.will(says("advice"), *[fault] * EXCHANGES)
     done = run_aura_orchestrator(STUDENT, store=store)
     assert (done.status, done.advice) == ("completed", WORDS["advice"])
+    assert done.report is not None
+    assert done.report.summary[0] == "Sample Student has 10 open assignments."
+    (note,) = done.notes
+    assert note.startswith("The language model gave no usable words, so the computed sentences are used.")
+    assert why in note
+    assert note in unescape(done.report.html.read_text("utf-8"))
     with Engine(store) as engine:
-        types = [event.event_type for event in engine.events(done.session_id)]
-    assert types.count("operation.retried") == 1
-    assert len(server.requests) == 3
-
-
-def test_a_refusal_fails_the_step_at_once_and_a_resume_asks_again(server: ModelServer, store: Path) -> None:
-    server.will(says("advice"), Refuses("not about children"))
-    failed = run_aura_orchestrator(STUDENT, store=store)
-    assert (failed.status, failed.current_step) == ("failed", "REPORTING")
-    assert failed.error is not None
-    assert "not about children" in failed.error
-    assert len(server.requests) == 2
-    server.will(says("summary"))
-    done = run_aura_orchestrator(STUDENT, failed.session_id, store=store)
-    assert (done.status, len(server.requests)) == ("completed", 3)  # the advice was not paid for again
+        events = list(engine.events(done.session_id))
+    (said,) = [event.summary for event in events if event.event_type == COMPUTED]
+    assert said.startswith("The summary uses the computed words:")
+    assert "operation.retried" not in [event.event_type for event in events]
 
 
 def test_a_resume_does_not_pay_for_an_answer_again(server: ModelServer, store: Path, tmp_path: Path) -> None:

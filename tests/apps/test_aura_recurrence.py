@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from pausepoint.apps.aura.free_time import busy_slots
-from pausepoint.apps.input import BadInput
+from pausepoint.apps.calendars import events, recurrence
+from pausepoint.apps.calendars.events import Skipped
 
 LISBON = ZoneInfo("Europe/Lisbon")
 """Clocks are turned there on 31 March 2030, at one o'clock."""
@@ -22,14 +25,22 @@ def busy(folder: Path, *events: str, first: str = "2030-03-04", days: int = 7) -
     """The slots of a calendar, as a person there reads them. An event is its lines, with blanks between them."""
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:test"]
     for event in events:
-        lines += ["BEGIN:VEVENT", "DTSTAMP:20300101T000000Z", *event.split(), "END:VEVENT"]
+        each = re.split(r" (?=[A-Z-]+[:;]|ORGANIZER)", event)
+        lines += ["BEGIN:VEVENT", "DTSTAMP:20300101T000000Z", *each, "END:VEVENT"]
     path = folder / "c.ics"
     path.write_text("\r\n".join([*lines, "END:VCALENDAR", ""]), newline="")
+    return slots(folder, first, days)
+
+
+def slots(folder: Path, first: str = "2030-03-04", days: int = 7) -> list[str]:
     begin = date.fromisoformat(first)
-    return [
-        f"{said(slot.start)} {said(slot.end)}"
-        for slot in busy_slots(path, begin, begin + timedelta(days=days - 1), LISBON)
-    ]
+    found, _ = busy_slots(folder / "c.ics", begin, begin + timedelta(days=days - 1), LISBON)
+    return [f"{said(slot.start)} {said(slot.end)}" for slot in found]
+
+
+def odd(folder: Path) -> list[Skipped]:
+    """What the same calendar has that does not count."""
+    return busy_slots(folder / "c.ics", date(2030, 3, 4), date(2030, 3, 10), LISBON)[1]
 
 
 def said(moment: datetime) -> str:
@@ -126,14 +137,83 @@ def test_what_began_before_and_still_lasts_takes_time_and_what_is_over_does_not(
 
 
 @pytest.mark.parametrize(
-    ("rule", "why"),
+    ("lines", "reason", "busy_at"),
     [
-        ("DTSTART:20300101T000000Z RRULE:FREQ=SECONDLY", "more than 100,000 times"),
-        ("DTSTART:20300101T000000Z RRULE:FREQ=DAILY;INTERVAL=0", "interval 0"),
-        ("DTSTART:20300101T000000Z DTEND;VALUE=DATE:20300102", "times cannot be computed"),
-        ("DTSTART:20300101T000000Z RRULE:FREQ=DAILY;SKIP=OMIT;RSCALE=CHINESE", "times cannot be computed"),
+        ("DTSTART:20300101T000000Z RRULE:FREQ=SECONDLY", "skipped_too_often", []),
+        ("RRULE:FREQ=DAILY", "skipped_no_start", []),
+        ("DTSTART:soon", "skipped_bad_start", []),
+        ("DTSTART:20300304T160000Z DTEND:20300304T150000Z", "skipped_odd", []),
+        ("DTSTART:20300304T160000Z DTEND:late", "skipped_odd", []),
+        (f"{AT_FOUR} RRULE:FREQ=DAILY;INTERVAL=0", "first_only", ["04.16 04.17"]),
+        (f"{AT_FOUR} RRULE:D1 #3", "first_only", ["04.16 04.17"]),
+        (f"{AT_FOUR} RRULE:FREQ=DAILY;SKIP=OMIT;RSCALE=CHINESE", "first_only", ["04.16 04.17"]),
+        (f"{AT_FOUR} RRULE:FREQ=DAILY;COUNT=1 EXDATE:never", "some_dates", ["04.16 04.17"]),
     ],
 )
-def test_an_event_that_cannot_be_placed_is_refused_with_the_file(tmp_path: Path, rule: str, why: str) -> None:
-    with pytest.raises(BadInput, match=rf"calendar: {tmp_path}.*{why}"):
-        busy(tmp_path, f"UID:1 {rule}")
+def test_an_odd_event_is_left_out_by_name_and_the_others_count(
+    tmp_path: Path, lines: str, reason: str, busy_at: list[str]
+) -> None:
+    other = "UID:2 DTSTART:20300305T100000Z DURATION:PT1H"
+    assert busy(tmp_path, f"UID:1 SUMMARY:Swim {lines}", other) == [*busy_at, "05.10 05.11"]
+    ((said, name, *_),) = odd(tmp_path)
+    assert (said, name) == (reason, "Swim")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param("DTSTART:20300304T160000Z DTEND:20300304T170000Z DURATION:PT5H", "04.16 04.17", id="two ends"),
+        pytest.param("DTSTART:20300304T160000Z DTEND;VALUE=DATE:20300305", "04.16 05.0", id="a day ends a time"),
+        pytest.param("DTSTART;VALUE=DATE:20300304 DTEND:20300304T120000Z", "04.0 04.12", id="a time ends a day"),
+        pytest.param("DTSTART;VALUE=DATE:20300304 DTEND;VALUE=DATE:20300304", "04.0 05.0", id="ends as it starts"),
+        pytest.param("DTSTART;VALUE=DATE:20300304 DURATION:PT2H", "04.0 04.2", id="a part of a day"),
+        pytest.param(f"{AT_FOUR} GEO:nowhere CREATED:never ORGANIZER", "04.16 04.17", id="wrong in other lines"),
+        pytest.param(f"{AT_FOUR} RRULE:FREQ=DAILY\\;COUNT=1", "04.16 04.17", id="an escaped rule"),
+    ],
+)
+def test_slips_of_other_programs_are_understood(tmp_path: Path, lines: str, expected: str) -> None:
+    assert busy(tmp_path, f"UID:1 {lines}") == [expected]
+    assert odd(tmp_path) == []
+
+
+def test_a_file_of_several_calendars_or_of_bare_events_in_an_old_encoding_is_read(tmp_path: Path) -> None:
+    event = f"BEGIN:VEVENT\nSUMMARY:Café\n{AT_FOUR.replace(' ', chr(10))}\nEND:VEVENT\n"
+    for text in (event, f"BEGIN:VCALENDAR\n{event}END:VCALENDAR\n" * 2):
+        (tmp_path / "c.ics").write_bytes(text.encode("cp1252"))
+        assert set(slots(tmp_path)) == {"04.16 04.17"}
+        assert odd(tmp_path) == []
+
+
+def test_thousands_of_old_events_are_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    real = events.Block.parsed
+
+    def watched(block: events.Block) -> Any:
+        parsed.append(block.key)
+        return real(block)
+
+    monkeypatch.setattr(events.Block, "parsed", watched)
+    old = [f"UID:{number} DTSTART:20290304T160000Z DTEND:20290304T170000Z"
+           for number in range(2000)]  # fmt: skip
+    assert busy(tmp_path, *old, f"UID:now {AT_FOUR}") == ["04.16 04.17"]
+    assert parsed == ["now"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "HOURLY;INTERVAL=5",
+        "DAILY;INTERVAL=3",
+        "WEEKLY;INTERVAL=3;BYDAY=MO,TH",
+        "MINUTELY;INTERVAL=7",
+        "YEARLY;BYMONTH=3;BYDAY=MO,TU",
+    ],
+)
+def test_leaping_over_old_occurrences_changes_nothing(
+    tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = f"UID:1 DTSTART:20290604T161500Z DURATION:PT30M RRULE:FREQ={rule}"
+    leaped = busy(tmp_path, event)
+    monkeypatch.setattr(recurrence._Series, "_leap", lambda series, parts, since: series.start)
+    monkeypatch.setattr(recurrence, "MOST", 10**6)
+    assert busy(tmp_path, event) == leaped != []

@@ -70,7 +70,7 @@ def test_extra_points_count_as_all_of_them() -> None:
 def test_courses_of_one_name_are_one_subject() -> None:
     found = analyze([graded(1.0, course="Botany"), graded(0.0, 1, course=" botany")], NOW)
     assert [(each.graded, each.mastery) for each in found.subjects] == [(2, 0.5)]
-    assert found.need("BOTANY") == found.subjects[0].need
+    assert found.level("BOTANY") == found.subjects[0].mastery
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import pytest
 from pausepoint.apps.aura.classroom_sync import check
 from pausepoint.apps.aura.models import Assignment
 from pausepoint.apps.aura.sources import open_source
+from pausepoint.apps.aura.sources.cells import AmbiguousDates, Order
 from pausepoint.apps.input import BadInput
 from tests.apps.classroom import NOW, STUDENT, Resource, course, export, handed_in, put, small_class, submission, work
 
 LISBON, TOKYO = "Europe/Lisbon", "Asia/Tokyo"
+ORDERS: tuple[Order, Order] = ("day-first", "month-first")
 
 
 def gathered(place: Path, student: str = STUDENT, zone: str = LISBON) -> dict[str, Assignment]:
@@ -150,7 +153,7 @@ def test_an_unknown_student_is_refused_and_the_known_ones_are_named(tmp_path: Pa
         ("studentSubmissions.json", {"studentSubmissions": [submission("w1", late="perhaps")]}, "[0].late: "),
         ("studentSubmissions.json", {"studentSubmissions": [submission("w1", assignedGrade=-1)]}, ".assignedGrade: "),
         ("studentSubmissions.json", {"studentSubmissions": [submission("w1", updateTime="9999-12-31T23:59:59-02:00")]},
-         "[0].updateTime: The year must be from 2 to 9998"),
+         "[0]: updateTime: The year must be from 2 to 9998"),
         ("courseWork.json", '{"courseWork": [{"courseId": "c1", "id": "w1", "maxPoints": NaN}]}', "This is not valid"),
         ("courseWork.json", '{"courseWork": [{"courseId": "c1", "id": "w1", "maxPoints": 1e999}]}', "[0].maxPoints: "),
         ("courseWork.json", {"courseWork": [work("w1", due=datetime.max)]}, "dueDate and dueTime are invalid"),
@@ -235,9 +238,9 @@ def test_any_number_of_points_will_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("late,minutes", "late,late", "grades.csv, line 1: Column 'late' occurs twice"),
+        ("late,minutes", "late,late", "grades.csv, line 1: Column 'late' occurs twice ('late' and 'late')"),
         ("2030-03-01,2030", "9999-12-31,2030", "line 2, column 'due': '9999-12-31' is not a date or time"),
-        ("title,due", "titel,due", "grades.csv, line 1: Column 'titel' is unknown. Did you mean 'title'?"),
+        ("title,due", "tittle,due", "grades.csv, line 1: Column 'tittle' is unknown. Did you mean 'title'? Rename it"),
         ("title,due", "due", "line 1: Column 'title' is missing"),
         ("2030-03-01,2030", "31.2.2030,2030", "line 2, column 'due': '31.2.2030' is not a date or time"),
         ("9,10", "nine,10", "line 2, column 'points': 'nine' is not a number of at least 0"),
@@ -257,3 +260,115 @@ def test_a_wrong_csv_file_is_refused_with_line_and_column(tmp_path: Path, old: s
         check(STUDENT, [str(path)], LISBON)
     assert said in str(refused.value)
     assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(
+            "Schüler;Fach;Aufgabe;Fällig am;Abgegeben;Punkte;Max. Punkte;Lehrerin\n"
+            "Student-1;Biologie;Blätter;1.3.2030;ja;8,5;10;X\nStudent-1;Biologie;Wurzeln;05.03.2030 18:00;nein;;;X\n",
+            [("Blätter", "2030-03-01 23:59", True, 0.85), ("Wurzeln", "2030-03-05 18:00", False, None)],
+            id="German, semicolons, points and commas",
+        ),
+        pytest.param(
+            "CLASS\tAssignment\tDue Date\tStatus\tGrade\nBotany\tLeaves\t3/14/2030\tTurned in\t17/20\n"
+            "Botany\tRoots\t3/4/2030 6:30 PM\tMissing\t\n",
+            [("Leaves", "2030-03-14 23:59", True, 0.85), ("Roots", "2030-03-04 18:30", False, None)],
+            id="American, tabs, one date proves the order, no student",
+        ),
+        pytest.param(
+            'course,title,due,points\nBotany,Leaves,5. März 2030,85%\nBotany,Roots,"March 6, 2030",\n\n',
+            [("Leaves", "2030-03-05 23:59", False, 0.85), ("Roots", "2030-03-06 23:59", False, None)],
+            id="months by name",
+        ),
+    ],
+)
+def test_tables_are_read_as_people_write_them(tmp_path: Path, content: str, expected: list[object]) -> None:
+    path = tmp_path / "grades.csv"
+    for encoding in ("utf-8", "cp1252"):
+        path.write_bytes(content.encode(encoding))
+        found = gathered(path, zone="UTC").values()
+        assert [
+            (each.title, f"{each.due:%Y-%m-%d %H:%M}", each.handed_in, each.score) for each in found if each.due
+        ] == expected
+
+
+def test_a_date_with_two_readings_is_a_question_and_the_answer_is_an_option(tmp_path: Path) -> None:
+    path = put(tmp_path / "grades.csv", "course,title,due\nBotany,Leaves,3/4/2030\n")
+    with pytest.raises(AmbiguousDates, match=r"line 2, column 'due': '3/4/2030' has two readings\..*--dates day-first"):
+        check(STUDENT, [str(path)], LISBON)
+    days = [
+        source.assignments(source.courses(STUDENT)[0])[0].due
+        for order in ORDERS
+        for source in (open_source(str(path), "UTC", order),)
+    ]
+    assert [f"{day:%d.%m.}" for day in days if day] == ["03.04.", "04.03."]
+
+
+def test_dates_that_prove_both_orders_are_refused_with_both_places(tmp_path: Path) -> None:
+    path = put(tmp_path / "grades.csv", "course,title,due\nBotany,Leaves,3/14/2030\nBotany,Roots,14/3/2030\n")
+    with pytest.raises(BadInput, match=r"line 2.*'3/14/2030' and '14/3/2030' \(.*line 3.*different order"):
+        check(STUDENT, [str(path)], LISBON)
+
+
+# Google Takeout
+
+
+def takeout_class(*posts: Resource, name: str = "Botany") -> Resource:
+    return {"version": 1, "name": name, "section": "7b", "posts": [{"creationTime": "2030-01-01T08:00:00Z"}, *posts]}
+
+
+def takeout_post(title: str, due: str | None = None, **submission: object) -> Resource:
+    profile = {"emailAddress": "student@example.com", "name": {"fullName": "Sample Student"}}
+    done = {"student": {"profile": profile}, **submission}
+    work = {"title": title, "maxPoints": 10, "submissions": [done]} | ({"dueTime": due} if due else {})
+    return {"publicationTime": "2030-01-01T08:00:00Z", "courseWork": work}
+
+
+@pytest.mark.parametrize("student", ["student@example.com", "sample student"])
+@pytest.mark.parametrize("zipped", [False, True], ids=["unpacked", "zip"])
+def test_a_takeout_is_read_zipped_or_unpacked_by_address_or_name(tmp_path: Path, student: str, zipped: bool) -> None:
+    found = takeout_class(
+        takeout_post("Leaves", "2030-03-01T18:00:00Z", state="RETURNED", assignedGrade=8, late=True),
+        takeout_post("Roots", "2030-03-05T18:00:00Z", state="CREATED"),
+        takeout_post("Roots", state="TURNED_IN"),
+    )
+    folder = tmp_path / "takeout"
+    put(folder / "Takeout" / "Classroom" / "Botany" / "Botany.json", found)
+    put(folder / "Takeout" / "Classroom" / "Chess" / "Chess.json", takeout_class(name="Chess"))
+    put(folder / "Takeout" / "Classroom" / "settings.json", {"theme": "dark"})
+    place = Path(shutil.make_archive(str(tmp_path / "t"), "zip", folder)) if zipped else folder
+    source = open_source(str(place), "UTC")
+    assert source.name(student) == "Sample Student"
+    assert [each.name for each in source.courses(student)] == ["Botany", "Chess"]
+    leaves, roots, again = gathered(place, student).values()
+    assert (leaves.title, leaves.score, leaves.late, leaves.handed_in) == ("Leaves", 0.8, True, True)
+    assert (roots.is_open, roots.due) == (True, datetime(2030, 3, 5, 18, tzinfo=UTC))
+    assert (again.handed_in, again.due, again.id) == (True, None, f"{place.stem}/Botany/Roots (2)")
+
+
+def test_in_a_teachers_takeout_only_the_students_own_work_counts(tmp_path: Path) -> None:
+    post = takeout_post("Leaves", state="TURNED_IN")
+    post["courseWork"]["submissions"].append({"student": {"profile": {"emailAddress": "b@example.com"}}})
+    put(tmp_path / "Classroom" / "Botany.json", takeout_class(post))
+    put(tmp_path / "Classroom" / "Art.json", takeout_class(takeout_post("Collage"), name="Art"))
+    assert open_source(str(tmp_path), "UTC").students() == ["b@example.com", "student@example.com"]
+    (theirs,) = gathered(tmp_path, "b@example.com").values()
+    assert (theirs.course, theirs.is_open) == ("Botany", True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"theme": "dark"}, "contains no class of Google Classroom. Order a Takeout with"),
+        ("{", "Botany.json: This is not valid JSON"),
+        (takeout_class({"courseWork": {"maxPoints": -1}}), "Botany.json[0].posts[1].courseWork.maxPoints: "),
+    ],
+)
+def test_a_takeout_that_cannot_be_used_is_refused_with_the_place(tmp_path: Path, content: object, said: str) -> None:
+    put(tmp_path / "Classroom" / "Botany.json", content)
+    with pytest.raises(BadInput) as refused:
+        check(STUDENT, [str(tmp_path)], LISBON)
+    assert said in str(refused.value)
+    assert str(tmp_path) in str(refused.value)

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import TypeAdapter
+
 from pausepoint import Context
 from pausepoint.apps.aura.models import Assignment, Course
 from pausepoint.apps.aura.sources import Source, open_source
+from pausepoint.apps.aura.sources.cells import Order
 from pausepoint.apps.input import BadInput
 
+ASSIGNMENTS = TypeAdapter(list[Assignment])
+"""Remembers the assignments of a course as one text, which is much faster to store than a thousand models."""
 
-async def gather(student_id: str, data: Sequence[str], time_zone: str, ctx: Context) -> list[Assignment]:
+
+async def gather(
+    student_id: str, data: Sequence[str], time_zone: str, ctx: Context, dates: Order | None = None
+) -> list[Assignment]:
     """Return all assignments of a student, sorted by due date. Assignments without a due date come last."""
-    sources = [open_source(place, time_zone) for place in dict.fromkeys(data)]
+    sources = [open_source(place, time_zone, dates) for place in dict.fromkeys(data)]
     courses = [await _enrolled(source, student_id, ctx) for source in sources]
     _check_courses(student_id, sources, courses)
     found = [await _fetched(source, mine, ctx) for source, mine in zip(sources, courses, strict=True)]
@@ -30,11 +38,11 @@ async def _enrolled(source: Source, student_id: str, ctx: Context) -> list[Cours
 
 
 async def _fetched(source: Source, courses: Sequence[Course], ctx: Context) -> list[Assignment]:
-    def fetch(course: Course) -> list[Assignment]:
-        return source.assignments(course)
+    def fetch_course(course: Course) -> str:
+        return ASSIGNMENTS.dump_json(source.assignments(course)).decode()
 
-    found = await ctx.map(fetch, courses, key=lambda each: f"{source.place} {each.account} {each.course_id}")
-    return [each for some in found for each in some]
+    found = await ctx.map(fetch_course, courses, key=lambda each: f"{source.place} {each.account} {each.course_id}")
+    return [each for some in found for each in ASSIGNMENTS.validate_json(some)]
 
 
 def _by_due(assignment: Assignment) -> tuple[bool, float, str]:
@@ -42,17 +50,18 @@ def _by_due(assignment: Assignment) -> tuple[bool, float, str]:
     return due is None, due.timestamp() if due else 0.0, assignment.id
 
 
-def check(student_id: str, data: Sequence[str], time_zone: str) -> None:
-    """Refuse data that a sync cannot read, before a session is stored.
+def check(student_id: str, data: Sequence[str], time_zone: str, dates: Order | None = None) -> str:
+    """Refuse data that a sync cannot read, before a session is stored. Return the student's name, if it is known.
 
     Files are read completely. From the live API, only the courses are requested.
     """
-    sources = [open_source(place, time_zone) for place in dict.fromkeys(data)]
+    sources = [open_source(place, time_zone, dates) for place in dict.fromkeys(data)]
     courses = [source.courses(student_id) for source in sources]
     _check_courses(student_id, sources, courses)
     for source, mine in zip(sources, courses, strict=True):
         for course in mine if source.is_file else ():
             source.assignments(course)
+    return next((name for source in sources if (name := source.name(student_id))), "")
 
 
 def _check_courses(student_id: str, sources: Sequence[Source], courses: Sequence[Sequence[Course]]) -> None:

@@ -16,12 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from pausepoint.apps.aura.free_time import Day, Slot
-from pausepoint.apps.aura.models import A_DAY, Assignment, DailyPlanItem, DayLoad, SkillProfile, Unplanned, in_danger
-from pausepoint.apps.aura.times import day_of, said
-from pausepoint.apps.words import many
+from pausepoint.apps.aura.language import Speech
+from pausepoint.apps.aura.models import (
+    A_DAY,
+    Assignment,
+    DailyPlanItem,
+    DayLoad,
+    SkillProfile,
+    Unplanned,
+    in_danger,
+    subject_key,
+)
 
 SHORTEST, LONGEST, BREAK = 15, 50, 10
 GRACE = timedelta(days=2)
@@ -91,39 +98,40 @@ def sitting(wanted: int, room: int) -> int:
 
 
 def plan(
-    assignments: Sequence[Assignment], profile: SkillProfile, now: datetime, days: Sequence[Day], limit: int,
-    zone: ZoneInfo,
-) -> Plan:  # fmt: skip
-    """Plan the open work of a student."""
+    assignments: Sequence[Assignment], profile: SkillProfile, days: Sequence[Day], limit: int, speech: Speech
+) -> Plan:
+    """Plan the open work of a student from ``speech.now`` on."""
+    now = speech.now
     rooms = [Room(day, limit) for day in days]
     items: list[DailyPlanItem] = []
     unplanned: list[Unplanned] = []
-    for task in tasks(assignments, profile, now, zone):
+    for task in tasks(assignments, profile, speech):
         if task.work.due is not None and task.work.due < now - GIVEN_UP:
-            unplanned.append(_left_over(task, f"overdue since {day_of(task.work.due, zone)}; ask the teacher"))
+            unplanned.append(_left_over(task, speech.say("too_old")))
             continue
-        items += _placed(task, rooms, now, zone)
+        items += _placed(task, rooms, speech)
         if task.left:
-            unplanned.append(_left_over(task, why_not(task, rooms, now, zone)))
+            unplanned.append(_left_over(task, why_not(task, rooms, speech)))
     load = [DayLoad(start=room.day.start, free=room.capacity, planned=room.planned) for room in rooms]
     return Plan(sorted(items, key=lambda item: item.start), unplanned, load)
 
 
-def tasks(assignments: Sequence[Assignment], profile: SkillProfile, now: datetime, zone: ZoneInfo) -> list[Task]:
+def tasks(assignments: Sequence[Assignment], profile: SkillProfile, speech: Speech) -> list[Task]:
     """Return the open work, most urgent first."""
+    needs = {subject_key(each.subject): each.need for each in profile.subjects}
     found = [
         Task(each, need, effort(each, need))
         for each in assignments
         if each.is_open
-        for need in (profile.need(each.course),)
+        for need in (needs.get(subject_key(each.course), 0.5),)
     ]
 
     def urgency(task: Task) -> tuple[bool, int, float, float, str]:
         due = task.work.due
         if due is None:
             return True, 0, -task.need, 0.0, task.work.id
-        wanted = max(due, now + GRACE) if due < now else due
-        return False, wanted.astimezone(zone).toordinal(), -task.need, due.timestamp(), task.work.id
+        wanted = max(due, speech.now + GRACE) if due < speech.now else due
+        return False, wanted.astimezone(speech.zone).toordinal(), -task.need, due.timestamp(), task.work.id
 
     return sorted(found, key=urgency)
 
@@ -135,43 +143,47 @@ def effort(work: Assignment, need: float) -> int:
     return math.ceil(MINUTES.get(work.kind, USUAL) * (0.75 + need / 2) / 5) * 5
 
 
-def _placed(task: Task, rooms: Sequence[Room], now: datetime, zone: ZoneInfo) -> list[DailyPlanItem]:
+def _placed(task: Task, rooms: Sequence[Room], speech: Speech) -> list[DailyPlanItem]:
     """Plan a task as early as possible, until it is complete or its due time is reached."""
     due = task.work.due
-    before = due if due is not None and due >= now else None
+    before = due if due is not None and due >= speech.now else None
     placed: list[DailyPlanItem] = []
     for room in rooms:
+        if room.planned >= room.limit or not room.free:
+            continue
         while task.left and (slot := room.take(task.left, before)) is not None:
             task.left -= slot.minutes
-            placed.append(_item(task, slot, now, zone))
+            placed.append(_item(task, slot, speech))
     return placed
 
 
-def _item(task: Task, slot: Slot, now: datetime, zone: ZoneInfo) -> DailyPlanItem:
+def _item(task: Task, slot: Slot, speech: Speech) -> DailyPlanItem:
     work = task.work
     if work.due is None:
-        why = "no due date"
+        why = speech.say("no_due")
+    elif work.due < speech.now:
+        why = speech.say("overdue_since", day=speech.day(work.due))
     else:
-        why = f"{'overdue since' if work.due < now else 'due'} {said(work.due, zone)}"
+        why = speech.say("due", when=speech.when(work.due))
     return DailyPlanItem(
         assignment_id=work.id, course=work.course, title=work.title, start=slot.start, end=slot.end, due=work.due,
-        why=f"{why}; need for attention: {task.need:.0%}",
+        why=why,
     )  # fmt: skip
 
 
-def why_not(task: Task, rooms: Sequence[Room], now: datetime, zone: ZoneInfo) -> str:
+def why_not(task: Task, rooms: Sequence[Room], speech: Speech) -> str:
     """Return why the rest of a task does not fit into the plan."""
     due = task.work.due
-    until = due if due is not None and now <= due <= rooms[-1].day.start + A_DAY else None
-    ahead = [room for room in rooms if until is None or room.day.start < until]
-    free = sum(Slot(slot.start, min(slot.end, until or slot.end)).minutes for room in ahead for slot in room.day.free)
-    when = f"before it is due ({said(until, zone)})" if until else f"in the {many(len(rooms), 'planned day')}"
+    limit = due if due is not None and speech.now <= due <= rooms[-1].day.start + A_DAY else None
+    ahead = [room for room in rooms if limit is None or room.day.start < limit]
+    free = sum(Slot(slot.start, min(slot.end, limit or slot.end)).minutes for room in ahead for slot in room.day.free)
+    until = speech.say("before_due", when=speech.when(limit)) if limit else speech.say("in_days", len(rooms))
     whole = effort(task.work, task.need)
     if max(free, 0) < whole:
-        return f"it takes {whole} minutes, and only {max(free, 0)} are free {when}"
+        return speech.say("too_long", whole=speech.length(whole), free=speech.length(max(free, 0)), until=until)
     if all(room.planned >= room.capacity for room in ahead):
-        return f"the free time and the daily limit of {rooms[0].limit} minutes are used up {when}"
-    return f"no free slot is long enough {when}"
+        return speech.say("used_up", limit=speech.length(rooms[0].limit), until=until)
+    return speech.say("no_slot", until=until)
 
 
 def _left_over(task: Task, why: str) -> Unplanned:
@@ -181,19 +193,20 @@ def _left_over(task: Task, why: str) -> Unplanned:
     )
 
 
-def advice(found: Plan, now: datetime, zone: ZoneInfo) -> list[str]:
+def advice(found: Plan, speech: Speech) -> list[str]:
     """Return the findings about a plan, the most important first. They follow from the plan alone."""
     lines: list[str] = []
     if found.items:
         first = found.items[0]
-        lines.append(f"Start with {first.title} ({first.course}) on {said(first.start, zone)}: {first.why}.")
-    tight = len(in_danger(found.unplanned, found.load, now))
+        when = speech.when(first.start)
+        lines.append(speech.say("start_with", title=first.title, course=first.course, when=when, why=first.why))
+    tight = len(in_danger(found.unplanned, found.load, speech.now))
     if tight:
-        lines.append(f"{many(tight, 'piece')} of work cannot be finished in time with these working hours.")
-    old = [each for each in found.unplanned if each.due is not None and each.due < now]
+        lines.append(speech.say("tight", tight))
+    old = [each for each in found.unplanned if each.due is not None and each.due < speech.now]
     if old:
-        lines.append(f"Ask the teachers about the overdue work that is not planned ({many(len(old), 'piece')}).")
+        lines.append(speech.say("ask_teachers", len(old)))
     full = [day for day in found.load if day.free and day.planned >= day.free]
     if full:
-        lines.append(f"Fully booked: {', '.join(day_of(day.start, zone) for day in full)}.")
-    return lines or ["There is no open work."]
+        lines.append(speech.say("full_days", days=", ".join(speech.day(day.start) for day in full)))
+    return lines or [speech.say("nothing_to_do")]

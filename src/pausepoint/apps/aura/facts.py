@@ -4,35 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from zoneinfo import ZoneInfo
+from functools import cached_property
 
-from pausepoint.apps.aura.models import Assignment, DailyPlanItem, DayLoad, SkillProfile, Unplanned, in_danger
+from pausepoint.apps.aura.language import Speech
+from pausepoint.apps.aura.models import (
+    DailyPlanItem,
+    DayLoad,
+    LastReport,
+    SkillProfile,
+    Unplanned,
+    in_danger,
+)
+from pausepoint.apps.aura.overview import Overview
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The results of the other agents."""
+    """The results of the other agents. ``name`` is the student's name."""
 
-    student_id: str
-    now: datetime
-    zone: ZoneInfo
-    assignments: Sequence[Assignment]
+    name: str
+    speech: Speech
+    overview: Overview
     profile: SkillProfile
     plan: Sequence[DailyPlanItem]
     unplanned: Sequence[Unplanned]
     load: Sequence[DayLoad]
     advice: Sequence[str]
+    notes: Sequence[str] = ()
+    previous: LastReport | None = None
 
-    @property
-    def overdue(self) -> list[Assignment]:
-        """Work that is past its due date."""
-        return [each for each in self.assignments if each.is_overdue(self.now)]
-
-    @property
+    @cached_property
     def in_danger(self) -> list[Unplanned]:
         """Work that is due within the planned days and cannot be finished in time."""
-        return in_danger(self.unplanned, self.load, self.now)
+        return in_danger(self.unplanned, self.load, self.speech.now)
 
     @property
     def needed(self) -> int:

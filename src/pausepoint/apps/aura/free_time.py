@@ -1,23 +1,25 @@
 """A student's free time: the working hours of each day, minus the events of an iCalendar file.
 
 Every occurrence of a recurring event counts. All-day events take the whole day. Events that are marked as transparent
-or cancelled take no time.
+or cancelled take no time. Odd events are left out and reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from pausepoint.apps.aura.recurrence import occurrences
+from pausepoint.apps.aura.language import Speech
+from pausepoint.apps.calendars.busy import busy_times
+from pausepoint.apps.calendars.events import Skipped
+from pausepoint.apps.calendars.recurrence import MOST
 from pausepoint.apps.input import BadInput
 
-if TYPE_CHECKING:
-    from icalendar import Calendar
+MOST_SAID = 10
+"""How many odd events the report names."""
 
 
 class Slot(NamedTuple):
@@ -39,16 +41,24 @@ class Day(NamedTuple):
     free: tuple[Slot, ...]
 
 
-def free_days(
+class FreeWeek(NamedTuple):
+    """The free time of some days, and the events of the calendar that do not count."""
+
+    days: list[Day]
+    skipped: list[Skipped]
+
+
+def free_week(
     now: datetime, days: int, hours: tuple[time, time], time_zone: str, calendar: Path | None
-) -> list[Day]:  # fmt: skip
-    """Return the next days, starting today. No time before ``now`` is free."""
+) -> FreeWeek:  # fmt: skip
+    """Return the next days, starting today, and the events that do not count. No time before ``now`` is free."""
     zone = ZoneInfo(time_zone)
     check_hours(*hours)
     today = now.astimezone(zone).date()
     dates = [today + timedelta(days=number) for number in range(days)]
-    busy = [] if calendar is None else busy_slots(calendar, dates[0], dates[-1], zone)
-    return [_day(each, hours, zone, [Slot(datetime.min.replace(tzinfo=UTC), now), *busy]) for each in dates]
+    busy, skipped = ([], []) if calendar is None else busy_slots(calendar, dates[0], dates[-1], zone)
+    past = Slot(datetime.min.replace(tzinfo=UTC), now)
+    return FreeWeek([_day(each, hours, zone, [past, *busy]) for each in dates], skipped)
 
 
 def check_hours(start: time, end: time) -> None:
@@ -77,50 +87,24 @@ def without(slot: Slot, taken: Slot) -> Iterator[Slot]:
         yield Slot(taken.end, slot.end)
 
 
-def busy_slots(path: Path, first: date, last: date, zone: ZoneInfo) -> list[Slot]:
-    """Return the busy time in a calendar from the first day to the last, both included."""
-    calendar = read_calendar(path)
-    start = datetime.combine(first, time.min, zone)
-    end = datetime.combine(last + timedelta(days=1), time.min, zone)
-    try:
-        found = list(occurrences(calendar.walk("VEVENT"), start, end, zone))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise BadInput(
-            f"calendar: {path} has an event whose times cannot be computed. Correct or remove it. The error: {error}"
-        ) from None
-    return sorted(Slot(each.start, each.end) for each in found if _takes_time(each.event) and each.start < each.end)
+def busy_slots(path: Path, first: date, last: date, zone: ZoneInfo) -> tuple[list[Slot], list[Skipped]]:
+    """Return the busy time in a calendar from the first day to the last, both included, and the odd events."""
+    found, odd = busy_times(path, first, last, zone)
+    return [Slot(each.start, each.end) for each in found], odd
 
 
-def reads_calendars() -> bool:
-    """Return whether the libraries that read calendars are installed."""
-    return all(find_spec(name) is not None for name in ("icalendar", "dateutil"))
+def odd_events(skipped: Sequence[Skipped], speech: Speech) -> list[str]:
+    """Return what to say about events that do not count. The end of a long list is counted instead."""
+    said = [speech.say("calendar", problem=_odd(each, speech)) for each in skipped[:MOST_SAID]]
+    more = len(skipped) - MOST_SAID
+    return [*said, *([speech.say("calendar", problem=speech.say("more_events", more))] if more > 0 else [])]
 
 
-def read_calendar(path: Path) -> Calendar:
-    """Return the calendar in a file. Raises `BadInput` with the file's name if it cannot be read."""
-    if not reads_calendars():
-        raise BadInput(f"calendar: Reading {path} needs icalendar. Install it: pip install 'pausepoint[apps]'")
-    from icalendar import Calendar
-
-    try:
-        found = Calendar.from_ical(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"calendar: {path} cannot be read: {error.strerror}. Check the path.") from None
-    except (ValueError, IndexError, UnicodeDecodeError) as error:
-        raise BadInput(
-            f"calendar: {path} is not an iCalendar file. Export the calendar again as .ics. The error: {error}"
-        ) from None
-    for event in found.walk("VEVENT"):
-        if event.errors:
-            field, problem = event.errors[0]
-            raise BadInput(f"calendar: {path}, event {event.get('SUMMARY', '')!s:.40}, {field}: {problem}")
-        if "DTSTART" not in event:
-            raise BadInput(
-                f"calendar: {path}, event {event.get('SUMMARY', '')!s:.40}: The event has no DTSTART. Add it, or remove"
-                " the event."
-            )
-    return found
-
-
-def _takes_time(event: Any) -> bool:
-    return str(event.get("TRANSP", "")).upper() != "TRANSPARENT" and str(event.get("STATUS", "")).upper() != "CANCELLED"
+def _odd(found: Skipped, speech: Speech) -> str:
+    name = found.name or speech.say("unnamed")
+    if found.day is None:
+        event = speech.say("event_undated", name=name)
+    else:
+        noon = datetime.combine(found.day, time(12), speech.zone)
+        event = speech.say("event", name=name, day=speech.day(noon))
+    return speech.say(found.reason, event=event, value=found.value, most=f"{MOST:,}")

@@ -1,80 +1,51 @@
-"""The report as Markdown."""
+"""The report as Markdown, and as plain text for the e-mail."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator
 
-from pausepoint.apps.aura.facts import Facts
-from pausepoint.apps.aura.models import ParentReport, SubjectMastery
-from pausepoint.apps.aura.times import day_of, said, time_of
-from pausepoint.apps.words import many, plain
-
-LONGEST_LIST = 20
-LEGEND = (
-    "Mastery is based on graded, late and missing work; recent work counts more. Confidence rises with the amount of"
-    " that work. The plan names how much attention each subject needs: 50% if nothing is known yet."
-)
+from pausepoint.apps.aura.contents import Contents, Item, Section
+from pausepoint.apps.words import plain
 
 
-def as_markdown(facts: Facts, report: ParentReport) -> str:
+def as_markdown(found: Contents) -> str:
     """Return the whole report."""
     lines = [
-        f"# Report for {plain(facts.student_id)}",
+        f"# {plain(found.title)}",
         "",
-        f"As of {said(facts.now, facts.zone)} ({facts.zone.key}).",
+        plain(found.day),
         "",
-        f"**Stress: {report.stress}.** {plain(report.stress_because)}.",
+        f"**{plain(found.stress)}** {plain(found.stress_because)}",
         "",
-        *(f"{plain(each)}" for each in report.summary),
-        *_section("Subjects", _subjects(facts)),
-        *_section("Plan", _plan(facts)),
-        *_section("Not planned", _unplanned(facts)),
-        *_section("Advice", (f"- {plain(each)}" for each in facts.advice)),
+        plain(" ".join(found.summary)),
     ]
+    for section in (*found.sections, found.small_print):
+        lines += _section(section)
     return "\n".join(lines) + "\n"
 
 
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    return ["", f"## {title}", "", *(found or ["Nothing."])]
-
-
-def _subjects(facts: Facts) -> Iterator[str]:
-    if not facts.profile.subjects:
-        return
-    yield "| subject | mastery | confidence | graded | late | missing | trend |"
-    yield "|---|---|---|---|---|---|---|"
-    for each in facts.profile.subjects:
-        yield f"| {' | '.join(map(plain, cells(each)))} |"
-    yield ""
-    yield LEGEND
-
-
-def cells(subject: SubjectMastery) -> list[str]:
-    """Return the cells of a subject's row."""
-    mastery = "unknown" if subject.mastery is None else f"{subject.mastery:.0%}"
-    counts = [str(count) for count in (subject.graded, subject.late, subject.missing)]
-    return [subject.subject, mastery, f"{subject.confidence:.0%}", *counts, subject.trend or "unknown"]
-
-
-def _plan(facts: Facts) -> Iterator[str]:
-    for number, (day, items) in enumerate(groupby(facts.plan, key=lambda item: day_of(item.start, facts.zone))):
-        yield from [""] if number else []
-        yield f"**{day}**"
+def _section(section: Section) -> Iterator[str]:
+    yield from ("", f"## {plain(section.title)}")
+    for line in section.intro:
+        yield from ("", plain(line))
+    for group in section.groups:
+        if group.title:
+            yield from ("", f"**{plain(group.title)}**")
         yield ""
-        for item in items:
-            hours = f"{time_of(item.start, facts.zone)}–{time_of(item.end, facts.zone)}"
-            yield f"- {hours} {plain(item.title)} ({plain(item.course)}): {plain(item.why)}"
+        yield from (f"- {_item(each)}" for each in group.items)
 
 
-def _unplanned(facts: Facts) -> Iterator[str]:
-    for each in facts.unplanned[:LONGEST_LIST]:
-        yield f"- {plain(each.title)} ({plain(each.course)}), {each.minutes} minutes: {plain(each.why)}"
-    if (more := rest(facts.unplanned)) is not None:
-        yield f"- {more}"
+def _item(item: Item) -> str:
+    head = f"**{plain(item.head)}**" if item.head else ""
+    return ": ".join(filter(None, (head, plain("; ".join(item.lines)))))
 
 
-def rest(found: Sequence[object]) -> str | None:
-    """Return the line that replaces the end of a long list, or None for a short list."""
-    return f"and {many(len(found) - LONGEST_LIST, 'more piece')} of work" if len(found) > LONGEST_LIST else None
+def as_text(found: Contents) -> str:
+    """Return the whole report without any markup."""
+    lines = [found.title, found.day, "", f"{found.stress} {found.stress_because}", "", *found.summary]
+    for section in (*found.sections, found.small_print):
+        lines += ["", section.title.upper(), *section.intro]
+        for group in section.groups:
+            lines += [group.title] if group.title else []
+            lines += [f"- {': '.join(filter(None, (item.head, '; '.join(item.lines))))}" for item in group.items]
+    return "\n".join(lines) + "\n"

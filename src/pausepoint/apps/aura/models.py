@@ -61,12 +61,16 @@ class Course(BaseModel):
 
 
 class Assignment(BaseModel):
-    """A piece of work assigned to a student. ``minutes`` is the expected effort, if the data gives it."""
+    """A piece of work assigned to a student. ``minutes`` is the expected effort, if the data gives it.
+
+    The model has no validators of its own, because the engine stores and loads such models several times as fast. The
+    sources check the values.
+    """
 
     id: str
     account: str
-    course: Title
-    title: Title
+    course: str
+    title: str
     kind: str = "ASSIGNMENT"
     due: AwareDatetime | None = None
     handed_in: bool = False
@@ -75,7 +79,7 @@ class Assignment(BaseModel):
     late: bool = False
     points: float | None = None
     max_points: float | None = None
-    minutes: Annotated[int, Field(gt=0)] | None = None
+    minutes: int | None = None
 
     @property
     def score(self) -> float | None:
@@ -131,10 +135,10 @@ class SkillProfile(BaseModel):
     subjects: list[SubjectMastery]
     overall: float | None = Field(default=None, ge=0, le=1)
 
-    def need(self, subject: str) -> float:
-        """Return how much attention a subject needs, or 0.5 for an unknown subject."""
+    def level(self, subject: str) -> float | None:
+        """Return the mastery of a subject, or None if it is unknown."""
         key = subject_key(subject)
-        return next((each.need for each in self.subjects if subject_key(each.subject) == key), 0.5)
+        return next((each.mastery for each in self.subjects if subject_key(each.subject) == key), None)
 
 
 class DailyPlanItem(BaseModel):
@@ -179,14 +183,42 @@ def in_danger(unplanned: Sequence[Unplanned], load: Sequence[DayLoad], now: date
     return [each for each in unplanned if each.due is not None and now <= each.due <= end]
 
 
+class Standing(StrEnum):
+    """How far a piece of work is."""
+
+    OPEN = "open"
+    OVERDUE = "overdue"
+    HANDED_IN = "handed in"
+    GRADED = "graded"
+
+
+def standing(work: Assignment, now: datetime) -> Standing:
+    """Return how far a piece of work is."""
+    if work.points is not None:
+        return Standing.GRADED
+    if work.handed_in:
+        return Standing.HANDED_IN
+    return Standing.OVERDUE if work.is_overdue(now) else Standing.OPEN
+
+
+class LastReport(BaseModel):
+    """What a session remembers of the student's previous one: how far each piece of work was, and the levels."""
+
+    session_id: str
+    as_of: AwareDatetime
+    work: dict[str, Standing]
+    profile: SkillProfile
+
+
 class ParentReport(BaseModel):
-    """The report of ParentInsight, and the paths of its files."""
+    """The report of ParentInsight, and the paths of its files. Reports of earlier versions have no mail."""
 
     stress: Literal["low", "moderate", "high"]
     stress_because: str
     summary: list[str]
     markdown: Path
     html: Path
+    mail: Path | None = None
 
 
 def _without_zone(hour: time) -> time:
@@ -235,12 +267,20 @@ class AuraState(BaseModel):
     reports: Place = Field(
         default_factory=lambda: _absolute(Path(".pausepoint", "aura")), description="the folder for the report"
     )
+    language: Literal["en", "de"] = Field(default="en", description="the language of the report: en or de")
+    name: Title = Field(default="", description="the student's name in the report; by default as in the data")
+    mail_to: str = Field(default="", description="the address that the e-mail file is for")
+    dates: Literal["day-first", "month-first"] | None = Field(
+        default=None, description="how to read dates such as 3/4/2030 in .csv files"
+    )
+    previous: LastReport | None = Field(default=None, description="the previous report, which this one compares with")
     assignments: list[Assignment] = []
     skill_profile: SkillProfile | None = None
     daily_plan: list[DailyPlanItem] = []
     unplanned: list[Unplanned] = []
     load: list[DayLoad] = []
     advice: list[str] = []
+    notes: list[str] = Field(default=[], description="what the small print of the report says about this session")
     report: ParentReport | None = None
 
 

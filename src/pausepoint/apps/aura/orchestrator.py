@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pausepoint import Engine
+from pausepoint.apps.aura.memory import remembering
 from pausepoint.apps.aura.models import AuraState, CurrentStep, WorkflowState
 from pausepoint.apps.aura.settings import WITHOUT_CALENDAR, lacks_calendar, starting
 from pausepoint.apps.aura.workflow import POSITIONS, aura, current_step
@@ -39,9 +40,9 @@ def run_aura_orchestrator(
             warnings.warn(WITHOUT_CALENDAR, stacklevel=2)
         state = starting(student_id, **{"reports": _beside(store)} | settings)
         with _engine(store) as engine:
+            state = remembering(engine, state)
             session = engine.start(aura, state, owner=student_id)
-            session.outcome()
-            return _document(engine, session.id)
+            return _document(engine, session.id, session.outcome().state)
     if settings:
         raise BadInput(
             f"{min(settings)}: Session {session_id!r} already has its settings. Pass settings only for a new session."
@@ -49,8 +50,8 @@ def run_aura_orchestrator(
     with _existing(session_id, store) as engine:
         if engine.info(session_id).owner is None:  # for example, started on the command line
             _check_student(_document(engine, session_id), student_id)
-        engine.resume(session_id, owner=student_id).outcome()
-        return _document(engine, session_id)
+        done = engine.resume(session_id, owner=student_id).outcome()
+        return _document(engine, session_id, done.state)
 
 
 def get_workflow_state(session_id: str, *, store: Store = None) -> WorkflowState | None:
@@ -140,13 +141,14 @@ def _step(position: CurrentStep) -> str:
     return next(step for step, each in POSITIONS.items() if each is position)
 
 
-def _document(engine: BlockingEngine, session_id: str) -> WorkflowState:
+def _document(engine: BlockingEngine, session_id: str, known: AuraState | None = None) -> WorkflowState:
+    """Return a session as one document. ``known`` is its state if it was just read: a large one takes seconds."""
     info = engine.info(session_id)
     if info.workflow != aura.name:
         raise BadInput(
             f"session_id: Session {session_id!r} belongs to workflow {info.workflow}, not to {aura.name}. Check the id."
         )
-    state = engine.state(session_id)
+    state = engine.state(session_id) if known is None else known
     return WorkflowState(
         session_id=info.session_id, current_step=current_step(info.step), status=info.status,
         pause_requested=info.pause_requested, error=None if info.failure is None else info.failure.message,

@@ -1,62 +1,92 @@
-"""The report as one self-contained HTML page: no scripts, no fonts, nothing loaded from elsewhere."""
+"""The report as one self-contained HTML page for phone, screen and printer. It loads nothing and runs no script."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
-from itertools import groupby
 
-from pausepoint.apps.aura.facts import Facts
-from pausepoint.apps.aura.markdown import LEGEND, LONGEST_LIST, cells, rest
-from pausepoint.apps.aura.models import ParentReport, Result, SubjectMastery
-from pausepoint.apps.aura.times import day_of, said, time_of
+from pausepoint.apps.aura.contents import Contents, Item, Section
+from pausepoint.apps.aura.models import Result, SubjectMastery
 
 WIDTH, HEIGHT, MARGIN = 160, 40, 4
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #ddd; }
-td:first-child { min-width: 7.5rem; }
-.stress { padding: .6rem 1rem; border-left: .4rem solid #888; background: #f5f5f5; }
-.low { border-color: #2e7d32; } .moderate { border-color: #b26a00; } .high { border-color: #b71c1c; }
-svg { vertical-align: middle; }
-svg line { stroke: #ddd; } svg polyline { fill: none; stroke: #1565c0; stroke-width: 2; }
-svg circle { fill: #1565c0; }
-@media (prefers-color-scheme: dark) {
-  body { color: #ddd; background: #1b1b1b; } .stress { background: #2a2a2a; } th, td { border-color: #444; }
-}
+:root { color-scheme: light dark; --text: #1d2733; --soft: #5a6675; --line: #d9dfe6; --card: #f6f8fa; --blue: #1565c0;
+  --green: #2e7d32; --amber: #b26a00; --red: #b71c1c; }
+@media (prefers-color-scheme: dark) { :root { --text: #e4e8ed; --soft: #a3afbd; --line: #3a4450; --card: #232a32;
+  --blue: #7fb4ee; --green: #7cc47f; --amber: #e3a84a; --red: #f0938d; } body { background: #171c21; } }
+* { box-sizing: border-box; }
+body { font: 17px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; color: var(--text); max-width: 52rem;
+  margin: 0 auto; padding: 1.25rem 1rem 3rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; line-height: 1.2; margin: 0; }
+h2 { font-size: 1.2rem; margin: 2rem 0 .5rem; padding-top: .75rem; border-top: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 1rem 0 .25rem; color: var(--blue); }
+p { margin: .4rem 0; }
+.day, .detail, footer { color: var(--soft); }
+.stress { margin: 1rem 0; padding: .7rem 1rem; border-left: .4rem solid; border-radius: .3rem;
+  background: var(--card); }
+.low { border-color: var(--green); } .moderate { border-color: var(--amber); } .high { border-color: var(--red); }
+ul { list-style: none; margin: 0; padding: 0; }
+li { padding: .45rem 0; border-bottom: 1px solid var(--line); }
+li:last-child { border-bottom: 0; }
+.bad h2 { color: var(--red); }
+.bad li { border-left: .25rem solid var(--red); padding-left: .75rem; margin: .35rem 0; border-bottom: 0; }
+.bad .detail { display: block; }
+.subject { display: flex; flex-wrap: wrap; align-items: center; justify-content: space-between; gap: .25rem 1rem; }
+.subject div { flex: 1 1 16rem; }
+svg { flex: 0 0 auto; }
+svg line { stroke: var(--line); } svg polyline { fill: none; stroke: var(--blue); stroke-width: 2; }
+svg circle { fill: var(--blue); }
+footer { font-size: .85rem; }
+@media print { body { font-size: 11pt; max-width: none; padding: 0; } li, .stress, h2, h3 { break-inside: avoid; }
+  h2, h3 { break-after: avoid; } }
 """
 
 
-def as_html(facts: Facts, report: ParentReport) -> str:
+def as_html(found: Contents) -> str:
     """Return the whole page."""
-    title = f"Report for {escape(facts.student_id)}"
-    parts = [
-        f"<h1>{title}</h1>",
-        f"<p>As of {escape(said(facts.now, facts.zone))} ({escape(facts.zone.key)}).</p>",
-        f'<p class="stress {report.stress}"><strong>Stress: {report.stress}.</strong>'
-        f" {escape(report.stress_because)}.</p>",
-        *(f"<p>{escape(each)}</p>" for each in report.summary),
-        "<h2>Subjects</h2>",
-        _subjects(facts.profile.subjects),
-        "<h2>Plan</h2>",
-        _plan(facts),
-        "<h2>Not planned</h2>",
-        _unplanned(facts),
-        "<h2>Advice</h2>",
-        _list(map(escape, facts.advice)),
-    ]
+    title = escape(found.title)
+    body = "\n".join(
+        [
+            f'<h1>{title}</h1>\n<p class="day">{escape(found.day)}</p>',
+            f'<p class="stress {found.level}">'
+            f"<strong>{escape(found.stress)}</strong> {escape(found.stress_because)}</p>",
+            f"<p>{escape(' '.join(found.summary))}</p>",
+            *map(_section, found.sections),
+            f"<footer>\n{_inner(found.small_print)}\n</footer>",
+        ]
+    )
     phone = '<meta name="viewport" content="width=device-width, initial-scale=1">'
     head = f'<meta charset="utf-8">\n{phone}\n<title>{title}</title>\n<style>{STYLE}</style>'
-    body = "\n".join(parts)
-    return f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
+    return (
+        f'<!doctype html>\n<html lang="{found.language}">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
+    )
 
 
-def _subjects(subjects: Sequence[SubjectMastery]) -> str:
-    heads = ("subject", "mastery", "confidence", "graded", "late", "missing", "trend", "results")
-    rows = [[*map(escape, cells(each)), chart(each)] for each in subjects]
-    return f"{_table(heads, rows)}\n<p>{escape(LEGEND)}</p>" if rows else "<p>Nothing.</p>"
+def _section(section: Section) -> str:
+    return f"<section{_class(section.tone)}>\n{_inner(section)}\n</section>"
+
+
+def _inner(section: Section) -> str:
+    parts = [f"<h2>{escape(section.title)}</h2>", *(f"<p>{escape(line)}</p>" for line in section.intro)]
+    for group in section.groups:
+        parts += [f"<h3>{escape(group.title)}</h3>"] if group.title else []
+        parts.append("<ul>\n" + "\n".join(map(_item, group.items)) + "\n</ul>")
+    return "\n".join(parts)
+
+
+def _item(item: Item) -> str:
+    if not item.head:
+        return f"<li>{escape('; '.join(item.lines))}</li>"
+    head = f"<strong>{escape(item.head)}</strong>"
+    if item.subject is None:
+        return f'<li>{head} <span class="detail">{escape("; ".join(item.lines))}</span></li>'
+    text = head + "".join(f'<p class="detail">{escape(line)}</p>' for line in item.lines)
+    return f'<li class="subject"><div>{text}</div>{chart(item.subject)}</li>'
+
+
+def _class(tone: str) -> str:
+    return f' class="{tone}"' if tone else ""
 
 
 def chart(subject: SubjectMastery) -> str:
@@ -84,37 +114,3 @@ def _places(history: Sequence[Result]) -> list[tuple[float, float]]:
         (MARGIN + width * ((at - times[0]) / span if span else 0.5), MARGIN + height * (1 - each.score))
         for at, each in zip(times, history, strict=True)
     ]
-
-
-def _plan(facts: Facts) -> str:
-    parts = []
-    for day, items in groupby(facts.plan, key=lambda item: day_of(item.start, facts.zone)):
-        rows = [
-            (
-                f"{time_of(item.start, facts.zone)}–{time_of(item.end, facts.zone)}",
-                escape(item.title), escape(item.course), escape(item.why),
-            )
-            for item in items
-        ]  # fmt: skip
-        parts.append(f"<h3>{escape(day)}</h3>\n{_table(('time', 'work', 'course', 'why'), rows)}")
-    return "\n".join(parts) or "<p>Nothing.</p>"
-
-
-def _unplanned(facts: Facts) -> str:
-    lines = [
-        escape(f"{each.title} ({each.course}), {each.minutes} minutes: {each.why}")
-        for each in facts.unplanned[:LONGEST_LIST]
-    ]
-    more = rest(facts.unplanned)
-    return _list(lines if more is None else [*lines, more])
-
-
-def _list(lines: Iterable[str]) -> str:
-    found = "".join(f"<li>{line}</li>\n" for line in lines)
-    return f"<ul>\n{found}</ul>" if found else "<p>Nothing.</p>"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{each}</th>" for each in heads)
-    body = "\n".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table>\n<tr>{head}</tr>\n{body}\n</table>"

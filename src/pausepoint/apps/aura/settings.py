@@ -12,9 +12,12 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from pausepoint.apps.aura import classroom_sync
-from pausepoint.apps.aura.free_time import free_days, reads_calendars
+from pausepoint.apps.aura.free_time import free_week, odd_events
+from pausepoint.apps.aura.language import Speech
 from pausepoint.apps.aura.models import AuraState
+from pausepoint.apps.calendars.events import reads_calendars
 from pausepoint.apps.input import BadInput, known_zone, local_zone, refusal
+from pausepoint.apps.words import one_line
 
 SAMPLE = Path(__file__).parent / "sample_data"
 SAMPLE_STUDENT = "student-1"
@@ -51,11 +54,16 @@ def starting(student_id: str, **settings: Any) -> AuraState:
         state = AuraState(student_id=student_id, **_settled(given))
     except ValidationError as error:
         raise refusal(error) from None
-    classroom_sync.check(state.student_id, state.data, state.time_zone)
-    hours = state.day_start, state.day_end
-    free_days(state.now or datetime.now(UTC), state.days, hours, state.time_zone, state.calendar)
+    name = classroom_sync.check(state.student_id, state.data, state.time_zone, state.dates)
     _check_reports(state.reports)
-    return state
+    return state.model_copy(update={"name": state.name or one_line(name), "notes": calendar_notes(state)})
+
+
+def calendar_notes(state: AuraState) -> list[str]:
+    """Return what there is to say about odd events, or refuse a file that is not a calendar."""
+    hours, now = (state.day_start, state.day_end), state.now or datetime.now(UTC)
+    week = free_week(now, state.days, hours, state.time_zone, state.calendar)
+    return odd_events(week.skipped, Speech(state.language, ZoneInfo(state.time_zone), now))
 
 
 def _check_reports(folder: Path) -> None:

@@ -34,7 +34,6 @@ from pausepoint.gate import (
     tokens_of,
 )
 from pausepoint.orchestrator import ToolCall
-from pausepoint.threads import in_thread
 
 AGENTS = "agents"
 """The folder with the sessions of agents, in the folder of the run's own files."""
@@ -227,9 +226,9 @@ class GatedAgents:
 
     async def _charge(self, agent: GatedAgent, ctx: Context) -> None:
         """Record the cost that the agent's result names; otherwise the tokens in its transcript."""
-        cost = await in_thread(cost_in, log_of(self.plan, agent.task))
+        cost = await asyncio.to_thread(cost_in, log_of(self.plan, agent.task))
         if cost is None and agent.transcript:
-            cost = Cost(0.0, await in_thread(tokens_in, Path(agent.transcript)))
+            cost = Cost(0.0, await asyncio.to_thread(tokens_in, Path(agent.transcript)))
         if cost is not None and (cost.usd or cost.tokens):
             ctx.spend(usd=cost.usd, tokens=cost.tokens)
 

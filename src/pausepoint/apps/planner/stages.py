@@ -102,7 +102,7 @@ def files_missing(files: dict[str, FileEntry], ingestion: IngestionState) -> str
             continue
         total = found.chunking.total_chunks
         why = f": {found.last_error}" if found.last_error else ""
-        accept = f"accept the file as it is with `partial {file_id} --warning TEXT`"
+        accept = f"accept the file with `partial {file_id} --warning TEXT`"
         again = (
             accept if total and found.processed_chunks == total else f"read the rest again with `retry`, or {accept}"
         )

@@ -1,4 +1,4 @@
-"""Sources of a student's courses and assignments: an export in a folder, a CSV file, or the live API.
+"""Sources of a student's courses and assignments: a Takeout, an export in a folder, a CSV file, or the live API.
 
 All sources have the same methods, so ClassroomSync does not need to know which one it reads.
 """
@@ -10,9 +10,11 @@ from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from pausepoint.apps.aura.models import LIVE, Assignment, Course
+from pausepoint.apps.aura.sources.cells import Order
 from pausepoint.apps.aura.sources.export import ExportFolder
 from pausepoint.apps.aura.sources.live import LiveClassroom
 from pausepoint.apps.aura.sources.table import CsvTable
+from pausepoint.apps.aura.sources.takeout import Takeout, holds_takeout
 from pausepoint.apps.input import BadInput
 
 
@@ -26,6 +28,10 @@ class Source(Protocol):
         """Return the known students by id or e-mail address. Empty if the source cannot list them."""
         ...
 
+    def name(self, student: str) -> str:
+        """Return the student's name for the report, or an empty string if the source does not know it."""
+        ...
+
     def courses(self, student: str) -> list[Course]:
         """Return the courses of a student, given by id or e-mail address. Empty for an unknown student."""
         ...
@@ -35,18 +41,21 @@ class Source(Protocol):
         ...
 
 
-def open_source(place: str, time_zone: str) -> Source:
-    """Return the source for a place, without reading it yet."""
+def open_source(place: str, time_zone: str, dates: Order | None = None) -> Source:
+    """Return the source for a place, without reading it yet. ``dates`` is the order of day and month in tables."""
     zone = ZoneInfo(time_zone)
     if place.startswith(LIVE):
         return LiveClassroom(place, zone)
     path = Path(place)
     if path.is_dir():
-        return ExportFolder(path, zone)
-    if path.suffix.lower() == ".csv":
-        return CsvTable(path, zone)
+        return Takeout(path, zone) if holds_takeout(path) else ExportFolder(path, zone)
+    if path.suffix.lower() in (".csv", ".tsv"):
+        return CsvTable(path, zone, dates)
     if not path.exists():
         raise BadInput(f"data: There is no folder or file {place}. Check the path.")
+    if path.suffix.lower() == ".zip":
+        return Takeout(path, zone)
     raise BadInput(
-        f"data: {place} is neither a folder with an export nor a .csv file. For the live API, write {LIVE}TOKEN.json."
+        f"data: {place} is neither a Takeout (.zip), nor a folder with an export, nor a .csv file. For the live API,"
+        f" write {LIVE}TOKEN.json."
     )

@@ -7,10 +7,13 @@ a folder of pages (``courseWork/mathematics.json``). If a folder has no courses,
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
+import msgspec
 from pydantic_core import from_json
 
 from pausepoint.apps.aura.models import Assignment, Course
@@ -22,7 +25,8 @@ from pausepoint.apps.aura.sources.shapes import (
     StudentSubmission,
     UserProfile,
     as_assignments,
-    parsed,
+    decoder,
+    problem,
 )
 from pausepoint.apps.input import BadInput
 
@@ -55,6 +59,11 @@ class ExportFolder:
         """Return the students of all accounts."""
         return sorted({name for account in self.accounts.values() for name in account.people})
 
+    def name(self, student: str) -> str:
+        """Return the student's full name, if a profile has it."""
+        found = (account.names.get(account.people.get(student.casefold(), "")) for account in self.accounts.values())
+        return next(filter(None, found), "")
+
     def courses(self, student: str) -> list[Course]:
         """Return the active courses of a student in all accounts."""
         return [
@@ -67,8 +76,7 @@ class ExportFolder:
     def assignments(self, course: Course) -> list[Assignment]:
         """Return all assignments of one course."""
         account = self.accounts[course.account]
-        work = [each for each in account.work if each.course_id == course.course_id]
-        done = [each for each in account.submissions if each.course_id == course.course_id]
+        work, done = account.work.get(course.course_id, []), account.done.get(course.course_id, [])
         return as_assignments(course, work, done, self.zone)
 
 
@@ -77,17 +85,23 @@ class Account:
 
     def __init__(self, folder: Path) -> None:
         self.courses = _resources(folder, "courses", CourseShape)
-        self.work = _resources(folder, "courseWork", CourseWork)
         self.submissions = _resources(folder, "studentSubmissions", StudentSubmission)
+        self.work: dict[str, list[CourseWork]] = defaultdict(list)
+        self.done: dict[str, list[StudentSubmission]] = defaultdict(list)
+        for work in _resources(folder, "courseWork", CourseWork):
+            self.work[work.course_id].append(work)
+        for done in self.submissions:
+            self.done[done.course_id].append(done)
         self.enrolled = _resources(folder, "students", Student)
         self.profiles = _resources(folder, "userProfiles", UserProfile)
-        self.people = self._people()
+        profiles = [*self.profiles, *(each.profile for each in self.enrolled if each.profile is not None)]
+        self.names = {each.id: each.name.full_name for each in profiles if each.name}
+        self.people = self._people(profiles)
 
-    def _people(self) -> dict[str, str]:
+    def _people(self, profiles: list[UserProfile]) -> dict[str, str]:
         """Return the student ids by name: the id itself or an e-mail address."""
         ids = {each.user_id for each in self.submissions} | {each.user_id for each in self.enrolled}
         ids |= {each.id for each in self.profiles}
-        profiles = [*self.profiles, *(each.profile for each in self.enrolled if each.profile is not None)]
         addresses = {each.email_address.casefold(): each.id for each in profiles if each.email_address}
         return addresses | {each.casefold(): each for each in ids}
 
@@ -118,30 +132,60 @@ def _resources(folder: Path, name: str, shape: type[S]) -> list[S]:
     found: list[S] = []
     promised: Path | None = None
     for page in _pages(folder, name):
-        content = _read(page)
-        items, more = (content, None) if isinstance(content, list) else _page(content, name, page)
-        found += parsed(shape, items, f"{page}: {name}")
+        items, more = _page(page, name, shape)
+        found += items
         promised = page if more else None
     if promised is not None:
         raise BadInput(f"{promised}: Its nextPageToken announces another page of {name}. Add that page to the export.")
     return found
 
 
-def _page(content: Any, name: str, page: Path) -> tuple[Any, object]:
+@cache
+def _page_of(name: str, shape: Any) -> Any:
+    return msgspec.defstruct("Page", [(name, list[shape], msgspec.UNSET), ("nextPageToken", str | None, None)])
+
+
+def _page(page: Path, name: str, shape: type[S]) -> tuple[list[S], str | None]:
     """Return the items of one page and its next page token. An empty page is an empty object."""
-    if not isinstance(content, dict) or (content and name not in content):
-        raise BadInput(f'{page}: The page must be {{"{name}": […]}}, as the API returns it.')
-    return content.get(name, []), content.get("nextPageToken")
-
-
-def _read(page: Path) -> Any:
+    content = _read(page)
+    is_list = content.startswith(b"[")
+    kind: Any = shape
     try:
-        return from_json(page.read_text("utf-8-sig"), allow_inf_nan=False)
+        found = decoder(list[kind] if is_list else _page_of(name, kind)).decode(content)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _refusal(page, name, content, error) from None
+    if is_list:
+        return found, None
+    items = getattr(found, name)
+    if items is msgspec.UNSET and from_json(content):
+        raise BadInput(_WRONG_PAGE.format(page=page, name=name))
+    return ([] if items is msgspec.UNSET else items), found.nextPageToken
+
+
+_WRONG_PAGE = '{page}: The page must be {{"{name}": […]}}, as the API returns it.'
+
+
+def _read(page: Path) -> bytes:
+    try:
+        content = page.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
+        content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(f"{page}, byte {error.start}: This is not UTF-8 text. Save it as UTF-8.") from None
-    except ValueError as error:
-        why, _, place = str(error).rpartition(" at ")
-        where = f"{page}, {place.replace(' column', ', column')}"
-        raise BadInput(f"{where}: This is not valid JSON: {why}. Correct the file, or export it again.") from None
     except OSError as error:
         raise BadInput(f"{page} cannot be read: {error.strerror}. Check its permissions.") from None
+    return content
+
+
+def _refusal(page: Path, name: str, content: bytes, error: Exception) -> BadInput:
+    """Return the refusal of a page, with the place of the mistake."""
+    try:
+        found = from_json(content, allow_inf_nan=False)
+    except ValueError as invalid:
+        why, _, place = str(invalid).rpartition(" at ")
+        where = f"{page}, {place.replace(' column', ', column')}"
+        return BadInput(f"{where}: This is not valid JSON: {why}. Correct the file, or export it again.")
+    if isinstance(found, list):
+        return BadInput(f"{page}: {name}{problem(error)}")
+    if not isinstance(found, dict):
+        return BadInput(_WRONG_PAGE.format(page=page, name=name))
+    return BadInput(f"{page}: {problem(error).removeprefix('.')}")

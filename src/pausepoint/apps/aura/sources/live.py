@@ -54,6 +54,13 @@ class LiveClassroom:
         """Return an empty list, because students cannot see who else is in their courses."""
         return []
 
+    def name(self, student: str) -> str:
+        """Return the full name in the student's profile."""
+        with self._service() as service:
+            found = _answer(service.userProfiles().get(userId=student), missing=None)
+            profile = None if found is None else parsed(UserProfile, [found], "userProfiles.get")[0]
+            return profile.name.full_name if profile and profile.name else ""
+
     def courses(self, student: str) -> list[Course]:
         """Return the active courses of a student. Empty for an unknown student."""
         with self._service() as service:
@@ -105,7 +112,8 @@ class LiveClassroom:
             raise BadInput(f"data: The token {self.token} cannot be read: {error.strerror}. Check the path.") from None
         except (ValueError, AttributeError, TypeError) as error:  # not JSON, or not a token of Google's sign-in
             raise BadInput(
-                f"data: {self.token} is not the token of an authorised user. Sign in again. The reason: {error}"
+                f"data: {self.token} is not the token of an authorised user. Sign in again with the command sign-in."
+                f" The reason: {error}"
             ) from None
 
 
@@ -150,7 +158,9 @@ def _answer(request: Any, missing: Any = _REFUSED) -> Any:
             return missing
         raise _failure(error.status_code, error.reason, error.resp.get("retry-after"), request.uri) from error
     except RefreshError as error:
-        raise BadInput(f"data: Google refuses the token. Sign in again. The reason: {error}") from error
+        raise BadInput(
+            f"data: Google refuses the token. Sign in again with the command sign-in. The reason: {error}"
+        ) from error
     except (HttpLib2Error, TransportError, OSError) as error:
         raise Unreachable(f"{request.uri} did not answer: {error}. Try again later.") from error
 

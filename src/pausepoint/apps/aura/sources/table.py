@@ -1,48 +1,56 @@
 """Assignments in a CSV file: one line for each student and piece of work.
 
-The columns ``student``, ``course`` and ``title`` are required. The others may be missing or empty.
+The columns ``course`` and ``title`` are required. Without a column ``student``, all lines are about the one student.
+Names of columns, separators, dates and numbers may be written as people write them; see `cells`.
 """
 
 from __future__ import annotations
 
 import csv
-import math
+import io
 from collections.abc import Callable
-from datetime import date, datetime, time
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from pausepoint.apps.aura.models import Assignment, Course, in_utc
+from pausepoint.apps.aura.models import Assignment, Course
+from pausepoint.apps.aura.sources import cells
+from pausepoint.apps.aura.sources.cells import COLUMNS, NEEDED, AmbiguousDates, Order
 from pausepoint.apps.input import BadInput
+from pausepoint.apps.words import one_line
 
 T = TypeVar("T")
 
-NEEDED = ("student", "course", "title")
-OPTIONAL = ("id", "kind", "due", "handed_in", "late", "points", "max_points", "minutes", "graded_at")
-YES, NO = ("yes", "true", "1", "x"), ("no", "false", "0", "")
+SEPARATORS = ";\t|,"
+DATES = ("due", "handed_in", "graded_at")
 
 
 class Row:
     """One line of the file, with its position for messages."""
 
-    def __init__(self, where: str, cells: dict[str, str], zone: ZoneInfo) -> None:
+    def __init__(self, where: str, texts: dict[str, str], table: CsvTable) -> None:
         self.where = where
-        self.cells = cells
-        self.zone = zone
+        self.texts = texts
+        self.table = table
 
     def is_of(self, student: str) -> bool:
         """Return whether the line is about a student, ignoring case."""
-        return self.cells["student"].casefold() == student.casefold()
+        return self.texts.get("student", student).casefold() == student.casefold()
 
     def get(self, column: str, read: Callable[[str], T], expected: str) -> T | None:
         """Return a cell's value, or None if it is empty or missing. A refusal names the line and the column."""
-        text = self.cells.get(column, "").strip()
+        text = self.texts.get(column, "")
         if not text:
             return None
         try:
             return read(text)
+        except AmbiguousDates:
+            raise AmbiguousDates(
+                f"{self.where}, column {column!r}: {text!r} has two readings. Say which number is the day:"
+                " --dates day-first or --dates month-first."
+            ) from None
         except (ValueError, OverflowError):
             raise BadInput(f"{self.where}, column {column!r}: {text!r} is not {expected}.") from None
 
@@ -51,58 +59,39 @@ class Row:
         return self.get(column, self._moment, "a date or time. Write 2030-03-05 or 2030-03-05T18:00")
 
     def _moment(self, text: str) -> datetime:
-        if len(text) <= len("2030-03-05"):
-            found = datetime.combine(date.fromisoformat(text), time(23, 59), self.zone)
-        else:
-            found = datetime.fromisoformat(text)
-        return in_utc(found if found.tzinfo else found.replace(tzinfo=self.zone))
+        return cells.moment(text, self.table.zone, self.table.order)
 
-    def number(self, column: str) -> float | None:
-        """Return a number of points."""
-        return self.get(column, _points, "a number of at least 0")
+    def points(self) -> tuple[float | None, float | None]:
+        """Return the points and their maximum. The cell may say both: 17/20."""
+        found, most = self.get("points", cells.points, "a number of at least 0") or (None, None)
+        named = self.get("max_points", cells.points, "a number of at least 0")
+        return found, most if named is None else named[0]
 
     def minutes(self) -> int | None:
         """Return how many minutes the work takes."""
-        return self.get("minutes", _whole, "a whole number of minutes above 0")
+        return self.get("minutes", cells.whole, "a whole number of minutes above 0")
 
-    def switch(self, column: str) -> bool:
-        """Return whether a cell says yes."""
-        return bool(self.get(column, _yes, "yes or no"))
+    def late(self) -> bool:
+        """Return whether the work was late."""
+        return bool(self.get("late", cells.is_yes, "yes or no"))
 
     def handed_in(self) -> tuple[bool, datetime | None]:
         """Return whether the work was handed in, and when. The cell says yes, no, or a time."""
-        if self.cells.get("handed_in", "").strip().lower() in (*YES, *NO):
-            return self.switch("handed_in"), None
-        return True, self.get("handed_in", self._moment, "yes, no, or a time")
-
-
-def _yes(text: str) -> bool:
-    if text.lower() not in (*YES, *NO):
-        raise ValueError
-    return text.lower() in YES
-
-
-def _whole(text: str) -> int:
-    if int(text) < 1:
-        raise ValueError
-    return int(text)
-
-
-def _points(text: str) -> float:
-    found = float(text)
-    if not 0 <= found < math.inf:  # and not nan
-        raise ValueError
-    return found
+        try:
+            return cells.is_yes(self.texts.get("handed_in", "")), None
+        except ValueError:
+            return True, self.get("handed_in", self._moment, "yes, no, or a time")
 
 
 class CsvTable:
     """A CSV file, treated as one account."""
 
-    def __init__(self, path: Path, zone: ZoneInfo) -> None:
+    def __init__(self, path: Path, zone: ZoneInfo, order: Order | None = None) -> None:
         self.place = str(path)
         self.is_file = True
         self.path = path
         self.zone = zone
+        self.order = order
         self._known: list[Row] | None = None
 
     @property
@@ -110,22 +99,31 @@ class CsvTable:
         """All lines. The file is read once."""
         if self._known is None:
             self._known = self._read()
+            if self.order is None:
+                self.order = cells.order_of(
+                    (f"{row.where}, column {name!r}", row.texts.get(name, "")) for row in self._known for name in DATES
+                )
         return self._known
 
     def students(self) -> list[str]:
         """Return the students that the lines name."""
-        return sorted({row.cells["student"] for row in self.rows})
+        return sorted({row.texts["student"] for row in self.rows if "student" in row.texts})
+
+    def name(self, student: str) -> str:
+        """Return the student's name as the file writes it. An e-mail address is not a name."""
+        found = next((row.texts.get("student", "") for row in self.rows if row.is_of(student)), "")
+        return "" if "@" in found else found
 
     def courses(self, student: str) -> list[Course]:
         """Return the courses of a student."""
-        names = dict.fromkeys(row.cells["course"] for row in self.rows if row.is_of(student))
+        names = dict.fromkeys(row.texts["course"] for row in self.rows if row.is_of(student))
         return [Course(account=self.path.stem, course_id=name, name=name, user_id=student) for name in names]
 
     def assignments(self, course: Course) -> list[Assignment]:
         """Return all assignments of one course."""
         found: dict[str, Assignment] = {}
         for row in self.rows:
-            if row.is_of(course.user_id) and row.cells["course"] == course.course_id:
+            if row.is_of(course.user_id) and row.texts["course"] == course.course_id:
                 assignment = self._assignment(row, course)
                 if assignment.id in found:
                     raise BadInput(
@@ -137,49 +135,67 @@ class CsvTable:
     def _assignment(self, row: Row, course: Course) -> Assignment:
         handed_in, at = row.handed_in()
         due = row.moment("due")
+        points, most = row.points()
         return Assignment(
-            id=f"{course.account}/{course.course_id}/{row.cells.get('id') or row.cells['title']}",
-            account=course.account, course=course.name, title=row.cells["title"],
-            kind=row.cells.get("kind") or "ASSIGNMENT", due=due, handed_in=handed_in, handed_in_at=at,
-            graded_at=row.moment("graded_at"), points=row.number("points"), max_points=row.number("max_points"),
-            late=row.switch("late") or (at is not None and due is not None and at > due), minutes=row.minutes(),
+            id=f"{course.account}/{course.course_id}/{row.texts.get('id') or row.texts['title']}",
+            account=course.account, course=course.name, title=one_line(row.texts["title"]),
+            kind=row.texts.get("kind") or "ASSIGNMENT", due=due, handed_in=handed_in, handed_in_at=at,
+            graded_at=row.moment("graded_at"), points=points, max_points=most,
+            late=row.late() or (at is not None and due is not None and at > due), minutes=row.minutes(),
         )  # fmt: skip
 
     def _read(self) -> list[Row]:
         try:
-            with self.path.open(encoding="utf-8-sig", newline="") as file:
-                head = file.readline()
-                file.seek(0)
-                reader = csv.DictReader(file, delimiter=";" if head.count(";") > head.count(",") else ",", strict=True)
-                self._check_columns([name.strip() for name in reader.fieldnames or ()])
-                return [self._row(reader.line_num, cells) for cells in reader]
+            text = _decoded(self.path.read_bytes())
+            head = text.partition("\n")[0]
+            separator = max(SEPARATORS, key=head.count)
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+            columns = self._columns([each.strip() for each in next(reader, [])])
+            return [self._row(reader.line_num, line, columns) for line in reader if any(map(str.strip, line))]
         except OSError as error:
             raise BadInput(f"{self.place} cannot be read: {error.strerror}. Check the path.") from None
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise BadInput(f"{self.place} is not a CSV file in UTF-8. Save it as one. The error: {error}") from None
+        except csv.Error as error:
+            raise BadInput(f"{self.place} is not a CSV file. Save it as one. The error: {error}") from None
 
-    def _check_columns(self, names: list[str]) -> None:
-        for name in names:
-            if name not in NEEDED + OPTIONAL:
-                near = get_close_matches(name.lower(), NEEDED + OPTIONAL, 1)
-                meant = f"Did you mean {near[0]!r}?" if near else f"Known columns: {', '.join(NEEDED + OPTIONAL)}."
-                raise BadInput(f"{self.place}, line 1: Column {name!r} is unknown. {meant}")
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise BadInput(f"{self.place}, line 1: Column {twice[0]!r} occurs twice. Remove one.")
+    def _columns(self, headings: list[str]) -> list[str | None]:
+        """Return the known column of each heading. Other columns are ignored, unless they look like a slip."""
+        names = [cells.column_of(each) for each in headings]
+        for twice in {each for each in names if each and names.count(each) > 1}:
+            both = " and ".join(repr(text) for text, each in zip(headings, names, strict=True) if each == twice)
+            raise BadInput(f"{self.place}, line 1: Column {twice!r} occurs twice ({both}). Remove one.")
+        free = [name for name in COLUMNS if name not in names]
+        for heading in (text for text, name in zip(headings, names, strict=True) if name is None):
+            if near := get_close_matches(heading.casefold(), free, 1, 0.8):
+                raise BadInput(
+                    f"{self.place}, line 1: Column {heading!r} is unknown. Did you mean {near[0]!r}? Rename it."
+                )
         missing = [name for name in NEEDED if name not in names]
         if missing:
-            raise BadInput(f"{self.place}, line 1: Column {missing[0]!r} is missing. Add it.")
+            raise BadInput(
+                f"{self.place}, line 1: Column {missing[0]!r} is missing. Add it, or rename one of these columns:"
+                f" {', '.join(filter(None, headings))}."
+            )
+        return names
 
-    def _row(self, line: int, cells: dict[str | None, str | list[str] | None]) -> Row:
-        where = f"{self.place}, line {line}"
-        if None in cells:
+    def _row(self, number: int, line: list[str], columns: list[str | None]) -> Row:
+        where = f"{self.place}, line {number}"
+        if any(each.strip() for each in line[len(columns) :]):
             raise BadInput(
                 f"{where}: The line has more cells than there are columns. Remove the extra cells, or quote a cell that"
                 " contains the separator."
             )
-        texts = {str(name).strip(): str(cell or "").strip() for name, cell in cells.items()}
-        for name in NEEDED:
-            if not texts.get(name):
+        texts = {name: cell.strip() for name, cell in zip(columns, line, strict=False) if name is not None}
+        for name in ("student", *NEEDED):
+            if name in columns and not texts.get(name):
                 raise BadInput(f"{where}, column {name!r}: The cell is empty. Fill it in.")
-        return Row(where, texts, self.zone)
+        return Row(where, texts, self)
+
+
+def _decoded(content: bytes) -> str:
+    """Return the text of a file as spreadsheets write it: UTF-8, UTF-16, or the old encoding of Windows."""
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16", "replace")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("cp1252", "replace")

@@ -1,0 +1,1 @@
+"""Calendars in iCalendar files, for all applications: their events, and when these take place."""
