@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine
-from pausepoint.apps.devs.gated import cost_in
+from pausepoint.apps.devs.gated import MOST, GatedAgent, cost_in
+from pausepoint.apps.devs.models import Todo
+from pausepoint.gate.reports import AgentFacts, CallFacts, Report
 from pausepoint.gate.warden import Processes
 from tests.apps.devs_kit import lines, until, write_plan
 from tests.apps.test_devs_faults import Devs
@@ -23,6 +25,7 @@ from tests.cli.kit import run
 from tests.gate import fake_agent
 from tests.gate.kit import write_hooks
 from tests.support.forkserver import Child, Forks
+from tests.support.loop import on_loop
 
 NAMES = ("ada", "ben", "cleo")
 CALLS = 3
@@ -145,6 +148,37 @@ def test_a_restricted_call_inside_an_agent_waits_for_a_person(gated: Gated) -> N
         until(partial(is_answered, gated, question))
     gated.ends(child, 0)
     assert gated.done == Counter(["ada-1", "ada-3"]), "the rejected call was not made, and the task has not failed"
+
+
+def test_a_plan_that_restricts_more_while_its_agent_is_kept_asks_about_the_call_that_waits(gated: Gated) -> None:
+    gated.held.touch()
+    gated.plan(("ada",), calls=2)
+    child = gated.begin("run", "plan.json")
+    until(lambda: gated.done.total() == 1)
+    gated.run("pause", "plan.json", "--reason", "lunch", "--by", "ann")
+    gated.held.unlink()
+    waits(gated, child)
+    gated.plan(("ada",), calls=2, restricted=["Bash"])
+    assert "plan continues in process " in gated.run("resume", "plan.json")
+    assert run("answer", asked(gated), "--approve", "--store", str(gated.store), cwd=gated.folder).code == 0
+    gated.ends(child, 0)
+    assert gated.done == Counter(["ada-1", "ada-2"])
+
+
+@on_loop
+async def test_scripts_that_rest_make_room_and_a_damaged_memory_starts_over(tmp_path: Path) -> None:
+    agent = GatedAgent(Todo(id="ada", run="claude", agent="claude"), "key", [], tmp_path / "ada.json")
+    own = agent.hears(Report(1, "start", AgentFacts("claude", "s")))
+    busy = agent.hears(Report(1, "before", AgentFacts("script", "busy")))
+    busy.heard(Report(1, "before", AgentFacts("script", "busy"), call=CallFacts("c", "deploy")), lambda said: None)
+    for number in range(3 * MOST):
+        agent.hears(Report(1, "spend", AgentFacts("script", f"s{number}")))
+    assert len(agent.gates) <= MOST
+    assert {own, busy} <= set(agent.gates.values())
+    assert agent.known_session() == "s"
+    for damaged in ('{"key": "key", "kind": "claude"}', '{"key": "key", "kind": "claude", "session": 1}', "[", ""):
+        agent.file.write_text(damaged)
+        assert agent.known_session() == ""
 
 
 def is_answered(gated: Gated, question: str) -> bool:

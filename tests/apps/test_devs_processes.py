@@ -200,6 +200,19 @@ def test_a_frozen_command_is_ended_with_all_its_processes(tmp_path: Path, forks:
 
 
 @on_loop
+async def test_a_command_does_not_inherit_the_gate_of_an_agent_that_runs_devs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAUSEPOINT_GATE", "/outer.sock")
+    monkeypatch.setenv("PAUSEPOINT_GATE_ON_LOSS", "open")
+    async with Commands(tmp_path / ".devs", grace=0.2, env={}) as commands:
+        ran = await commands.run("env", tmp_path, tmp_path / "log", 60, {})
+    assert [line.partition("=")[0] for line in ran.tail.splitlines() if "PAUSEPOINT_GATE" in line] == [
+        "PAUSEPOINT_GATE_TOKEN"
+    ]
+
+
+@on_loop
 async def test_frozen_time_does_not_count_and_a_new_key_ends_the_kept_command(tmp_path: Path) -> None:
     async with Commands(tmp_path / ".devs", grace=0.2, env={}) as commands:
         command = "echo x $$ >> began; while [ ! -e go ]; do sleep 0.01; done"

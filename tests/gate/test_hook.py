@@ -218,6 +218,21 @@ def test_a_hook_costs_little_processor_time(project: Project) -> None:
 
 
 @on_loop
+async def test_an_agent_that_has_the_hook_twice_or_repeats_an_id_gets_every_answer(project: Project) -> None:
+    given = {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
+    async with project.served() as (engine, agents):
+        await engine.pause(everything=True)
+        both = [asyncio.create_task(project.call_hook("PreToolUse", "ada", **given)) for _ in range(2)]
+        await until(lambda: [len(gate.waiting) for gate in agents] == [1])
+        await engine.lift_pause()
+        assert await asyncio.gather(*both) == [(0, None)] * 2
+        for _ in range(2):
+            await project.call_hook("PostToolUse", "ada", **given)
+            await until(lambda: not any(gate.calls for gate in agents))
+            assert await project.call_hook("PreToolUse", "ada", **given) == (0, None)
+
+
+@on_loop
 async def test_a_second_server_at_the_same_gate_is_refused(project: Project) -> None:
     from pausepoint.errors import GateRefused
 

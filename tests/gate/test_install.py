@@ -132,6 +132,16 @@ def test_a_dry_run_and_a_missing_yes_write_nothing(alone: Path) -> None:
     assert "Add --yes to write the change, or --dry-run to see it." in refused.stderr
 
 
+def test_everything_can_be_paused_before_the_gate_has_a_store(alone: Path) -> None:
+    assert "There is no store here" in here(alone, "pause", "--all").stdout
+    assert gate(alone, "install", "claude", "--yes").code == 0
+    assert here(alone, "pause", "--all", "--reason", "lunch").code == 0
+    found = read_gate(alone / ".pausepoint" / "gate.json")
+    assert found is not None
+    assert "lunch" in Path(found.flag).read_text()
+    assert "already asks the gate" in gate(alone, "install", "claude", "--dry-run").stdout
+
+
 def test_json_has_the_change_of_every_file(alone: Path) -> None:
     for words in (["install", "codex", "--yes"], ["install", "codex"], ["uninstall", "--dry-run"]):
         found = json.loads(gate(alone, *words, "--json").stdout)

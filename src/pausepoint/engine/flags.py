@@ -22,12 +22,16 @@ async def show(store: Store) -> None:
     flag = store.flag()
     if flag is None:
         return
+    pause: Pause | None = None
     try:
         pause = await store.standing_pause()
+        while True:
+            await in_thread(_drop, flag) if pause is None else await in_thread(_put, flag, pause)
+            shown, pause = pause, await store.standing_pause()
+            if pause == shown:
+                return  # otherwise another process has changed it meanwhile, and may have shown that before us
     except DamagedRecord:
         return  # a lift repairs it, and shows it then
-    try:
-        await in_thread(_drop, flag) if pause is None else await in_thread(_put, flag, pause)
     except OSError as error:
         logging.getLogger(NAME).warning(
             "%s cannot be %s: %s. Agents without a server of their gate look at it; check its folder.",

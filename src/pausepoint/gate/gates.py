@@ -70,7 +70,7 @@ class Call:
         self.asks = False  # the agent asks its own person for a permission
         self.is_noted = False  # it is in the history of the session
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._answer = answer
+        self._answers = [answer]
 
     def __repr__(self) -> str:
         return f"Call({self.id!r}, {self.said!r})"
@@ -83,14 +83,20 @@ class Call:
         return f"{self.name}: {line[:200]}" if line else self.name
 
     def answer(self, answer: Answer) -> None:
-        """Tell the hook what to do. Does nothing if the hook has gone."""
-        self._answer(answer)
+        """Tell all hooks of the call what to do. Does nothing for a hook that has gone."""
+        for each in self._answers:
+            each(answer)
 
     def again(self, answer: Callable[[Answer], None]) -> None:
-        """Answer another connection from now on: the hook lost the first one."""
-        self._answer = answer
+        """Answer another connection, too: the hook lost the first one, or the agent has the hook twice."""
+        self._answers.append(answer)
         if self.in_flight:
             answer({"do": "run"})
+
+    def is_heard_without(self, answer: Callable[[Answer], None]) -> bool:
+        """Forget a connection. Return whether another hook waits for the answer."""
+        self._answers.remove(answer)
+        return bool(self._answers)
 
     def end(self, how: str) -> None:
         """Note that the call is over."""
@@ -140,6 +146,11 @@ class Gate:
     def in_flight(self) -> list[Call]:
         """The calls that the agent makes now."""
         return [call for call in self.calls.values() if call.in_flight]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the agent works, or something that it reported is not recorded yet."""
+        return bool(self.costs) or not self._is_quiet
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
@@ -267,8 +278,13 @@ class Gate:
         self.is_lost = True
         self.finish()
 
-    def left(self, call: Call) -> None:
-        """Forget a call whose hook has gone before it was answered: the agent does not make it."""
+    def left(self, call: Call, answer: Callable[[Answer], None] | None = None) -> None:
+        """Forget a call whose hooks have gone before it was answered: the agent does not make it.
+
+        ``answer`` is that of the one hook that has gone; another one may still wait.
+        """
+        if answer is not None and call.is_heard_without(answer):
+            return
         if not call.in_flight and self.calls.get(call.id) is call:
             del self.calls[call.id]
             call.end("withdrawn")
@@ -313,14 +329,15 @@ class Gate:
         A pause holds the calls that wait; they are let through when this runs again.
         """
         self.why = ""
-        served: dict[str, asyncio.Task[None]] = {}
+        served: dict[Call, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while not (self._is_quiet and all(task.done() for task in served.values())):
                 self.news.clear()
                 await self.record(ctx)
-                for call in [call for call in self.calls.values() if call.id not in served]:
-                    served[call.id] = group.create_task(self._pass(ctx, call))
-                    served[call.id].add_done_callback(lambda _: self.news.set())
+                served = {call: task for call, task in served.items() if not task.done()}
+                for call in [call for call in self.calls.values() if call not in served]:
+                    served[call] = group.create_task(self._pass(ctx, call))
+                    served[call].add_done_callback(lambda _: self.news.set())
                 await self.news.wait()
         await self.record(ctx)
 
@@ -354,6 +371,8 @@ class Gate:
         if call.ended.done() and not call.in_flight:
             return  # its hook has gone meanwhile
         await ctx.do(self._tool(call, approved), key=call.id)
+        if not call.in_flight and not call.ended.done():  # the agent has made another call with this id before
+            await ctx.do(self._tool(call, approved), key=f"{call.id} {uuid4().hex}")
         self.calls.pop(call.id, None)
 
     def _restriction(self, call: Call) -> str | None:

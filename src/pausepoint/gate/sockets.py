@@ -35,13 +35,14 @@ class GateSocket:
 
     async def __aenter__(self) -> Self:
         await self._check_free()
-        old = os.umask(0o177)
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._server = await asyncio.start_unix_server(self._talk, str(self.path), limit=LIMIT, backlog=1024)
+            line.bind(str(self.path))
+            self.path.chmod(0o600)  # nobody can connect before it listens
+            self._server = await asyncio.start_unix_server(self._talk, sock=line, limit=LIMIT, backlog=1024)
         except OSError as error:
+            line.close()
             raise GateRefused(f"The gate cannot be opened at {self.path}: {error.strerror or error}.") from error
-        finally:
-            os.umask(old)
         self._inode = self.path.stat().st_ino
         return self
 
@@ -104,7 +105,7 @@ class GateSocket:
             try:
                 await reader.read(1)  # ends when the hook has read the answer, or has gone
             finally:
-                gate.left(call)
+                gate.left(call, answer)
 
 
 def _uid(writer: asyncio.StreamWriter) -> int | None:

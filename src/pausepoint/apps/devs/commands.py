@@ -251,7 +251,7 @@ class Commands:
         try:
             process = await asyncio.create_subprocess_exec(
                 "/bin/sh", "-c", _BEGIN, "sh", *words, stdin=self._pipe, stdout=theirs, stderr=theirs, cwd=folder,
-                env={**os.environ, **self.env, **env, Processes.TOKEN: token}, start_new_session=True,
+                env={**_inherited(), **self.env, **env, Processes.TOKEN: token}, start_new_session=True,
             )  # fmt: skip
         except BaseException:
             os.close(mine)
@@ -330,6 +330,11 @@ async def whole(work: Awaitable[T]) -> T:
     if cancelled is not None:
         raise cancelled
     return doing.result()
+
+
+def _inherited() -> dict[str, str]:
+    """Return the environment without the gate of an agent that has started this process: it knows another token."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PAUSEPOINT_GATE")}
 
 
 def _as_shell(code: int | None) -> int | None:

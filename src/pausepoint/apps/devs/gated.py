@@ -29,7 +29,7 @@ from pausepoint.gate import (
     SettingsRefused,
     make_private,
     missing_hooks,
-    runtime_folder,
+    socket_path,
     tokens_in,
     tokens_of,
 )
@@ -78,11 +78,20 @@ class GatedAgent:
         gate = self.gates.get(who)
         if gate is None:
             if len(self.gates) >= MOST:
+                own = self.kind, self.session
+                self.gates = {each: gate for each, gate in self.gates.items() if gate.is_busy or each == own}
+            if len(self.gates) >= MOST:
                 raise GateRefused(f"{MOST} agents and scripts of {self.task} are here already. End some of them.")
             name = self.task if who == (self.kind, self.session) else f"{self.task} ({who[0]} {who[1][:8]})"
             gate = self.gates[who] = Gate(name, self.restricted, facts={"task": self.task})
             self.more.set()
         return gate
+
+    def restrict(self, restricted: list[str]) -> None:
+        """Ask about these commands and tools from now on: the plan may have changed while the agent was kept."""
+        self.restricted = restricted
+        for gate in self.gates.values():
+            gate.restricted = tuple(restricted)
 
     @property
     def is_held(self) -> bool:
@@ -98,13 +107,15 @@ class GatedAgent:
 
     async def attend(self, ctx: Context) -> None:
         """Let the calls at all gates through, turn after turn."""
-        served: set[Gate] = set()
+        served: dict[Gate, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
                 self.more.clear()
-                for gate in [gate for gate in self.gates.values() if gate not in served]:
-                    group.create_task(_attend(gate, ctx))
-                    served.add(gate)
+                gates = list(self.gates.values())
+                for gate in [gate for gate in served if gate not in gates]:
+                    served.pop(gate).cancel()
+                for gate in [gate for gate in gates if gate not in served]:
+                    served[gate] = group.create_task(_attend(gate, ctx))
                 await self.more.wait()
 
     def _remember(self, session: str) -> None:
@@ -122,7 +133,8 @@ class GatedAgent:
         except (OSError, ValueError):
             return ""
         same = isinstance(found, dict) and (found.get("key"), found.get("kind")) == (self.key, self.kind)
-        return str(found["session"]) if same else ""
+        session = found.get("session") if same else None
+        return session if isinstance(session, str) else ""
 
 
 class GatedAgents:
@@ -134,6 +146,7 @@ class GatedAgents:
         self._agents: dict[str, GatedAgent] = {}  # by the key of the operation
         self._memories: dict[str, dict[str, Any]] = {}
         self._socket: GateSocket | None = None
+        self._opening = asyncio.Lock()
 
     async def close(self) -> None:
         """Close the socket."""
@@ -158,8 +171,10 @@ class GatedAgents:
         agent, command = self._agents.get(key), todo.run
         if agent is None or not self.commands.has(key):
             check_hooks(todo, self.plan.workspace)
+            self._agents = {each: agent for each, agent in self._agents.items() if agent.task != todo.id}
             agent = self._agents[key] = GatedAgent(todo, key, self.plan.head.restricted, self._file(todo))
             command = _again(todo, agent.known_session()) or todo.run
+        agent.restrict(self.plan.head.restricted)
         agent.memory = self._memories.get(todo.id, {})
         agent.memory |= {"agent": agent.kind} | ({"session": agent.session} if agent.session else {})
         env = {
@@ -176,15 +191,16 @@ class GatedAgents:
         return ran
 
     async def _opened(self) -> GateSocket:
-        if self._socket is None:
-            folder = runtime_folder()
-            try:
-                make_private(folder)
-                socket = GateSocket(folder / f"{secrets.token_hex(8)}.sock", self._find)
-                self._socket = await socket.__aenter__()
-            except (SettingsRefused, GateRefused) as error:
-                raise BadInput(str(error)) from error
-        return self._socket
+        """Open the socket, once for all agents. One that a killed process left has the same path, and is replaced."""
+        async with self._opening:
+            if self._socket is None:
+                try:
+                    path = socket_path(self.plan.state)
+                    make_private(path.parent)
+                    self._socket = await GateSocket(path, self._find).__aenter__()
+                except (SettingsRefused, GateRefused) as error:
+                    raise BadInput(str(error)) from error
+            return self._socket
 
     def _find(self, report: Report) -> Gate:
         given = (report.token or "").encode("utf-8", "replace")

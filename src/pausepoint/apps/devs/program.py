@@ -211,6 +211,7 @@ class Ride:
                     await self._work(engine, run, act, Standby(self, engine, run, worker))
                 finally:
                     await worker.gated.close()
+                    await commands.end_kept()  # they may write files until they have ended
                     self.keep_workspace()
 
     async def _is_done(self, engine: Engine) -> bool:

@@ -79,7 +79,7 @@ def install(
         written = _agreed(cli, changes, yes, dry_run)
         if written:
             apply(changes)
-    said = where.settings() if written or not dry_run else None
+    said = where.settings() if written or not any(each.is_one for each in changes) else None
     if cli.out.as_json:
         cli.out.document(_document(changes, written) | {"agent": agent, "gate": str(where.gate_file)})
     if said is not None:

@@ -62,13 +62,21 @@ def pause(
         return BulkCommand(cli, "pause", filters, how | {"wait": wait}, dry_run=dry_run, words=words).run()
     if dry_run:
         raise click.UsageError("--dry-run needs filters. `show` tells about one session, `status` about all.")
-    if session is None and not cli.place.exists and not cli.place.explicit:
+    create = session is None and not cli.place.exists and _has_gate(cli)
+    if session is None and not cli.place.exists and not cli.place.explicit and not create:
         return _nothing(cli, "There is no store here, so there is nothing to pause.")
-    return _run_waiting(cli, "The pause stays requested.", _pause(cli, session, how, wait))
+    return _run_waiting(cli, "The pause stays requested.", _pause(cli, session, how, wait, create))
 
 
-async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool) -> int:
-    async with cli.engine() as engine:
+def _has_gate(cli: Cli) -> bool:
+    """Return whether the project has a gate. Its agents then look at the flag of the store, also if it is new."""
+    from pausepoint.gate.settings import gate_file
+
+    return gate_file(cli.project.root).exists()
+
+
+async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool, create: bool) -> int:
+    async with cli.engine(create=create) as engine:
         everything = session is None
         named = "" if session is None else await _named(engine, session)
         found = await (engine.pause(everything=True, **how) if everything else engine.pause(named, **how))
