@@ -82,7 +82,7 @@ def test_an_answer_with_an_invented_number_is_asked_for_again(server: ModelServe
     ("fault", "why"),
     [
         (Status(429, {"retry-after": "600"}), "status 429"),
-        (Cuts(), "is not available"),
+        (Cuts(), "cannot be reached"),
         (Status(401), "status 401"),
         (Refuses("not about children"), "declines to answer: not about children"),
         (Says("no JSON"), "answers that are not a valid Prose"),

@@ -139,11 +139,11 @@ def test_a_scan_is_never_complete_and_says_what_to_do(tmp_path: Path) -> None:
     scan = make_pdf(tmp_path / "scan.pdf", [PICTURE] * 4)
     with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
         document = run(engine, uploads=[Upload(path=scan, is_shared=True)])
-        (progress,) = document.ingestion_state.files.values()
+        ((file_id, progress),) = document.ingestion_state.files.items()
         assert (document.status, progress.status) == ("ingesting", "failed")
         assert held_by(engine).endswith(
             "(scan.pdf) is failed, 1 of 1 chunks were read: no text on pages 1-4; run OCR first, for example with"
-            " ocrmypdf, and add the result; or accept the file as it is with `partial`"
+            f" ocrmypdf, and add the result; or accept the file with `partial {file_id} --warning TEXT`"
         )
         sessions.mark_partial(engine, "s1", "scan.pdf", "the OCR copy comes later")
         assert go_on(engine).status == "completed"

@@ -158,7 +158,7 @@ def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Ca
         (["replan", "s1", "--start", "3/4/2031"], 2, "'3/4/2031' can be read in two ways. Write 2031-04-03 (Thu 3 Apr"),
         (["replan", "s1", "--hours", "Foo 16:00-20:00"], 2, "--hours: 'Foo 16:00-20:00' is not valid. Write it like"),
         (["replan", "s1", "--hours", "20:00-16:00"], 2, "must begin before it ends, on the same day"),
-        (["replan", "s1", "--busy", "notes.md"], 2, "notes.md: The file is not a readable calendar"),
+        (["replan", "s1", "--busy", "notes.md"], 2, "notes.md is not an iCalendar file"),
         (["done", "s1"], 2, "The plan has no work on "),
         (["skip", "s1", "calculus"], 2, "calculus: No row, day, topic or section has this name"),
         (["estimate", "s1", "A", "90"], 2, "A: No row, day, topic or section has this name"),

@@ -249,7 +249,7 @@ def test_an_odd_event_is_skipped_and_the_calendar_is_used(tmp_path: Path) -> Non
         assert found.skipped == 1
         assert len(found.busy) >= 20
     path.write_text("no calendar")
-    with pytest.raises(BadInput, match="is not a readable calendar"):
+    with pytest.raises(BadInput, match="is not an iCalendar file"):
         read_busy([path], ZoneInfo("UTC"), FIRST, date(2030, 3, 1))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 
 import pytest
@@ -207,3 +208,37 @@ async def _is(engine: Engine, name: str, status: str) -> bool:
 
 async def _spent(engine: Engine, session_id: str, tokens: int) -> bool:
     return (await engine.info(session_id)).spent_tokens == tokens
+
+
+@on_loop
+async def test_agents_whose_sessions_begin_alike_get_sessions_of_their_own(project: Project) -> None:
+    names = [f"019a8f3c-{number}" for number in range(4)]
+    async with project.served() as (engine, _):
+        await ended([await project.agent(name, "--calls", "1") for name in names])
+        await until(lambda: all_completed(engine, len(names)))
+    assert project.done == {f"{name}-1": 1 for name in names}
+
+
+async def all_completed(engine: Engine, number: int) -> bool:
+    found = await engine.sessions()
+    return len(found) == number and {info.status.value for info in found} == {"completed"}
+
+
+@on_loop
+async def test_a_question_about_a_call_that_was_withdrawn_does_not_hold_the_agent(project: Project) -> None:
+    async with project.served("git push") as (engine, _):
+        facts = {"kind": "claude", "session": "s"}
+        call = {"id": "one", "name": "Bash", "arguments": {"command": "git push"}}
+        reader, writer = await asyncio.open_unix_connection(str(project.socket))
+        writer.write(json.dumps({"v": 1, "event": "before", "agent": facts, "call": call}).encode() + b"\n")
+        await until(lambda: is_asking(engine))
+        assert b"approval" in await reader.readline()
+        writer.close()  # the hook was killed
+        other = {"id": "two", "name": "Read", "arguments": {}}
+        said = await said_to(project.socket, {"v": 1, "event": "before", "agent": facts, "call": other})
+        assert said == {"do": "run"}
+        assert not await is_asking(engine)
+
+
+async def is_asking(engine: Engine) -> bool:
+    return bool(await engine.questions())

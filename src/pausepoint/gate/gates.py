@@ -68,6 +68,8 @@ class Call:
         self.began = 0  # when it was let through, as `Process.start` counts
         self.let_go = asyncio.Event()  # its session need not wait for it: its command is frozen, or the server ends
         self.asks = False  # the agent asks its own person for a permission
+        self.is_asked = False  # a person is asked whether it may run
+        self.is_approved = False
         self.is_noted = False  # it is in the history of the session
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._answers = [answer]
@@ -91,7 +93,12 @@ class Call:
         """Answer another connection, too: the hook lost the first one, or the agent has the hook twice."""
         self._answers.append(answer)
         if self.in_flight:
-            answer({"do": "run"})
+            answer(self.go)
+
+    @property
+    def go(self) -> Answer:
+        """The answer that lets the call run."""
+        return {"do": "run", "approved": True} if self.is_approved else {"do": "run"}
 
     def is_heard_without(self, answer: Callable[[Answer], None]) -> bool:
         """Forget a connection. Return whether another hook waits for the answer."""
@@ -130,6 +137,7 @@ class Gate:
         self.ended = asyncio.Event()  # the agent has ended
         self.is_lost = False  # its process ended without a word
         self.news = asyncio.Event()
+        self.withdrawn: asyncio.Queue[str] = asyncio.Queue()  # calls that a person is asked about, without a hook
         self.shown = (0, 0)
         self.why = ""
         self._refusal = ""
@@ -288,6 +296,8 @@ class Gate:
         if not call.in_flight and self.calls.get(call.id) is call:
             del self.calls[call.id]
             call.end("withdrawn")
+            if call.is_asked:
+                self.withdrawn.put_nowait(call.id)
             self.news.set()
 
     def tell(self, why: str) -> None:
@@ -359,20 +369,22 @@ class Gate:
             ctx.emit(CALL, call.said, id=call.id, name=call.name, arguments=_stored(call.arguments), **self.facts)
             await ctx.commit()  # so that everybody sees what waits here
             call.is_noted = True
-        approved = False
         if not call.in_flight and (pattern := self._restriction(call)):
             call.answer({"do": "wait", "why": "it needs an approval"})
+            call.is_asked = True
             try:
                 question = f"{self.name} wants to run {call.said!r}. It is restricted ({pattern}). Allow it?"
-                approved = await ctx.confirm(question, key=call.id, expires=None)
+                call.is_approved = await ctx.confirm(question, key=call.id, expires=None)
             except Declined as no:
+                if call.ended.done():
+                    return  # its hook has gone, and so nobody reads the reason
                 self.refuse(call, f"A person refused it: {no.reason or 'no reason given'}. Do not try it another way.")
                 return
         if call.ended.done() and not call.in_flight:
             return  # its hook has gone meanwhile
-        await ctx.do(self._tool(call, approved), key=call.id)
+        await ctx.do(self._tool(call), key=call.id)
         if not call.in_flight and not call.ended.done():  # the agent has made another call with this id before
-            await ctx.do(self._tool(call, approved), key=f"{call.id} {uuid4().hex}")
+            await ctx.do(self._tool(call), key=f"{call.id} {uuid4().hex}")
         self.calls.pop(call.id, None)
 
     def _restriction(self, call: Call) -> str | None:
@@ -380,14 +392,14 @@ class Gate:
         found = restriction_of_call(call.name, call.arguments, self.restricted)
         return found or ("it is too long to be checked" if call.cut and self.restricted else None)
 
-    def _tool(self, call: Call, approved: bool) -> Callable[..., Any]:
+    def _tool(self, call: Call) -> Callable[..., Any]:
         """Return the operation of a call: it is in flight from the answer until the agent reports its end."""
 
         async def tool(ctx: Context) -> str:
             if not call.in_flight and not call.ended.done():
                 call.in_flight, call.began = True, present()
                 self.say(f"runs {call.said}")
-                call.answer({"do": "run", "approved": True} if approved else {"do": "run"})
+                call.answer(call.go)
             return await _ended(call, ctx) if call.lasts else "started"
 
         tool.__name__ = tool.__qualname__ = _UNUSUAL.sub("_", call.name)

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.bulk import Bulk
-from pausepoint.errors import GateRefused, Parked, PausepointError, UnknownSession
+from pausepoint.errors import GateRefused, InputConflict, Parked, PausepointError, UnknownSession
 from pausepoint.gate.freezer import Freezer, note_commands, record_of, records
 from pausepoint.gate.gates import BACKGROUND, CALL, Gate, charge
 from pausepoint.gate.reports import AgentFacts, Report
@@ -42,6 +42,12 @@ NOTICE = 0.2
 """Seconds until calls in flight notice that the server must end."""
 
 HELD = (Status.PAUSED, Status.PAUSING, Status.WAITING, Status.SLEEPING)
+BY = "gate"
+"""The author of an answer that the gate gives itself."""
+
+TRIES = 5
+"""How often the gate looks for the question about a call that was withdrawn."""
+
 AGAIN = 1.0
 """Seconds until the session is tried again after an error of the store."""
 
@@ -98,6 +104,8 @@ class GuestAgents:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for gate in self:  # their hooks do not leave: they look for the next server
+            gate.withdrawn = asyncio.Queue()
         await self._socket.__aexit__(kind, error, trace)
         freezing = [task for _, task in self._freezers.values()]
         own = [task for task in (self._looking, self._leaving) if task is not None]
@@ -186,6 +194,7 @@ class _Guest:
         self.engine = engine
         self.gate = gate
         self.agent = agent
+        self.name = gate.name
         self.freezers = freezers
         self.begins = begins
         self.session_id = ""
@@ -193,11 +202,34 @@ class _Guest:
 
     async def serve(self) -> None:
         """Visit the session whenever the agent has something to do, until the agent ends."""
+        withdrawing = asyncio.create_task(self._withdraw(), name=f"questions of {self.gate.name}")
+        try:
+            while True:
+                self.gate.news.clear()
+                if await self._turn():
+                    return
+                await self.gate.news.wait()
+        finally:
+            withdrawing.cancel()
+            await asyncio.wait([withdrawing])
+
+    async def _withdraw(self) -> None:
+        """Close questions about calls that the agent no longer waits to make: its session would wait for an answer."""
         while True:
-            self.gate.news.clear()
-            if await self._turn():
-                return
-            await self.gate.news.wait()
+            call = await self.gate.withdrawn.get()
+            for _ in range(TRIES):
+                if await self._declined(call):
+                    break
+                await asyncio.sleep(AGAIN / TRIES)  # the question may be about to be asked
+
+    async def _declined(self, call: str) -> bool:
+        """Decline the question about a call. Return False if there is none."""
+        no = {"approved": False, "reason": "the agent no longer waits to make this call"}
+        found = await self.engine.questions(self.session_id, key=call)
+        for question in found:
+            with suppress(PausepointError):  # a person was faster
+                await self.engine.answer(question.id, no, by=BY)
+        return bool(found)
 
     async def _turn(self) -> bool:
         """Visit the session until the agent rests. Return whether the agent has ended and its session says so."""
@@ -215,9 +247,12 @@ class _Guest:
         except Parked as parked:
             await self._wait(parked)
             return False
-        except PausepointError as error:  # such as a full disk
-            gate.tell(str(error))
-            await asyncio.sleep(AGAIN)
+        except PausepointError as error:
+            if isinstance(error, InputConflict) and self.is_new:
+                self.session_id = ""  # another agent was faster with this name
+            else:  # such as a full disk
+                gate.tell(str(error))
+                await asyncio.sleep(AGAIN)
             gate.news.set()
             return False
         return True
@@ -242,7 +277,7 @@ class _Guest:
         """Choose the session of this agent. Return False if it was cancelled: then nothing is let through."""
         number = 1
         while not self.session_id:
-            name = self.gate.name if number == 1 else f"{self.gate.name}-{number}"
+            name = self.name if number == 1 else f"{self.name}-{number}"
             try:
                 info = await self.engine.info(name)
             except UnknownSession:

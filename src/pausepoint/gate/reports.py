@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-SESSION = r"^[A-Za-z0-9._-]{1,128}$"
+SESSION = r"^[A-Za-z0-9._][A-Za-z0-9._-]{0,127}\Z"
 """How the session of an agent, or the name of a script, is written."""
 
 SCRIPT = "script"

@@ -132,7 +132,7 @@ def report(given: dict[str, Any], kind: str, place: GatePlace) -> dict[str, Any]
         found["call"] = {"id": str(given.get("tool_use_id") or "")[:200], "name": name}
         if event == "before":
             found["call"]["arguments"] = arguments = shortened(given.get("tool_input"))
-            found["call"]["cut"] = "cut" in arguments or len(str(arguments.get("command", ""))) > COMMAND
+            found["call"]["cut"] = list(arguments) == ["cut"] or len(str(arguments.get("command", ""))) > COMMAND
         elif event == "after":
             found["ok"] = given.get("hook_event_name") != "PostToolUseFailure"
     if event in ("stop", "substop"):

@@ -266,7 +266,8 @@ def check_hooks(todo: Todo, workspace: Path) -> None:
     """Refuse an agent whose hooks are not installed: a pause would not stop it."""
     kind = AGENT_KINDS[str(todo.agent)]
     if problem := missing_hooks(kind, workspace / todo.folder):
-        raise BadInput(f"{problem}. Install them: pausepoint gate install {kind.name}")
+        own = " --user" if todo.folder != "." else ""  # a project has one place for hooks, at its root
+        raise BadInput(f"{problem}. Install them: pausepoint gate install {kind.name}{own}")
 
 
 def cost_in(log: Path) -> Cost | None:

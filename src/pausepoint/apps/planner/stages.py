@@ -102,10 +102,9 @@ def files_missing(files: dict[str, FileEntry], ingestion: IngestionState) -> str
             continue
         total = found.chunking.total_chunks
         why = f": {found.last_error}" if found.last_error else ""
-        accept = f"accept the file with `partial {file_id} --warning TEXT`"
-        again = (
-            accept if total and found.processed_chunks == total else f"read the rest again with `retry`, or {accept}"
-        )
+        accept = f"or accept the file with `partial {file_id} --warning TEXT`"
+        is_read = total and found.processed_chunks == total
+        again = accept if is_read else f"read the rest again with `retry`, {accept}"
         return (
             f"file {file_id} ({file.filename}) is {found.status}, {found.processed_chunks} of {total} chunks were"
             f" read{why}; {again}"

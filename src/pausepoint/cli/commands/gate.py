@@ -96,7 +96,8 @@ def _hints(cli: Cli, agent: str, own: bool) -> None:
     if not own and agent == "claude":
         cli.out.note("The file names the Python of this machine. If you share it through git, use --local instead.")
     cli.out.note(f"Check it:  {command_line('gate', 'check')}")
-    cli.out.note(f"Serve it, then stop all agents from any terminal:  {command_line('pause', '--all', '--wait')}")
+    cli.out.note(f"Serve it:  {command_line('gate', 'serve')}")
+    cli.out.note(f"Then stop all agents from any terminal:  {command_line('pause', '--all', '--wait')}")
 
 
 @gate.command()
