@@ -1,4 +1,4 @@
-"""Input that the applications share: refusals that name the field, a yes or no, and time zones by name."""
+"""Input that the applications share: refusals that name the field, texts of files, a yes or no, and time zones."""
 
 from __future__ import annotations
 
@@ -20,6 +20,20 @@ def refusal(error: ValidationError) -> BadInput:
     place = ".".join(map(str, first["loc"]))
     said = first["msg"].removeprefix("Value error, ")
     return BadInput(f"{place}: {said}" if place else said)
+
+
+def decoded(content: bytes) -> str:
+    """Return the text of a file as other programs write it: UTF-8, UTF-16, or the old encoding of Windows.
+
+    >>> decoded("Käse".encode("utf-16")), decoded(b"K\\xe4se")
+    ('Käse', 'Käse')
+    """
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16", "replace")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("cp1252", "replace")
 
 
 def confirmed(question: str, default: bool) -> bool:

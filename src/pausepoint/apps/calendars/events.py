@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pausepoint.apps.input import BadInput
+from pausepoint.apps.input import BadInput, decoded
 from pausepoint.apps.words import one_line
 
 LINES = {
@@ -137,17 +137,8 @@ def _text(path: Path) -> str:
         content = path.read_bytes()
     except OSError as error:
         raise BadInput(f"calendar: {path} cannot be read: {error.strerror}. Check the path.") from None
-    text = _decoded(content).replace("\r\n", "\n").replace("\r", "\n")
+    text = decoded(content).replace("\r\n", "\n").replace("\r", "\n")
     return re.sub(r"\n[ \t]", "", text)
-
-
-def _decoded(content: bytes) -> str:
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("cp1252", "replace")
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[Block]:

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from pausepoint.apps.aura.models import Assignment, Course
 from pausepoint.apps.aura.sources import cells
 from pausepoint.apps.aura.sources.cells import COLUMNS, NEEDED, AmbiguousDates, Order
-from pausepoint.apps.input import BadInput
+from pausepoint.apps.input import BadInput, decoded
 from pausepoint.apps.words import one_line
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ class CsvTable:
 
     def _read(self) -> list[Row]:
         try:
-            text = _decoded(self.path.read_bytes())
+            text = decoded(self.path.read_bytes())
             head = text.partition("\n")[0]
             separator = max(SEPARATORS, key=head.count)
             reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -189,13 +189,3 @@ class CsvTable:
             if name in columns and not texts.get(name):
                 raise BadInput(f"{where}, column {name!r}: The cell is empty. Fill it in.")
         return Row(where, texts, self)
-
-
-def _decoded(content: bytes) -> str:
-    """Return the text of a file as spreadsheets write it: UTF-8, UTF-16, or the old encoding of Windows."""
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("cp1252", "replace")
