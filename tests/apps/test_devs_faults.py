@@ -176,7 +176,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_the_next_process_waits_until_what_a_killed_one_left_is_ended(tmp_path: Path, forks: Forks) -> None:
-    write_plan(tmp_path, [task("x", run=STUBBORN)], grace=0.6)
+    write_plan(tmp_path, [task("x", run=STUBBORN)], grace=3)
     devs = Devs(tmp_path, forks)
     child = devs.begin("run", "plan.json")
     until(lambda: len(pids(tmp_path)) == 2)

@@ -34,7 +34,10 @@ BY = "devs"
 """The author of a pause that this process requests, because it cannot continue the run."""
 
 PATIENCE = 5.0
-"""How many seconds a process that has just stopped may take to stand by, and to continue after a resume."""
+"""How many seconds a process that has just stopped may take to stand by."""
+
+PICKED_UP_WITHIN = 60.0
+"""How many seconds a process that stands by may take to continue after a resume, on a busy machine."""
 
 LOOK_EVERY = 0.2
 """Seconds between two looks at the processes that this one stays for."""
@@ -162,7 +165,7 @@ def _is_locked(plan: Plan) -> bool:
 async def picked_up(engine: Engine, stayer: Stayer, name: str) -> SessionInfo | None:
     """Return the run once the process that stayed has reacted to a resume; None if it has ended or does not react."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE), aclosing(engine.watch(name)) as news:
+        async with asyncio.timeout(PICKED_UP_WITHIN), aclosing(engine.watch(name)) as news:
             async for info in news:
                 if info.holder is not None or info.status not in (Status.READY, Status.CREATED):
                     return info
