@@ -49,7 +49,7 @@ def state(pid: int) -> str:
 
 
 def stands_still(pid: int) -> bool:
-    """Whether a process is stopped. A shell waits in the kernel (D) if its child was stopped before it ran a program."""
+    """Whether a process is stopped. A shell waits in the kernel (D) if its child was stopped before its program ran."""
     return state(pid) in ("T", "D")
 
 
