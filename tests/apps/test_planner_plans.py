@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -15,11 +15,13 @@ from pydantic import ValidationError
 from pausepoint.apps.planner.hours import SITTING, WEEKDAYS, Calendar
 from pausepoint.apps.planner.models import (
     DEFAULT_MINUTES,
+    Busy,
     EstimationState,
     PlanningPayload,
     PlanningState,
     PlanRow,
     Priority,
+    Progress,
     ResultType,
     Review,
     SectionEstimate,
@@ -239,9 +241,26 @@ def test_a_long_section_is_split_and_each_row_says_which_part_it_is() -> None:
     given = inputs(60, alpha=date(2030, 3, 9))
     (found,) = cycle(given, [book("alpha", 150)])
     assert studied(found) == [
-        ("Study book §6.1 Part 6.1, the first 40 %, pp. 10–19", 60),
-        ("Study book §6.1 Part 6.1, from 40 % to 80 %, pp. 10–19", 60),
-        ("Study book §6.1 Part 6.1, the last 20 %, pp. 10–19; then practise and test yourself", 30),
+        ("Study book §6.1 Part 6.1, the first 40 %, pp. 10–13", 60),
+        ("Study book §6.1 Part 6.1, from 40 % to 80 %, pp. 14–17", 60),
+        ("Study book §6.1 Part 6.1, the last 20 %, pp. 18–19; then practise and test yourself", 30),
+    ]
+
+
+def test_a_part_that_is_done_before_an_earlier_one_leaves_the_earlier_one() -> None:
+    """The first and the last part of the section are left, not the part after as much as was done."""
+    done = Progress(course_id="alpha", topic="Chapter 6", section="6.1 Part 6.1", first=400, last=800, status="done",
+                    on=MONDAY, minutes=60)  # fmt: skip
+    given = inputs(60, alpha=date(2030, 3, 9)).model_copy(update={"progress": [done]})
+    (found,) = cycle(given, [book("alpha", 150)])
+    assert studied(found) == [
+        ("Study book §6.1 Part 6.1, the first 40 %, pp. 10–13", 60),
+        ("Study book §6.1 Part 6.1, the last 20 %, pp. 18–19; then practise and test yourself", 30),
+    ]
+    short = inputs(60, alpha=date(2030, 3, 9)).model_copy(update={"progress": [done]})
+    (found,) = cycle(short, [book("alpha", 75)])
+    assert [row for row, _ in studied(found)] == [
+        "Study book §6.1 Part 6.1, the first 40 % and the last 20 %, pp. 10–19; then practise and test yourself"
     ]
 
 
@@ -310,6 +329,12 @@ def test_a_day_without_work_is_a_rest_or_a_buffer_row() -> None:
     worked = {row.date for row in found.plan_rows if row.estimated_minutes}
     assert worked == {MONDAY, date(2030, 3, 14)}
     assert set(idle) | worked == {MONDAY + timedelta(days=number) for number in range(12)}
+    whole_day = Busy(start=datetime(2030, 3, 6, tzinfo=UTC), end=datetime(2030, 3, 7, tzinfo=UTC))
+    away = inputs(240, "Sunday", alpha=date(2030, 3, 15)).model_copy(update={"busy": [whole_day]})
+    (found,) = cycle(away, [topic("alpha", "A", 60)])
+    said = {row.date: row.task_description for row in found.plan_rows}
+    assert said[date(2030, 3, 6)] == "No time for study on this day"
+    assert said[date(2030, 3, 7)].startswith("Free")
 
 
 def test_no_day_is_heavier_than_it_has_to_be() -> None:

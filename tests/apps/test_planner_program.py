@@ -115,7 +115,7 @@ def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(her
     assert (moved.code, "Plan 2, approved: " in moved.out) == (0, True)
     marked = call("done", "spring", "Power Series")
     assert (marked.code, "Marked as done: " in marked.out, "Plan 2, approved" in marked.out) == (0, True, True)
-    assert re.match(r"Calculus II: \d+ of 1\d\d minutes done", call("progress", "spring").out)
+    assert re.match(r"Calculus II: 5 of 50 minutes done", call("progress", "spring").out)
     assert len(re.findall(r"^Plan \d, approved", call("plans", "spring").out, re.MULTILINE)) == 2
     saved = call("save", "spring", here / "first", "--version", "1")
     assert saved.code == 0
@@ -254,7 +254,7 @@ def test_the_readme_says_what_the_code_does() -> None:
     for rule in (
         f"words / {estimation.WORDS_PER_MINUTE},",
         f"times {estimation.AGAIN} for going over it again. Add {estimation.MINUTES_PER_TASK} minutes for each",
-        f"and {estimation.MINUTES_PER_PAGE} for each page without readable text. Minutes are in steps of"
+        f"takes {estimation.MINUTES_PER_PAGE} minutes a page, times {estimation.AGAIN}. Minutes are in steps of"
         f" {estimation.STEP}. Without any material: {estimation.WITHOUT_MATERIAL}.",
         f"`high` for at least {estimation.MUCH} times the mean of the course,",
         f"`low` for less than {estimation.LITTLE} times",
@@ -264,8 +264,8 @@ def test_the_readme_says_what_the_code_does() -> None:
         f" {spacing.DAYS_BEFORE[0]}, {spacing.DAYS_BEFORE[1]} and {spacing.DAYS_BEFORE[2]} before a midterm",
         f"at most {spacing.PART_OF_TIME:.0%} of the time before a midterm",
         f"or {schedule.COMFORT} minutes in all if that is more",
-        f"at most {schedule.LONGEST} minutes, or {schedule.STRETCHED} to finish a course, and at least"
-        f" {hours.SITTING}:",
+        f"at most {schedule.LONGEST} minutes, or {schedule.STRETCHED} to finish a course or to fill a free time,"
+        f" and at least {hours.SITTING}:",
         "Low priority keeps {:.0%} of its time, medium {:.0%} and high {:.0%}.".format(
             *(each[1] for each in cuts.TIERS)
         ),

@@ -137,6 +137,8 @@ def test_a_midterm_that_has_passed_stays_in_the_past(engine: BlockingEngine) -> 
     document = go_on(engine)
     assert document.status == "completed"
     assert {row.course for row in document.planning_state.plan_rows} <= {"History", ""}
+    with pytest.raises(BadInput, match="Nothing of it is left"):
+        sessions.mark(engine, "s1", ["Calculus II"], "done", date(2030, 2, 22), SEE)
     with pytest.raises(BadInput, match="is before the first day"):
         sessions.replan(engine, "s1", midterms={"hist": date(2030, 2, 10)}, today=date(2030, 2, 22))
 

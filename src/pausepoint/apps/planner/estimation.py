@@ -1,8 +1,9 @@
 """EstimationAgent: estimate the time, priority and confidence of each topic.
 
 Reading takes one minute per 100 words, and up to twice as long for material that is full of formulas. Going over it
-again adds half of that time. Each exercise or example takes 5 minutes, and each page without readable text takes 4.
-Minutes are in steps of 5. The minutes of a topic are divided among its sections in the same way.
+again adds half of that time. Each exercise or example takes 5 minutes. A topic without readable text takes 4 minutes a
+page, and half of that again. Minutes are in steps of 5. The minutes of a topic are divided among its sections in the
+same way.
 """
 
 from __future__ import annotations

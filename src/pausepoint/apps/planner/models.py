@@ -250,7 +250,7 @@ class SetAside(BaseModel):
 class Measure(BaseModel):
     """How much there is to learn about a topic, and how the topic was found.
 
-    ``signs`` counts mathematical signs and numbers. ``tasks`` counts exercises, examples and list entries.
+    ``signs`` counts mathematical signs and numbers. ``tasks`` counts exercises and examples.
     """
 
     pages: int = 0

@@ -15,7 +15,7 @@ from typing import Literal
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner.dates import read_date, said
 from pausepoint.apps.planner.models import PlannerState, PlanningState, PlanRow, Progress, TopicEstimate, UserInputs
-from pausepoint.apps.planner.work import WHOLE, needed, works
+from pausepoint.apps.planner.work import needed, works
 from pausepoint.apps.words import many
 from pausepoint.errors import did_you_mean
 
@@ -73,12 +73,12 @@ def _of_row(state: PlannerState, row: PlanRow, status: Mark, on: date) -> list[P
 def _of_topic(state: PlannerState, word: str, status: Mark, on: date, see: str) -> list[Progress]:
     """Return progress for all that is left of a topic, or of a section that the word names."""
     topic, section = _topic_of(state, word, see)
-    work = next(each for each in works(state.user_inputs, state.estimation_state.topic_estimates)
-                if (each.course.course_id, each.topic) == (topic.course_id, topic.topic))  # fmt: skip
+    left = [part for each in works(state.user_inputs, state.estimation_state.topic_estimates) for part in each.parts
+            if (each.course.course_id, each.topic) == (topic.course_id, topic.topic)]  # fmt: skip
     found = [
         Progress(course_id=topic.course_id, topic=topic.topic, section=part.section.section, first=part.first,
-                 last=WHOLE, status=status, on=on, minutes=part.minutes)
-        for part in work.parts
+                 last=part.last, status=status, on=on, minutes=part.minutes)
+        for part in left
         if section is None or part.section.section == section
     ]  # fmt: skip
     if not found:

@@ -16,6 +16,7 @@ from pausepoint.apps.planner.schedule import Days, Sitting
 from pausepoint.apps.planner.work import WHOLE, Part, Work
 
 REVIEW, MIDTERM, REST, BUFFER = "Review before the midterm", "Midterm", "Rest", "Buffer"
+BUFFERED, NO_TIME = "Free: for work that took longer than planned", "No time for study on this day"
 SKIM = 0.7
 """A topic that has less than this share of its time is to be skimmed."""
 
@@ -37,7 +38,7 @@ def as_rows(days: Days, work: Sequence[Work], inputs: UserInputs, calendar: Cale
         if not found and calendar.rests(day):
             rows += [*exams, _idle(day, REST, "Rest day: no work")]
         else:
-            rows += [*found, *exams] or [_idle(day, BUFFER, "Free: for work that took longer than planned")]
+            rows += [*found, *exams] or [_idle(day, BUFFER, BUFFERED if calendar.capacity[day] else NO_TIME)]
     return _with_unique_ids(rows)
 
 
@@ -119,10 +120,21 @@ def _place(parts: Sequence[Part]) -> str:
 
     A part of a section that began on another day, or ends on another day, says so.
     """
-    first, last = parts[0].section, parts[-1].section
+    first = parts[0].section
     stem = PurePath(first.filename).stem if first.section else ""
     where = " ".join(filter(None, [stem, _sections(parts)])) or parts[0].topic
-    return ", ".join(filter(None, [where, _extent(parts), _pages(first.first_page, last.last_page)]))
+    return ", ".join(filter(None, [where, _extent(parts), _pages(*_page_range(parts))]))
+
+
+def _page_range(parts: Sequence[Part]) -> tuple[int | None, int | None]:
+    """Return the pages of some parts. Within a section they follow from the share of it."""
+    first, last = parts[0], parts[-1]
+    begin, end = first.section.first_page, last.section.last_page
+    if begin is not None and first.section.last_page is not None:
+        begin += (first.section.last_page - begin + 1) * first.first // WHOLE
+    if end is not None and last.section.first_page is not None:
+        end -= (end - last.section.first_page + 1) * (WHOLE - last.last) // WHOLE
+    return begin, end
 
 
 def _sections(parts: Sequence[Part]) -> str:
@@ -137,15 +149,20 @@ def _sections(parts: Sequence[Part]) -> str:
 
 
 def _extent(parts: Sequence[Part]) -> str:
-    first, last = parts[0], parts[-1]
-    if len(parts) > 1 or (first.first, last.last) == (0, WHOLE):
-        begun = "continued" if first.first else ""
-        return begun if len(parts) > 1 else ""
-    if not first.first:
-        return f"the first {_percent(last.last)}"
-    if last.last == WHOLE:
-        return f"the last {_percent(WHOLE - first.first)}"
-    return f"from {_percent(first.first)} to {_percent(last.last)}"
+    """Return which part of a section a row has, or whether its first section began in an earlier row."""
+    if parts[0].section.section != parts[-1].section.section:
+        return "continued" if parts[0].first else ""
+    return " and ".join(filter(None, map(_part, parts)))
+
+
+def _part(part: Part) -> str:
+    if (part.first, part.last) == (0, WHOLE):
+        return ""
+    if not part.first:
+        return f"the first {_percent(part.last)}"
+    if part.last == WHOLE:
+        return f"the last {_percent(WHOLE - part.first)}"
+    return f"from {_percent(part.first)} to {_percent(part.last)}"
 
 
 def _percent(thousandths: int) -> str:

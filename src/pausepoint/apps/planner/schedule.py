@@ -21,7 +21,7 @@ COMFORT = 60
 """The minutes per day that are always acceptable."""
 
 LONGEST, STRETCHED = 60, 75
-"""A sitting takes 60 minutes at most, or 75 to finish a course."""
+"""A sitting takes 60 minutes at most, or 75 to finish a course or to fill a free time."""
 
 BREAK = 10
 

@@ -46,7 +46,14 @@ _UNDERLINE = re.compile(r"^(=+|-{3,})$")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _SIGN = re.compile(r"[=+−∫∑∏√≤≥≠→⇒^∂∇∞×÷<>|{}\\πθλμσΔΣ]|\d+")
-_TASK = re.compile(r"(?i)^\s*(?:[-*•]\s+\S|\(?\d{1,3}[.)]\s+\S|(?:exercise|example|problem|question)\s+\d)")
+_TASK = re.compile(
+    r"(?i)^\s*(?:(?:exercise|example|problem|question|übung|aufgabe|beispiel|frage|exercice|exemple|ejercicio|ejemplo)"
+    r"\s+[\dA-Z]|(?:練習|問題?|例題?|练习|习题|问题)\s*\d)"
+)
+_TASKS = re.compile(
+    r"(?i)\b(?:exercises|problems|questions|übungen|übungsaufgaben|aufgaben|fragen|exercices|ejercicios)\b|練習|問題|练习|习题"
+)
+_LISTED = re.compile(r"^\s*(?:[-*•]\s+\S|\(?\d{1,3}[.)]\s+\S)")
 _ENTRY = re.compile(r"(?:(?:\. ?){3,}|…|·{3,}|\s)\s*(?:\d{1,4}|[ivxlc]{1,7})$")
 _DOTTED = re.compile(r"(?:(?:\. ?){4,}|…{2,}|·{4,})")
 _SENTENCE_END = (".", ",", ";", "?", "。", "、", "，", "；", "-")
@@ -105,6 +112,15 @@ class Heading(NamedTuple):
     number: str = ""
 
 
+def _is_task(line: str, heading: str) -> bool:
+    """Return whether a line begins an exercise or an example. A list is one only under such a heading.
+
+    >>> _is_task("Aufgabe 3", ""), _is_task("1. Integrate x.", "Exercises"), _is_task("• A point", "Limits")
+    (True, True, False)
+    """
+    return bool(_TASK.match(line) or (_LISTED.match(line) and _TASKS.search(heading)))
+
+
 @dataclass
 class _Open:
     """A piece that is being read."""
@@ -125,7 +141,7 @@ class _Open:
         ideographs = len(_CJK.findall(line))  # they have no spaces between words: two count as a word
         self.words += sum(not _CJK.search(word) for word in words) + (ideographs + 1) // 2
         self.signs += len(_SIGN.findall(line))
-        self.tasks += _TASK.match(line) is not None
+        self.tasks += _is_task(line, self.heading.title if self.heading else "")
         self.terms.update(word.lower() for word in words if len(word) > 3 and word.lower() not in _COMMON)
 
     def closed(self) -> Piece:

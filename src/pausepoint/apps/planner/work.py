@@ -78,9 +78,9 @@ def _work(inputs: UserInputs, course: Course, estimate: TopicEstimate) -> Work:
     shares = divided(full, [each.minutes for each in sections])
     done = _done(inputs, course.course_id, estimate.topic)
     parts = [
-        Part(estimate.topic, section, _left(minutes, done[section.section]), done[section.section])
+        Part(estimate.topic, section, _share(minutes, last - first), first, last)
         for section, minutes in zip(sections, shares, strict=True)
-        if done[section.section] < WHOLE
+        for first, last in _gaps(done[section.section])
     ]
     minutes = sum(part.minutes for part in parts)
     return Work(
@@ -100,17 +100,32 @@ def _only_section(estimate: TopicEstimate) -> SectionEstimate:
     return SectionEstimate(section="", filename="; ".join(estimate.source_files), minutes=estimate.estimated_minutes)
 
 
-def _done(inputs: UserInputs, course_id: str, topic: str) -> dict[str, int]:
-    """Return how much of each section is done or skipped, in thousandths."""
-    found: dict[str, int] = defaultdict(int)
+def _done(inputs: UserInputs, course_id: str, topic: str) -> dict[str, list[tuple[int, int]]]:
+    """Return the extents of each section that are done or skipped, in thousandths."""
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for each in inputs.progress:
         if (each.course_id, each.topic) == (course_id, topic):
-            found[each.section] = min(found[each.section] + each.last - each.first, WHOLE)
+            found[each.section].append((each.first, each.last))
     return found
 
 
-def _left(minutes: int, done: int) -> int:
-    return minutes if not done else round(minutes * (WHOLE - done) / WHOLE / STEP) * STEP
+def _gaps(done: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the extents of a section that are left. A student may do a later part first.
+
+    >>> _gaps([]), _gaps([(400, 600)]), _gaps([(500, 1000), (0, 500)])
+    ([(0, 1000)], [(0, 400), (600, 1000)], [])
+    """
+    found: list[tuple[int, int]] = []
+    reached = 0
+    for first, last in sorted(done):
+        if first > reached:
+            found.append((reached, first))
+        reached = max(reached, last)
+    return [*found, (reached, WHOLE)] if reached < WHOLE else found
+
+
+def _share(minutes: int, extent: int) -> int:
+    return minutes if extent == WHOLE else round(minutes * extent / WHOLE / STEP) * STEP
 
 
 def up(minutes: float) -> int:
