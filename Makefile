@@ -79,7 +79,7 @@ browser: $(DEV) ## try every screen in Chromium, in every look
 shots: $(DEV) ## take the pictures of the page (FOLDER=docs/pictures)
 	@$(PY) -m tests.page.shots $(or $(FOLDER),docs/pictures)
 
-recording: $(DEV) ## record six agents at the gate (FOLDER=docs/pictures; needs tmux)
+recording: $(DEV) ## record six agents at the gate, with tmux (FOLDER=docs)
 	@$(PY) -m tests.gate.recording $(or $(FOLDER),docs/pictures)
 
 peers: ## install Claude Code for tests of the gate (needs npm)

@@ -20,6 +20,9 @@ from pausepoint.cli.commands import doctor, redact
 from pausepoint.cli.commands import run as running
 from pausepoint.cli.console import Output
 from pausepoint.cli.context import ADD, Cli
+from tests.apps.test_planner_program import (
+    test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step as planned_step_by_step,
+)
 from tests.cli import test_program, ways
 from tests.cli.kit import run
 from tests.cli.samples import STORE
@@ -30,6 +33,7 @@ from tests.support.loop import PATIENCE
 
 ELSEWHERE = {
     Site("context", "Cli.check_code", "show"): test_program.test_a_session_of_another_programs_workflow_is_left_alone,
+    Site("ways", "_named_commands", "*"): planned_step_by_step,
 }
 """Sites whose commands another test executes: that test."""
 
