@@ -8,20 +8,17 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
-# Written with "=", because pytest would take an existing file name after a space for a test path.
-REPORTS := --junitxml=build/tests.xml --counts=build/tests.json --acceptance=build/acceptance.json
-# Only a run of all tests shows that an item has no test.
-GATE = $(if $(ARGS),echo "With ARGS the acceptance list is not checked.",$(PY) -m tools.acceptance build/acceptance.json)
+SUITE := $(PY) -m tools.suite --workers $(WORKERS)
 CORE := .venv/.core
 DEV := .venv/.dev
 
 # All targets share one .venv: never build it twice at the same time.
 .NOTPARALLEL:
-.PHONY: help venv demo test replay check format coverage bench bench-check campaign tasks browser shots recording peers reference acceptance clean
+.PHONY: help venv demo test test-all replay check format coverage bench bench-check campaign tasks browser shots recording peers reference acceptance clean
 
 help: ## list these targets
 	@echo "Pausepoint. Targets:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Install again when the dependencies, or the way they are installed, have changed.
 $(CORE): pyproject.toml tools/venv
@@ -36,9 +33,11 @@ venv: $(DEV) ## build .venv with everything that tests and checks need
 demo: $(CORE) ## kill, resume and pause a real session (ARGS=--keep)
 	@$(PY) -m pausepoint.apps.demo $(ARGS)
 
-test: $(DEV) ## run all tests, check the acceptance list, report to build/
-	@$(PYTEST) $(REPORTS) $(ARGS)
-	@$(GATE)
+test: $(DEV) ## run the short tests, check the acceptance list
+	@$(SUITE) short $(ARGS)
+
+test-all: $(DEV) ## run all tests, as a release needs it (ARGS=tests/gate)
+	@$(SUITE) all $(ARGS)
 
 replay: $(DEV) ## run the engine's tests; replay steps after each operation
 	@$(PYTEST) --pausepoint-always-replay tests/runtime tests/engine tests/log tests/model tests/questions tests/integrations tests/files tests/laws/test_replay.py tests/testing $(ARGS)
@@ -64,7 +63,7 @@ coverage: $(DEV) ## run the tests; engine and stores need 95 % coverage
 bench: $(DEV) ## measure costs on this machine, relative to plain SQLite
 	@$(PY) -m benchmarks $(ARGS)
 
-bench-check: $(DEV) ## count instructions per step; fail above the published figures + 3 % (needs valgrind)
+bench-check: $(DEV) ## count instructions per step, with a limit (needs valgrind)
 	@$(PY) -m benchmarks.instructions --check
 
 campaign: $(DEV) ## run all fault instruments (ARGS="--seconds 7200")
@@ -90,8 +89,7 @@ reference: $(DEV) ## write the generated parts of docs/cli.md and docs/http.md
 	@$(PY) -m tools.http_reference
 
 acceptance: $(DEV) ## run all tests, count the proven items of docs/acceptance.md
-	@rm -f build/acceptance.json
-	@$(PYTEST) $(REPORTS) || echo "Some tests failed; they do not count below."
+	@$(SUITE) all || echo "The items of failed tests do not count below."
 	@$(PY) -m tools.acceptance --report build/acceptance.json
 
 clean: ## remove .venv, caches and all other generated files

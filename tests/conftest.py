@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.bytecode", "tests.covers", "tests.counting", "pausepoint.testing.fixtures"]
+pytest_plugins = ["tests.bytecode", "tests.covers", "tests.counting", "tests.failures", "pausepoint.testing.fixtures"]
 
 # The same examples in every run, so that a red build can be repeated. To search for new ones:
 # pytest --hypothesis-profile=explore

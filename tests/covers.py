@@ -1,8 +1,8 @@
 """The pytest plugin behind ``@pytest.mark.covers("S1.21")``.
 
-Refuses numbers that docs/acceptance.md does not list, and with ``--acceptance FILE`` writes
-which items had a passing and which had a failing test. The marks travel in the reports, so it
-makes no difference whether the tests ran here or in worker processes.
+Refuses numbers that docs/acceptance.md does not list, and with ``--acceptance FILE`` writes which items had a passing
+test, which had a failing one, and which have a test at all, also one that was not selected. The marks travel in the
+reports, so it makes no difference whether the tests ran here or in worker processes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tools.acceptance import read_items, write_results
 
 PROPERTY = "covers"
+MARKED = pytest.StashKey[set[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,7 +52,20 @@ def note_covers(item: pytest.Item) -> list[str]:
     wrong += [f"{item.nodeid}: covers {number!r}, which docs/acceptance.md does not list" for number in unknown]
     if numbers and not wrong:
         item.user_properties.append((PROPERTY, numbers))
+        marked(item.session).update(numbers)
     return wrong
+
+
+def marked(session: pytest.Session) -> set[str]:
+    """Return the numbers of all tests that this process has collected, selected or not."""
+    return session.stash.setdefault(MARKED, set())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the numbers that a worker has collected to the process that records them."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[PROPERTY] = sorted(marked(session))
 
 
 @cache
@@ -65,6 +80,7 @@ class Recorder:
         self.path = path
         self.passed: set[str] = set()
         self.failed: set[str] = set()
+        self.marked: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         properties = [value for name, value in report.user_properties if name == PROPERTY]
@@ -75,5 +91,9 @@ class Recorder:
         elif report.passed and report.when == "call" and not hasattr(report, "wasxfail"):
             self.passed |= numbers
 
-    def pytest_sessionfinish(self) -> None:
-        write_results(self.path, self.passed, self.failed)
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.marked.update(getattr(node, "workeroutput", {}).get(PROPERTY, ()))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        write_results(self.path, self.passed, self.failed, self.marked | marked(session))

@@ -29,6 +29,7 @@ def test_a_test_that_hangs_fails_and_says_where() -> None:
     assert "hangs" in [frame.name for frame in traceback.extract_tb(where.__traceback__)]
 
 
+@pytest.mark.long
 def test_time_in_which_a_child_blocks_the_loop_does_not_count() -> None:
     @on_loop
     async def waits_for_children() -> None:

@@ -1,7 +1,7 @@
 """Check docs/acceptance.md: every item has a passing test, or the page says why the item is postponed.
 
-The script reads the list and the results of a full test run (``pytest --acceptance FILE``). It fails if an item has no
-passing test:
+The script reads the list and the results of a test run (``pytest --acceptance FILE``). It fails if an item has no
+passing test. `tools.suite` uses it for both tiers of the tests: in the short one, an item needs a test in either tier.
 
     python -m tools.acceptance FILE            print one line, or the items without a passing test
     python -m tools.acceptance FILE --report   print the figures by seed and area as well
@@ -39,10 +39,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a test run: the items with a passing test, and those with a failing one."""
+    """The results of a test run: the items with a passing test, with a failing one, and with a test in any tier."""
 
     passed: frozenset[str]
     failed: frozenset[str]
+    marked: frozenset[str] = frozenset()
 
     @property
     def covered(self) -> frozenset[str]:
@@ -57,6 +58,7 @@ class Standing:
     shown: list[Item]
     later: list[Item]
     missing: list[Item]
+    kind: str = "a passing test"
 
 
 def read_items(path: Path = LIST) -> dict[str, Item]:
@@ -81,25 +83,31 @@ def read_later(path: Path = LIST) -> frozenset[str]:
     return frozenset(reasons)
 
 
-def write_results(path: Path, passed: Iterable[str], failed: Iterable[str]) -> None:
+def write_results(path: Path, passed: Iterable[str], failed: Iterable[str], marked: Iterable[str] = ()) -> None:
+    results = {"passed": sorted(passed), "failed": sorted(failed), "marked": sorted(marked)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"passed": sorted(passed), "failed": sorted(failed)}, indent=1) + "\n", "utf-8")
+    path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
 def read_results(path: Path) -> Results:
     if not path.exists():
         raise SystemExit(f"{path} does not exist: the test run ended before it wrote its results. Run the tests again.")
     data = json.loads(path.read_text("utf-8"))
-    return Results(frozenset(data["passed"]), frozenset(data["failed"]))
+    return Results(frozenset(data["passed"]), frozenset(data["failed"]), frozenset(data["marked"]))
 
 
-def judge(items: dict[str, Item], later: frozenset[str], results: Results) -> Standing:
-    """Sort the items into groups. A postponed item does not count as shown, even if a test covers part of it."""
+def judge(items: dict[str, Item], later: frozenset[str], results: Results, *, anywhere: bool = False) -> Standing:
+    """Sort the items into groups. A postponed item does not count as shown, even if a test covers part of it.
+
+    With ``anywhere``, a test that did not run because it belongs to another tier counts, too.
+    """
     now = [item for item in items.values() if item.number not in later]
+    covered = (results.covered | results.marked) - results.failed if anywhere else results.covered
     return Standing(
-        shown=[item for item in now if item.number in results.covered],
+        shown=[item for item in now if item.number in covered],
         later=[item for item in items.values() if item.number in later],
-        missing=[item for item in now if item.number not in results.covered],
+        missing=[item for item in now if item.number not in covered],
+        kind="a test" if anywhere else "a passing test",
     )
 
 
@@ -127,11 +135,11 @@ def verdict(standing: Standing) -> str:
     """Return one line if every item is covered; otherwise also the missing items and what to do."""
     total = len(standing.shown) + len(standing.later) + len(standing.missing)
     numbers = ", ".join(item.number for item in standing.later) or "none"
-    line = f"Acceptance: {len(standing.shown)} of {total} items have a passing test. Postponed: {numbers}."
+    line = f"Acceptance: {len(standing.shown)} of {total} items have {standing.kind}. Postponed: {numbers}."
     if not standing.missing:
         return line
     todo = "Mark the test that proves it with @pytest.mark.covers, write one, or postpone it in docs/acceptance.md."
-    return "\n".join([line, "Without a passing test:", *_named(standing.missing), todo])
+    return "\n".join([line, f"Without {standing.kind}:", *_named(standing.missing), todo])
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -101,6 +101,7 @@ def test_ctrl_c_in_any_step_ends_with_130_and_a_resume_goes_on(session: Aura, wh
     assert session.result() == undisturbed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", HELD)
 def test_a_pause_from_outside_in_any_step_lets_it_finish_and_starts_no_other(
     session: Aura, where: str, undisturbed: object
@@ -121,6 +122,7 @@ def test_a_pause_from_outside_in_any_step_lets_it_finish_and_starts_no_other(
     assert session.result() == undisturbed
 
 
+@pytest.mark.long
 def test_two_interruptions_in_one_session_change_nothing(session: Aura, undisturbed: object) -> None:
     session.kill(session.start(at="analyze"))
     session.kill(session.begin("resume", "s1", at="report"))

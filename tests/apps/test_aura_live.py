@@ -66,6 +66,7 @@ def ran(place: str) -> tuple[Outcome[AuraState], list[Event]]:
     return asyncio.run(main())
 
 
+@pytest.mark.long
 def test_the_live_api_gives_what_the_export_gives_page_by_page(server: Classroom, folder: Path, place: str) -> None:
     source, exported = open_source(place, "UTC"), open_source(str(folder), "UTC")
 
@@ -109,6 +110,7 @@ def test_a_course_that_was_fetched_is_not_fetched_again_when_another_one_fails(s
     assert server.asked.count("/v1/courses/c2/courseWork") == 2
 
 
+@pytest.mark.long
 def test_the_wait_that_the_api_asks_for_is_honoured(server: Classroom, place: str) -> None:
     server.faults = [(429, {"Retry-After": "1"})]
     _, events = ran(place)

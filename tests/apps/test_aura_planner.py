@@ -248,6 +248,7 @@ NEEDS = {each.subject: each.need for each in PROFILE.subjects} | {"Unknown": 0.5
 busy = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 280), st.integers(1, 120)), max_size=8)
 
 
+@pytest.mark.long
 @given(loads(), busy, st.integers(15, 300))
 def test_any_plan_keeps_its_promises(found: list[Assignment], taken: list[tuple[int, int, int]], limit: int) -> None:
     free = []

@@ -31,6 +31,7 @@ README = ROOT / "src" / "pausepoint" / "apps" / "aura" / "README.md"
 call = calling(main)
 
 
+@pytest.mark.long
 def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_any_folder(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_help_names_the_options_and_the_commands(here: Path, call: Call) -> None
         assert word in done.out
 
 
+@pytest.mark.long
 def test_the_pausepoint_command_goes_on_with_a_session_of_the_program(here: Path, call: Call) -> None:
     assert call("--session-id", "s1", "--paused").code == 3
     done = run("resume", "s1", "--target", "pausepoint.apps.aura.workflow:aura", cwd=here)

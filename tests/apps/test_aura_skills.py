@@ -106,6 +106,7 @@ def works(draw: st.DrawFn) -> list[Assignment]:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @given(works(), st.randoms(use_true_random=False))
 def test_any_work_gives_shares_and_its_order_does_not_matter(work: list[Assignment], random: Any) -> None:
     found = analyze(work, NOW)
@@ -120,6 +121,7 @@ def test_any_work_gives_shares_and_its_order_does_not_matter(work: list[Assignme
     assert {each.subject for each in found.subjects} == {each.course for each in work}
 
 
+@pytest.mark.long
 @given(works(), st.floats(0, 60))
 def test_more_evidence_never_lowers_confidence_and_full_marks_never_lower_mastery(
     work: list[Assignment], days: float

@@ -428,6 +428,7 @@ def test_a_session_that_runs_cannot_be_saved_over(store: Path, monkeypatch: pyte
 # odd calendars, and the memory of the last report
 
 
+@pytest.mark.long
 def test_an_odd_event_is_said_in_the_report_and_in_the_log_and_the_calendar_is_used(
     store: Path, tmp_path: Path
 ) -> None:
@@ -472,6 +473,7 @@ def test_the_next_weeks_session_knows_the_last(store: Path, tmp_path: Path) -> N
 # load
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("students", "own"), [(1, 2400), (40, 60)])
 def test_a_large_class_is_planned_within_seconds(tmp_path: Path, students: int, own: int) -> None:
     said = measure(tmp_path, 2400, students)
@@ -494,6 +496,7 @@ def test_the_sample_without_its_calendar_is_not_run_without_a_word(
     run_aura_orchestrator(STUDENT_MAIL, store=store, data=SAMPLE, now=NOW)  # nobody has spoken of a calendar: no word
 
 
+@pytest.mark.long
 def test_nothing_heavy_is_imported_before_it_is_used() -> None:
     heavy = ("icalendar", "dateutil", "googleapiclient", "google.oauth2", "httpx2", "openai", "pydantic_ai")
     apps = ", ".join(f"pausepoint.apps.{name}" for name in ("aura", "devs", "helpdesk", "memo", "planner", "model"))

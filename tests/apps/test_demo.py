@@ -72,6 +72,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return asyncio.run(look(folder, done.stdout))
 
 
+@pytest.mark.long
 def test_a_worker_is_really_killed_and_others_take_over(shown: Shown) -> None:
     assert len(shown.found(r"^   \$ kill -9 (\d+)$")) == 1
     (killed,) = shown.found(r"Process (\d+) was ended by SIGKILL")
@@ -151,12 +152,14 @@ def test_output_that_is_no_terminal_is_plain_text(shown: Shown) -> None:
     assert "\r" not in shown.text
 
 
+@pytest.mark.long
 def test_help_names_the_options() -> None:
     done = run("--help")
     assert done.returncode == 0
     assert all(option in done.stdout for option in ("--fast", "--store", "--keep"))
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_hold_a_store_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "pausepoint.db").write_text("something else")
     done = run("--fast", "--store", tmp_path)
@@ -165,6 +168,7 @@ def test_a_folder_that_cannot_hold_a_store_is_refused_in_one_line(tmp_path: Path
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inside", ["", "folder"])
 def test_a_place_where_no_folder_can_be_is_a_usage_error(tmp_path: Path, inside: str) -> None:
     place = tmp_path / "file"
@@ -176,6 +180,7 @@ def test_a_place_where_no_folder_can_be_is_a_usage_error(tmp_path: Path, inside:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pausepoint.apps.demo", "--fast", "--store", str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
@@ -241,6 +246,7 @@ def test_an_encoding_without_the_signs_gets_plain_ones(
     assert shown.count("?") == 1
 
 
+@pytest.mark.long
 def test_the_page_is_served_over_sessions_of_many_kinds(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pausepoint.apps.demo", "--serve", "--fast", "--store", str(tmp_path)]
     for sessions in ("8 sessions", "12 sessions"):  # the second run finds the store of the first, with four children
@@ -264,6 +270,7 @@ def test_the_page_is_served_over_sessions_of_many_kinds(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_demo_that_is_ended_leaves_no_server_and_no_folder(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pausepoint.apps.demo", "--serve", "--fast"]
     found = os.environ | {"TMPDIR": str(tmp_path)}

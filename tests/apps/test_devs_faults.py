@@ -63,6 +63,7 @@ def devs(tmp_path: Path, forks: Forks) -> Devs:
     return Devs(tmp_path, forks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", MOMENTS)
 def test_after_a_kill_at_any_moment_each_task_takes_effect_once_and_in_order(devs: Devs, at: str) -> None:
     moment, id = at.split()
@@ -80,6 +81,7 @@ def test_after_a_kill_at_any_moment_each_task_takes_effect_once_and_in_order(dev
         assert sum(again.values()) == (moment != "begin"), "a kill costs what was in flight, nothing else"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("at", ["begin a", "during b", "end c", "during d"])
 def test_an_interrupt_finishes_what_runs_and_costs_nothing(devs: Devs, at: str, by: signal.Signals) -> None:
@@ -93,6 +95,7 @@ def test_an_interrupt_finishes_what_runs_and_costs_nothing(devs: Devs, at: str, 
     assert devs.began == ONCE
 
 
+@pytest.mark.long
 @pytest.mark.covers("S5.45")
 @pytest.mark.parametrize("at", [each for each in MOMENTS if not each.startswith("end") and not each.endswith("d")])
 def test_a_pause_from_another_process_stops_all_agents_after_what_they_are_at(devs: Devs, at: str) -> None:
@@ -114,6 +117,7 @@ def test_a_pause_from_another_process_stops_all_agents_after_what_they_are_at(de
     assert devs.began == ONCE, "nothing is done twice"
 
 
+@pytest.mark.long
 def test_a_pause_during_the_last_task_has_nothing_left_to_stop(devs: Devs) -> None:
     held = devs.hold("d")
     child = devs.met("run", "plan.json", at="during d")
@@ -133,6 +137,7 @@ while true; do sleep 1000; done
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["pause", "signals", "kill"])
 def test_a_command_that_ignores_sigterm_is_ended_with_all_that_it_started(
     tmp_path: Path, forks: Forks, way: str
@@ -175,6 +180,7 @@ os.kill(os.getpid(), 9)
     os.kill(orphan, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_the_next_process_waits_until_what_a_killed_one_left_is_ended(tmp_path: Path, forks: Forks) -> None:
     write_plan(tmp_path, [task("x", run=STUBBORN)], grace=3)
     devs = Devs(tmp_path, forks)

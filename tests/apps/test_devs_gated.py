@@ -88,6 +88,7 @@ def is_paused(gated: Gated) -> None:
         assert f"{name}: Bash: " in done.stdout, "the call that each waits to make is shown"
 
 
+@pytest.mark.long
 def test_a_pause_from_anywhere_holds_three_agents_and_a_resume_lets_them_continue(gated: Gated) -> None:
     child = gated.begun()
     is_paused(gated)
@@ -105,6 +106,7 @@ def test_a_pause_from_anywhere_holds_three_agents_and_a_resume_lets_them_continu
     assert lines(gated.folder, "began") == list(dict.fromkeys(lines(gated.folder, "began"))), "no agent began again"
 
 
+@pytest.mark.long
 def test_after_a_kill_the_agents_continue_their_own_sessions(gated: Gated) -> None:
     child = gated.begun()
     is_paused(gated)
@@ -115,6 +117,7 @@ def test_after_a_kill_the_agents_continue_their_own_sessions(gated: Gated) -> No
     assert sorted(lines(gated.folder, "began")) == sorted([*NAMES, *(f"{name} again" for name in NAMES)])
 
 
+@pytest.mark.long
 def test_an_abort_ends_agents_with_their_hooks_and_tools(gated: Gated) -> None:
     child = gated.begun()
     assert agents_of(gated.work)
@@ -137,6 +140,7 @@ def agents_of(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_a_restricted_call_inside_an_agent_waits_for_a_person(gated: Gated) -> None:
     gated.plan(("ada",), restricted=["Bash"])
     child = gated.begin("run", "plan.json")
@@ -150,6 +154,7 @@ def test_a_restricted_call_inside_an_agent_waits_for_a_person(gated: Gated) -> N
     assert gated.done == Counter(["ada-1", "ada-3"]), "the rejected call was not made, and the task has not failed"
 
 
+@pytest.mark.long
 def test_a_plan_that_restricts_more_while_its_agent_is_kept_asks_about_the_call_that_waits(gated: Gated) -> None:
     gated.held.touch()
     gated.plan(("ada",), calls=2)
@@ -197,6 +202,7 @@ def asked(gated: Gated, wait: bool = True) -> str:
     return asyncio.run(look())
 
 
+@pytest.mark.long
 def test_a_script_that_an_agent_runs_is_at_the_gate_too(gated: Gated) -> None:
     gate = f"{sys.executable} -m pausepoint gate"
     gated.plan(("ada",), f"{gate} before --name deploy && {gate} spend --name deploy --usd 0.5", calls=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.apps.devs_kit import PATIENCE, lines, small, task, until, write_plan
 from tests.cli.kit import Process, plain, screen
 
@@ -24,6 +26,7 @@ def until_shown(process: Process, **marks: str) -> None:
         process._read(end)
 
 
+@pytest.mark.long
 def test_status_shows_the_graph_live_and_the_run_asks_in_place(tmp_path: Path) -> None:
     write_plan(tmp_path, [*small(), task("e", ["d"], run="rm -f x")], restricted=["rm"])
     held = [tmp_path / "work" / f"hold-{id}" for id in "bd"]
@@ -50,6 +53,7 @@ def test_status_shows_the_graph_live_and_the_run_asks_in_place(tmp_path: Path) -
     assert "plan completed: 5 done" in plain(run.seen)
 
 
+@pytest.mark.long
 def test_a_workspace_that_another_hand_changed_is_asked_about_and_ctrl_c_is_an_answer(tmp_path: Path) -> None:
     write_plan(tmp_path, [task("a", run="rm -f x")], restricted=["rm"])
     with Process("run", "plan.json", cwd=tmp_path, program=DEVS) as run:

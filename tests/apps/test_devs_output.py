@@ -75,6 +75,7 @@ def restored(found: bytes, printed: bytes) -> bool:
     return at == len(printed)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_command_that_prints_without_end_does_not_fill_the_disk(tmp_path: Path) -> None:
     async with Commands(tmp_path / ".devs", grace=0.1, env={}, output_limit=100_000) as commands:
@@ -135,6 +136,7 @@ def test_logs_prints_the_output_of_a_task_as_it_is_and_of_all_with_their_names(h
     assert "Run plan has no task 'b'" in call("logs", "plan", "b").err
 
 
+@pytest.mark.long
 def test_logs_follows_a_run_through_the_shortening_of_its_output_until_it_stops(tmp_path: Path, forks: Forks) -> None:
     script = "echo first; while [ ! -e go ]; do sleep 0.01; done; seq 20000; while [ ! -e stop ]; do sleep 0.01; done"
     write_plan(tmp_path, [task("a", run=script), task("b", ["a"])], output_limit=20_000)

@@ -53,6 +53,7 @@ def stands_still(pid: int) -> bool:
     return state(pid) in ("T", "D")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["abort", "interrupt", "kill", "timeout", "end"])
 def test_nothing_that_a_command_started_outlives_it(tmp_path: Path, forks: Forks, way: str) -> None:
     last = "while [ $(wc -l < began) -lt 3 ]; do sleep 0.01; done" if way == "end" else BARE
@@ -169,6 +170,7 @@ class Frozen:
         return len(lines(self.folder, "count"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("everything", [False, True], ids=["one", "everything"])
 def test_a_frozen_command_stands_still_and_continues_in_the_same_process(
     tmp_path: Path, forks: Forks, everything: bool
@@ -187,6 +189,7 @@ def test_a_frozen_command_stands_still_and_continues_in_the_same_process(
     assert [line.split()[0] for line in lines(tmp_path, "began")] == ["x", "child", "y"], "each was started once"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["abort", "interrupt", "kill", "cancel"])
 def test_a_frozen_command_is_ended_with_all_its_processes(tmp_path: Path, forks: Forks, way: str) -> None:
     frozen = Frozen(tmp_path, forks)

@@ -62,6 +62,7 @@ def devs(here: Path, call: Call) -> Devs:
 # as a process
 
 
+@pytest.mark.long
 def test_without_arguments_or_terminal_it_runs_its_sample_up_to_the_approval_and_then_to_the_end(
     here: Path, devs: Devs, forks: Forks
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_run_keeps_its_output_and_its_state_below_the_workspace(devs: Devs, he
     assert FileStateStore(here / "work").path == here / "work" / ".devs" / "state_snapshot.json"
 
 
+@pytest.mark.long
 def test_a_failing_task_ends_with_1_its_dependants_wait_and_a_resume_tries_it_again(devs: Devs, here: Path) -> None:
     devs.plan(task("a"), task("b", ["a"], run="echo no luck >&2; test -e luck"), task("c", ["b"]), task("d", ["a"]))
     failed = devs("run", "plan.json", code=1)
@@ -132,6 +134,7 @@ def test_a_skipped_task_counts_as_done_and_says_who_and_why(devs: Devs, here: Pa
     assert devs("skip", "plan", "bb", code=2).err == "devs: Run plan has no task 'bb'. Did you mean 'b'?\n"
 
 
+@pytest.mark.long
 def test_a_rewound_task_is_done_anew_with_all_that_needs_it(devs: Devs, here: Path) -> None:
     devs.plan(*small())
     devs("run", "plan.json")
@@ -207,6 +210,7 @@ async def test_whatever_a_command_does_with_its_input_and_output_it_is_kept_and_
 # what somebody has to decide
 
 
+@pytest.mark.long
 def test_a_restricted_command_waits_for_a_yes_while_the_others_go_on(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="echo gone > a.txt; rm -f a.txt; echo > removed"), task("b"), restricted=["rm"], agents=1)
     asked = devs("run", "plan.json", code=3)
@@ -243,6 +247,7 @@ def test_pausepoint_itself_says_who_goes_on_with_a_run(devs: Devs, here: Path) -
     assert f"Resume:  {onward}" in run("show", "plan", cwd=here).stdout
 
 
+@pytest.mark.long
 def test_after_a_pause_of_everything_pausepoint_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm -f x"), restricted=["rm"])
     devs("run", "plan.json", code=3)
@@ -253,6 +258,7 @@ def test_after_a_pause_of_everything_pausepoint_says_who_goes_on_with_a_run(devs
     devs("resume", "plan.json")
 
 
+@pytest.mark.long
 def test_a_no_fails_that_task_alone_and_the_command_is_not_run(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm x; touch removed"), task("b"), restricted=["rm"])
     devs("run", "plan.json", code=3)
@@ -264,6 +270,7 @@ def test_a_no_fails_that_task_alone_and_the_command_is_not_run(devs: Devs, here:
     assert not (here / "work" / "removed").exists()
 
 
+@pytest.mark.long
 def test_a_workspace_that_another_hand_changed_is_noticed_and_left_alone_until_somebody_decides(
     devs: Devs, here: Path
 ) -> None:
@@ -330,6 +337,7 @@ def test_a_file_whose_name_no_terminal_can_show_is_told_nevertheless(devs: Devs,
     assert "  new: odd\ufffd [2J\n" in devs("resume", "plan.json", code=6).err
 
 
+@pytest.mark.long
 def test_of_a_run_that_is_complete_nothing_is_left_to_be_disturbed(devs: Devs, here: Path) -> None:
     devs.plan(*small())
     devs("run", "plan.json")
@@ -372,6 +380,7 @@ def test_a_run_does_not_change_its_workspace(devs: Devs, here: Path) -> None:
     assert f"Run plan works in {here / 'work'}, but plan.json now says" in devs("resume", "plan.json", code=2).err
 
 
+@pytest.mark.long
 def test_a_plan_that_changed_is_told_and_taken_in_when_somebody_says_so(devs: Devs, here: Path) -> None:
     devs.plan(*small())
     devs("run", "plan.json")
@@ -382,6 +391,7 @@ def test_a_plan_that_changed_is_told_and_taken_in_when_somebody_says_so(devs: De
     assert effects(here)[4:] == ["b", "e"]
 
 
+@pytest.mark.long
 def test_a_plan_that_lies_in_its_own_workspace_is_one_decision_and_not_two(devs: Devs, here: Path) -> None:
     plan = here / "own.toml"
     plan.write_text('[[tasks]]\nid = "a"\nrun = "false"\n')
@@ -393,6 +403,7 @@ def test_a_plan_that_lies_in_its_own_workspace_is_one_decision_and_not_two(devs:
     devs("resume", "own.toml", "--replan")
 
 
+@pytest.mark.long
 def test_another_run_that_stands_in_the_workspace_is_not_disturbed(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="touch here; rm x || true"), task("b", ["a"]), restricted=["rm"])
     devs("run", "plan.json", code=3)

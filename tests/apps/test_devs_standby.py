@@ -76,6 +76,7 @@ def resume_by(devs: Devs, way: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["devs", "pausepoint", "pausepoint --all", "HTTP"])
 def test_a_process_that_stays_continues_the_run_after_a_resume_from_anywhere(devs: Devs, way: str) -> None:
     if way == "pausepoint --all":
@@ -99,6 +100,7 @@ def test_a_process_that_stays_continues_the_run_after_a_resume_from_anywhere(dev
     assert devs.began == ONCE, "nothing is done twice"
 
 
+@pytest.mark.long
 def test_a_pause_that_is_still_pausing_is_withdrawn_and_the_process_continues(devs: Devs) -> None:
     held = devs.hold("b")
     child = devs.met("run", "plan.json", "--stay", at="during b")
@@ -109,6 +111,7 @@ def test_a_pause_that_is_still_pausing_is_withdrawn_and_the_process_continues(de
     devs.check_whole()
 
 
+@pytest.mark.long
 def test_a_second_pause_waits_for_a_second_resume(devs: Devs) -> None:
     child = paused(devs)
     devs.hold("d")
@@ -122,6 +125,7 @@ def test_a_second_pause_waits_for_a_second_resume(devs: Devs) -> None:
     devs.check_whole()
 
 
+@pytest.mark.long
 def test_after_a_kill_of_the_process_that_stayed_a_resume_drives_the_run_itself(devs: Devs) -> None:
     child = paused(devs)
     devs.kill(child)
@@ -130,6 +134,7 @@ def test_after_a_kill_of_the_process_that_stayed_a_resume_drives_the_run_itself(
     assert devs.began == ONCE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])
 def test_a_signal_ends_a_process_that_stays_with_the_command_that_resumes(
     devs: Devs, by: signal.Signals, code: int
@@ -143,6 +148,7 @@ def test_a_signal_ends_a_process_that_stays_with_the_command_that_resumes(
     devs.check_whole()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["devs", "pausepoint"])
 def test_changed_files_are_noticed_before_anything_runs(devs: Devs, way: str) -> None:
     child = paused(devs)
@@ -161,6 +167,7 @@ def test_changed_files_are_noticed_before_anything_runs(devs: Devs, way: str) ->
     devs.check_whole()
 
 
+@pytest.mark.long
 def test_a_changed_plan_is_taken_in_by_the_process_that_stays(devs: Devs) -> None:
     child = paused(devs)
     write_plan(devs.folder, [*small()[:3], task("d", ["b", "c"], run="echo $MORE > more")], env={"MORE": "much"})
@@ -170,6 +177,7 @@ def test_a_changed_plan_is_taken_in_by_the_process_that_stays(devs: Devs) -> Non
     assert (devs.work / "more").read_text() == "much\n"
 
 
+@pytest.mark.long
 def test_an_answer_continues_the_run_in_the_process_that_stays(tmp_path: Path, forks: Forks) -> None:
     write_plan(tmp_path, [task("a", run="rm -f x; sh task.sh a"), task("b", ["a"])], restricted=["rm"])
     devs = Devs(tmp_path, forks)
@@ -184,6 +192,7 @@ def test_an_answer_continues_the_run_in_the_process_that_stays(tmp_path: Path, f
     assert effects(tmp_path) == ["a", "b"]
 
 
+@pytest.mark.long
 def test_a_second_run_does_not_become_a_second_driver(devs: Devs) -> None:
     child = paused(devs)
     said = devs.run("run", "plan.json", code=3)

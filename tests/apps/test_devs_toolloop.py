@@ -38,6 +38,7 @@ def results(server: ModelServer) -> list[Any]:
     return [json.loads(each["content"]) for each in server.requests[-1]["messages"] if each["role"] == "tool"]
 
 
+@pytest.mark.long
 def test_a_model_does_a_task_with_its_tools(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX])
     server.will(
@@ -58,6 +59,7 @@ def test_a_model_does_a_task_with_its_tools(server: ModelServer, here: Path, cal
     assert [each["function"]["name"] for each in server.requests[0]["tools"]] == ["read", "write", "list", "run"]
 
 
+@pytest.mark.long
 def test_calls_of_one_turn_are_made_in_their_order(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX], restricted=["cat"])
     both = (
@@ -96,6 +98,7 @@ def test_a_tool_that_the_plan_does_not_give_is_refused(server: ModelServer, here
     assert not (here / "work" / "ran").exists()
 
 
+@pytest.mark.long
 def test_a_restricted_command_asks_and_a_no_is_for_the_model(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX], restricted=["rm"])
     server.will(calls("run", command="rm -f x"), calls("run", command="rm -f y"), Says("I stop."))
@@ -139,6 +142,7 @@ def devs(here: Path, forks: Forks, server: ModelServer) -> DevsWithModel:
     return found
 
 
+@pytest.mark.long
 def test_a_pause_stops_before_the_next_tool_call_which_the_snapshot_shows(
     devs: DevsWithModel, server: ModelServer
 ) -> None:
@@ -158,6 +162,7 @@ def test_a_pause_stops_before_the_next_tool_call_which_the_snapshot_shows(
     assert len(server.requests) == 2
 
 
+@pytest.mark.long
 def test_after_a_kill_in_a_tool_call_nothing_finished_is_repeated(devs: DevsWithModel, server: ModelServer) -> None:
     server.will(
         calls("write", path="a.txt", content="x"), calls("run", command="sh task.sh fix"), calls("read", path="a.txt"),

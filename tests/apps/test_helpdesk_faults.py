@@ -87,6 +87,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Left:
     return found.left()
 
 
+@pytest.mark.long
 @pytest.mark.covers("S2.40", "S2.55")
 @pytest.mark.parametrize("point", [*CALLS, *SAID])
 def test_a_kill_at_any_point_changes_neither_the_transcript_nor_the_shop(
@@ -105,6 +106,7 @@ def test_a_kill_at_any_point_changes_neither_the_transcript_nor_the_shop(
     assert point not in CALLS or again[f"before {tools.pop()}"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tool", TOOLS)
 def test_ctrl_c_in_any_tool_leaves_a_chat_that_goes_on_where_it_was(
     chat: Talking, tool: str, undisturbed: Left
@@ -120,6 +122,7 @@ def test_ctrl_c_in_any_tool_leaves_a_chat_that_goes_on_where_it_was(
     assert chat.calls == Counter([*CALLS, *SAID])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["before change_address", "after pay_refund", "before book", f"said {LINES[1]}"])
 def test_a_pause_at_any_point_stands_still_says_how_to_go_on_and_loses_nothing(
     chat: Talking, point: str, undisturbed: Left
@@ -137,6 +140,7 @@ def test_a_pause_at_any_point_stands_still_says_how_to_go_on_and_loses_nothing(
     assert chat.calls == Counter([*CALLS, *SAID])
 
 
+@pytest.mark.long
 def test_a_second_kill_changes_nothing_either(chat: Talking, undisturbed: Left) -> None:
     chat.kill(chat.play(at="after change_address", new=True))
     chat.kill(chat.play(at="after change_address"))
@@ -147,6 +151,7 @@ def test_a_second_kill_changes_nothing_either(chat: Talking, undisturbed: Left) 
     assert chat.calls["after change_address"] == 3
 
 
+@pytest.mark.long
 def test_without_its_key_an_effect_would_be_had_twice(chat: Talking) -> None:
     """That the kill comes between the effect and its record, and that the key is what helps."""
     shop = chat.folder / "shop.db"
@@ -158,6 +163,7 @@ def test_without_its_key_an_effect_would_be_had_twice(chat: Talking) -> None:
     assert rows(shop, "SELECT time, key = 'another' FROM appointments ORDER BY 1") == [("10:00", 1), ("15:00", 0)]
 
 
+@pytest.mark.long
 def test_two_processes_talk_to_one_chat_and_each_message_is_answered_once(chat: Talking) -> None:
     chat.run("--session-id", "c1", "--say", "hello", code=3)
     numbers = ("A-1001", "A-1002", "B-2001", "B-2002")

@@ -33,6 +33,7 @@ def desk(tmp_path: Path, forks: Forks) -> Forked:
     return Forked("helpdesk", tmp_path, forks)
 
 
+@pytest.mark.long
 def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder(wheel: Path, tmp_path: Path) -> None:
     done = ran("helpdesk", tmp_path, PYTHONPATH=str(wheel))
     assert (done.code, done.stderr) == (0, "")
@@ -42,6 +43,7 @@ def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder
     assert effects(shop).total() == 5
 
 
+@pytest.mark.long
 def test_a_sample_goes_the_same_way_each_time(desk: Forked) -> None:
     """It pays a refund and takes an appointment, which it could not do twice in the same shop."""
     first, second = desk("--play", "english"), desk("--play", "english")
@@ -207,6 +209,7 @@ def test_the_readme_says_what_the_code_does() -> None:
     assert {path.name for path in SAMPLE.iterdir()} == {"shop.json", "shop.sql", *SCRIPTS.values()}
 
 
+@pytest.mark.long
 def test_the_channel_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
     (block,) = blocks(README)
     done = subprocess.run(

@@ -48,6 +48,7 @@ def test_a_kill_in_any_agent_costs_that_agent_alone(memo: Memo, agent: str, undi
     ]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.98", "S4.99")
 @pytest.mark.parametrize("done", [1, 7, 9])
 def test_a_kill_within_the_draft_keeps_the_sections_that_are_written(
@@ -60,6 +61,7 @@ def test_a_kill_within_the_draft_keeps_the_sections_that_are_written(
     assert memo.desk.contents() == undisturbed
 
 
+@pytest.mark.long
 def test_killed_in_every_agent_in_turn_it_comes_to_the_same_end(memo: Memo, undisturbed: dict[str, bytes]) -> None:
     places = [WRITES[7] if agent == "draft" else agent for agent in AGENTS]
     memo.write(at=places[0])
@@ -71,6 +73,7 @@ def test_killed_in_every_agent_in_turn_it_comes_to_the_same_end(memo: Memo, undi
     assert [path.name for path in (memo.folder / "output").iterdir()] == ["Fernstone-v0.0.1"]
 
 
+@pytest.mark.long
 def test_a_kill_while_an_edit_is_worked_in_loses_neither(memo: Memo, undisturbed: dict[str, bytes]) -> None:
     memo.write()
     header = memo.desk.file("header.md")

@@ -25,6 +25,7 @@ call, calls, program = calling(main), memo_kit.calls, memo_kit.program
 # edits
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [["--from", "fact_check"], ["--mode", "justify"]])
 def test_a_call_that_waits_for_a_decision_or_is_refused_has_changed_nothing(
     here: Path, program: Program, options: list[str]
@@ -51,6 +52,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.75", "S4.85", "S4.88", "S4.96")
 @pytest.mark.parametrize("path", DAMAGED)
 def test_a_lost_artifact_is_made_again_and_a_damaged_one_is_asked_about(
@@ -72,6 +74,7 @@ def test_a_lost_artifact_is_made_again_and_a_damaged_one_is_asked_about(
         assert (calls, file.read_bytes()) == ([], whole)
 
 
+@pytest.mark.long
 def test_what_a_store_has_never_seen_cannot_be_put_back_and_the_ways_out_are_named(
     here: Path, program: Program
 ) -> None:
@@ -86,6 +89,7 @@ def test_what_a_store_has_never_seen_cannot_be_put_back_and_the_ways_out_are_nam
     assert (program.ran(), header.read_text()) == ([*AGENTS[3:]], whole)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lost", "again"),
     [
@@ -108,6 +112,7 @@ def test_with_the_store_gone_a_lost_file_is_made_anew_by_all_that_have_written_i
     assert after == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("agent", "first"), [("enrich_trademark", "draft"), ("validate", "validate_citations")])
 def test_with_the_store_gone_an_agent_that_wrote_over_what_it_read_is_redone_from_the_first_one_only(
     here: Path, program: Program, agent: str, first: str
@@ -124,6 +129,7 @@ def test_with_the_store_gone_an_agent_that_wrote_over_what_it_read_is_redone_fro
     assert program.ran() == [*AGENTS[AGENTS.index(first) :]]
 
 
+@pytest.mark.long
 def test_discarded_edits_are_put_back_and_nothing_is_said_to_run(here: Path, program: Program) -> None:
     program("Fernstone")
     before = everything(here / ONE)
@@ -135,6 +141,7 @@ def test_discarded_edits_are_put_back_and_nothing_is_said_to_run(here: Path, pro
         assert {path: data for path, data in everything(here / ONE).items() if "bin" not in path.parts} == before
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.96", "S4.97")
 def test_an_edit_that_others_have_read_needs_a_decision_and_shows_what_it_costs(here: Path, program: Program) -> None:
     program("Fernstone")
@@ -156,6 +163,7 @@ def test_an_edit_that_others_have_read_needs_a_decision_and_shows_what_it_costs(
 # folders of other hands
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.41", "S4.76")
 def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Path, program: Program) -> None:
     program("Fernstone")
@@ -172,6 +180,7 @@ def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Pat
     assert program.ran() == [*AGENTS[2:]]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.41")
 def test_late_files_without_any_beginning_are_named_before_the_memo_begins_anew(here: Path, program: Program) -> None:
     program("Fernstone")
@@ -184,6 +193,7 @@ def test_late_files_without_any_beginning_are_named_before_the_memo_begins_anew(
     assert (program.ran(), everything(here / ONE)) == ([*AGENTS], before)
 
 
+@pytest.mark.long
 def test_a_folder_without_records_goes_on_where_its_files_end_and_a_lost_deck_analysis_is_made_again(
     here: Path, program: Program
 ) -> None:
@@ -240,6 +250,7 @@ def test_where_a_migration_fails_the_folder_stays_and_a_new_one_begins_announced
     assert everything(here / ONE) == before
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.58")
 @pytest.mark.parametrize("store", ["the same store", "another store"])
 def test_a_memo_that_is_complete_needs_no_migration(
@@ -252,6 +263,7 @@ def test_a_memo_that_is_complete_needs_no_migration(
     assert program("Fernstone", "--resume") == f"✓ Memo already complete: {ONE}/4-final-draft.md\n"
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.92")
 @pytest.mark.parametrize("store", ["the same store", "another store"])
 def test_where_a_migration_succeeds_the_memo_goes_on(
@@ -266,6 +278,7 @@ def test_where_a_migration_succeeds_the_memo_goes_on(
     assert json.loads((here / ONE / "state.json").read_text())["company_name"] == "FERNSTONE"
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.94")
 def test_a_folder_of_newer_code_is_refused_by_name_stays_and_a_new_one_begins(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
@@ -281,6 +294,7 @@ def test_a_folder_of_newer_code_is_refused_by_name_stays_and_a_new_one_begins(
     assert everything(here / ONE) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("note", "said"), [("session", "session.json is damaged"), ("done/research", "research.json")])
 def test_a_folder_with_a_damaged_record_is_refused_and_nothing_is_begun_in_its_place(
     here: Path, program: Program, note: str, said: str

@@ -37,6 +37,7 @@ call, calls, program = calling(main), memo_kit.calls, memo_kit.program
 # as a process
 
 
+@pytest.mark.long
 def test_without_arguments_or_terminal_it_writes_a_sample_out_of_the_wheel_from_any_folder(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -49,6 +50,7 @@ def test_without_arguments_or_terminal_it_writes_a_sample_out_of_the_wheel_from_
                   if path.is_file() and ".pausepoint" not in path.parts) == FILES  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.5", "S4.60", "S4.61", "S4.63")
 def test_ctrl_c_in_an_agent_says_how_to_resume_and_that_goes_on_there(tmp_path: Path, forks: Forks) -> None:
     """The specification's example: an interruption during citation enrichment."""
@@ -65,6 +67,7 @@ def test_ctrl_c_in_an_agent_says_how_to_resume_and_that_goes_on_there(tmp_path: 
     assert re.findall(r"^Running agent: (\w+)$", goes_on, re.MULTILINE) == [*later]
 
 
+@pytest.mark.long
 def test_a_memo_that_is_terminated_says_how_to_resume_as_one_that_is_interrupted_does(
     here: Path, program: Program, forks: Forks
 ) -> None:
@@ -74,6 +77,7 @@ def test_a_memo_that_is_terminated_says_how_to_resume_as_one_that_is_interrupted
     assert "✓ Memo complete: " in program(*command.split())
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.62")
 def test_a_memo_that_another_process_writes_is_left_to_it(here: Path, program: Program, forks: Forks) -> None:
     child = Memo(here, forks).begin("Fernstone", at="cite", by=signal.SIGSTOP)
@@ -87,6 +91,7 @@ def test_a_memo_that_another_process_writes_is_left_to_it(here: Path, program: P
     assert program("Fernstone", "--resume") == f"✓ Memo already complete: {ONE}/4-final-draft.md\n"
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.107")
 def test_what_an_agent_takes_and_costs_is_told_as_it_ends(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
@@ -167,6 +172,7 @@ def test_the_folder_has_a_safe_name(here: Path, program: Program) -> None:
     assert [path.name for path in (here / "output").iterdir()] == ["Fern-Stone-Ltd-v0.0.1"]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.83")
 def test_a_part_is_redone_with_from(here: Path, program: Program) -> None:
     program("Fernstone")
@@ -201,6 +207,7 @@ def test_type_and_mode_are_those_of_the_session_unless_given_anew(here: Path, pr
     assert json.loads((here / ONE / "state.json").read_text())["investment_type"] == "direct"
 
 
+@pytest.mark.long
 def test_what_is_given_anew_is_used_and_what_is_the_same_changes_nothing(
     here: Path, program: Program, calls: Calls
 ) -> None:
@@ -235,6 +242,7 @@ def test_what_is_given_anew_is_used_and_what_is_the_same_changes_nothing(
     assert program.err == "memo: nowhere: There is no such folder. Name a folder of documents with --documents.\n"
 
 
+@pytest.mark.long
 def test_what_is_given_anew_is_worked_in_also_after_a_crash_right_behind_it(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +258,7 @@ def test_what_is_given_anew_is_worked_in_also_after_a_crash_right_behind_it(
     assert program("Fernstone", "--resume").startswith("✓ Memo already complete: ")
 
 
+@pytest.mark.long
 def test_names_that_make_the_same_folder_are_not_mixed_up(here: Path, program: Program) -> None:
     company(here, "Fern Stone")
     program("Fern Stone", "--until", "research", code=3)
@@ -263,6 +272,7 @@ def test_names_that_make_the_same_folder_are_not_mixed_up(here: Path, program: P
     assert program("FERN  STONE".replace("  ", " "), "--resume", code=4) == ""
 
 
+@pytest.mark.long
 def test_the_command_that_is_printed_goes_on_wherever_the_memo_lies_and_whatever_its_name(
     here: Path, program: Program
 ) -> None:
@@ -279,6 +289,7 @@ def test_the_command_that_is_printed_goes_on_wherever_the_memo_lies_and_whatever
 # review
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.67", "S4.69")
 def test_a_review_is_asked_for_survives_resumes_and_is_answered_with_the_command_that_is_printed(
     here: Path, program: Program
@@ -296,6 +307,7 @@ def test_a_review_is_asked_for_survives_resumes_and_is_answered_with_the_command
     assert text.count("The available sources contain nothing for this section") == 7
 
 
+@pytest.mark.long
 def test_to_write_a_memo_does_not_go_on_with_another_one_whose_review_was_answered(
     here: Path, program: Program
 ) -> None:
@@ -318,6 +330,7 @@ def at_terminal(cwd: Path, *args: str, answers: list[tuple[str, str]]) -> tuple[
     return done.code, done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.78", "S4.97")
 def test_at_a_terminal_it_offers_to_resume_asks_for_the_review_and_about_edits(here: Path, program: Program) -> None:
     program("Quietwater", "--until", "draft", code=3)
@@ -335,6 +348,7 @@ def test_at_a_terminal_it_offers_to_resume_asks_for_the_review_and_about_edits(h
     assert (code, "Running agent: cite" in said) == (3, True)
 
 
+@pytest.mark.long
 def test_ctrl_c_says_what_is_finished_first_and_twice_ends_that(here: Path) -> None:
     with socket.create_server(("localhost", 0)) as silent:  # a model that never answers
         env = {"PAUSEPOINT_MODEL": "m", "PAUSEPOINT_MODEL_URL": f"http://localhost:{silent.getsockname()[1]}/v1"}
@@ -350,6 +364,7 @@ def test_ctrl_c_says_what_is_finished_first_and_twice_ends_that(here: Path) -> N
     assert done.stdout.endswith(" Fernstone --resume --version v0.0.1\n")
 
 
+@pytest.mark.long
 def test_ctrl_c_where_it_asks_ends_it_at_once_with_the_command_that_goes_on(here: Path, program: Program) -> None:
     program("Fernstone")
     header = here / ONE / "header.md"
@@ -363,6 +378,7 @@ def test_ctrl_c_where_it_asks_ends_it_at_once_with_the_command_that_goes_on(here
     assert "Fernstone --resume --version v0.0.1" in done.stdout
 
 
+@pytest.mark.long
 def test_json_says_how_it_stands_whatever_comes_of_it(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,6 +401,7 @@ def test_json_says_how_it_stands_whatever_comes_of_it(
     assert document("--resume", code=6)["status"] is None
 
 
+@pytest.mark.long
 def test_json_is_one_document(tmp_path: Path, forks: Forks) -> None:
     done = Forked("memo", tmp_path, forks)("Quietwater", "--json")
     found = json.loads(done.stdout)

@@ -75,6 +75,7 @@ async def test_a_key_that_is_refused_fails_the_agent_at_once_and_says_what_to_lo
     assert "PAUSEPOINT_SEARCH_KEY" in outcome.failure.message
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.covers("S4.1", "S4.3")
 @on_loop

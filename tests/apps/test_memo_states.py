@@ -89,6 +89,7 @@ BEGUN_BY = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.covers(*(number for number, _, _ in LEFT))
 def test_each_agent_leaves_its_artifact_and_no_other(tmp_path: Path) -> None:
     """One agent at a time: what has changed in the folder is that agent's."""
@@ -129,6 +130,7 @@ AGAIN = {
 """Artifact → who runs again if it is lost: the agent that left its last version, and all that have read from it."""
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.25", "S4.88")
 @pytest.mark.parametrize("path", AGAIN)
 @on_loop
@@ -150,6 +152,7 @@ def flipped(data: bytes) -> bytes:
     return bytes([data[0] ^ 1]) + data[1:]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.75", "S4.85", "S4.89")
 @pytest.mark.parametrize("damage", [truncated, flipped])
 @pytest.mark.parametrize("path", AGAIN)
@@ -168,6 +171,7 @@ async def test_a_damaged_artifact_is_named_nothing_runs_and_it_can_be_put_back(
     assert broken in [each.read_bytes() for each in (desk.folder / ".pausepoint" / "bin").iterdir()]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.91")
 @pytest.mark.parametrize("path", AGAIN)
 @on_loop
@@ -208,6 +212,7 @@ EDITS: dict[str, tuple[Callable[[str], str], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.81", "S4.95", "S4.97")
 @pytest.mark.parametrize("path", AGAIN)
 @on_loop
@@ -231,6 +236,7 @@ async def test_a_hand_edited_artifact_is_used_and_exactly_its_readers_run_again(
     assert calls.taken() == []
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_edit_without_finished_readers_is_taken_in_without_further_ado(tmp_path: Path, calls: Calls) -> None:
     desk = Desk(tmp_path)
@@ -246,6 +252,7 @@ async def test_an_edit_without_finished_readers_is_taken_in_without_further_ado(
 # sections
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.98", "S4.99")
 @on_loop
 async def test_with_seven_of_ten_sections_only_the_missing_three_are_written(tmp_path: Path, calls: Calls) -> None:
@@ -413,6 +420,7 @@ def test_markdown_that_is_empty_or_cut_off_does_not_count_and_a_small_header_doe
 # no trace, no deck
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.43", "S4.44")
 @on_loop
 async def test_agents_that_find_nothing_are_done_all_the_same(tmp_path: Path, calls: Calls) -> None:

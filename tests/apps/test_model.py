@@ -269,6 +269,7 @@ def test_an_answer_that_does_not_fit_is_shown_with_the_reason_and_asked_again(
     assert outcome.spent_tokens == paid * TOKENS
 
 
+@pytest.mark.long
 def test_after_three_such_answers_it_is_an_error_and_a_resume_asks_anew(server: ModelServer, tmp_path: Path) -> None:
     server.will(*[Says("no JSON at all")] * 4, Says(GOOD))
     store = tmp_path / "store.db"
@@ -285,6 +286,7 @@ def test_after_three_such_answers_it_is_an_error_and_a_resume_asks_anew(server: 
 # faults
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

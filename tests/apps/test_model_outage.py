@@ -50,6 +50,7 @@ def paper(tmp_path: Path, forks: Forks, service: ModelServer) -> Paper:
     return found
 
 
+@pytest.mark.long
 def test_a_program_waits_for_its_model_and_can_be_interrupted_meanwhile(tmp_path: Path, forks: Forks) -> None:
     paper = Paper(tmp_path, forks)
     with serving(ModelServer()) as server:
@@ -69,6 +70,7 @@ def test_a_program_waits_for_its_model_and_can_be_interrupted_meanwhile(tmp_path
     assert len(server.requests) == 1
 
 
+@pytest.mark.long
 def test_after_a_kill_between_two_requests_the_first_is_not_paid_again(paper: Paper, service: ModelServer) -> None:
     answered = threading.Event()
     service.will(Says('{"mood": "merry"}'), Holds(GOOD.text, answered), GOOD)

@@ -135,6 +135,7 @@ def test_chapters_are_numbered_in_several_languages(heads: tuple[str, ...], foun
 # scans
 
 
+@pytest.mark.long
 def test_a_scan_is_never_complete_and_says_what_to_do(tmp_path: Path) -> None:
     scan = make_pdf(tmp_path / "scan.pdf", [PICTURE] * 4)
     with Engine(tmp_path / "p.db", workflows=[planner]) as engine:

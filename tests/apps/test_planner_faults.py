@@ -102,6 +102,7 @@ def undisturbed(
     return document, files
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", [each for each in ONCE if not each.startswith("pages ")])
 def test_a_kill_at_any_chunk_and_in_any_stage_costs_that_call_alone(
     session: Planner, where: str, undisturbed: object
@@ -112,6 +113,7 @@ def test_a_kill_at_any_chunk_and_in_any_stage_costs_that_call_alone(
     assert session.result() == undisturbed
 
 
+@pytest.mark.long
 def test_a_session_that_is_killed_at_every_call_in_turn_still_gets_to_the_same_end(
     session: Planner, undisturbed: object
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_session_that_is_killed_at_every_call_in_turn_still_gets_to_the_same_e
     assert session.result() == undisturbed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("where", ["chunk .pdf:0", "chunk .pdf:3", "plan"])
 def test_an_interrupt_costs_nothing_at_all(
@@ -137,6 +140,7 @@ def test_an_interrupt_costs_nothing_at_all(
     assert session.result() == undisturbed
 
 
+@pytest.mark.long
 def test_progress_is_told_by_another_process_after_a_kill(session: Planner, undisturbed: object) -> None:
     session.start(at="chunk .pdf:3")
     document = session.document()

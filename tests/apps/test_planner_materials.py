@@ -128,6 +128,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=LINES, times=st.integers(1, 12), size=st.sampled_from([1, 3, 20]))
 def test_the_windows_of_a_text_are_the_text(tmp_path: Path, lines: list[str], times: int, size: int) -> None:
@@ -229,6 +230,7 @@ STYLED = st.lists(st.tuples(st.text(st.characters(exclude_characters="\r\n"), ma
 )
 
 
+@pytest.mark.long
 @given(
     st.one_of(
         st.tuples(st.lists(st.text(max_size=200).map(Page), max_size=20), st.sampled_from([TEXT, MARKDOWN, PDF])),
@@ -321,6 +323,7 @@ def test_a_model_sees_the_whole_text_and_names_what_has_no_headings(tmp_path: Pa
     assert all(f"whale {number} sings" in asked for number in range(700))
 
 
+@pytest.mark.long
 def test_a_model_that_is_busy_is_waited_for(tmp_path: Path, server: ModelServer) -> None:
     server.script.extend([*[Status(429)] * 7, says("The songs of whales"), says("Krill in currents")])
     document = planned(tmp_path, unheaded(tmp_path))

@@ -189,6 +189,7 @@ def free_before(given: UserInputs, planning: PlanningState, due: date) -> int:
     )
 
 
+@pytest.mark.long
 @given(tasks())
 def test_a_plan_is_the_same_whenever_it_is_made(task: tuple[UserInputs, list[TopicEstimate]]) -> None:
     given, topics = task

@@ -44,6 +44,7 @@ call = calling(main)
 # as a process
 
 
+@pytest.mark.long
 def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_any_folder(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
 # step by step
 
 
+@pytest.mark.long
 def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(here: Path, call: Call) -> None:
     assert call("create", "--session-id", "spring", "--start", "2030-02-04", "--max-minutes", "40").code == 3
     assert call("document", "spring").document["status"] == "created"
@@ -129,6 +131,7 @@ def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(her
     assert call("document", "spring").code == 4
 
 
+@pytest.mark.long
 def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Call, forks: Forks) -> None:
     documented = [code(row[0])[0] for row in rows(section(README, "Commands"))]
     assert documented == list(main.commands)
@@ -284,6 +287,7 @@ def test_the_table_of_components_names_every_file_and_only_those_that_exist() ->
     check_components(README, "sample_data")
 
 
+@pytest.mark.long
 def test_the_commands_of_the_readme_run(here: Path, call: Call) -> None:
     chapters = [("The first chapter", 0), ("The second chapter", 1), ("The last chapter", 2)]
     make_pdf(here / "textbook.pdf", [["Some words on a page of a book"] * 60] * 3, chapters)

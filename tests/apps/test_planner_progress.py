@@ -58,6 +58,7 @@ def mark(engine: BlockingEngine, *words: str, status: Any = "done", on: date = F
 # marks
 
 
+@pytest.mark.long
 def test_what_is_done_stays_done_and_the_next_plan_has_what_is_left(engine: BlockingEngine) -> None:
     before = planned(engine)
     first = work(before)[0]
@@ -76,6 +77,7 @@ def test_what_is_done_stays_done_and_the_next_plan_has_what_is_left(engine: Bloc
     assert replanned.user_inputs.progress == after.user_inputs.progress
 
 
+@pytest.mark.long
 def test_a_day_a_topic_or_a_part_of_its_name_can_be_marked(engine: BlockingEngine) -> None:
     before = planned(engine)
     day = work(before)[0].date
@@ -116,6 +118,7 @@ def test_planned_time_is_shown_against_time_done(engine: BlockingEngine) -> None
     assert {row.row_id for each in found.values() for row in each.late} == {row.row_id for row in past} - {first.row_id}
 
 
+@pytest.mark.long
 def test_the_users_estimate_and_pace_change_the_minutes(engine: BlockingEngine) -> None:
     total = minutes(work(planned(engine)))
     sessions.estimate(engine, "s1", "history", 200, SEE)
@@ -157,6 +160,7 @@ def text(event: Any) -> tuple[object, ...]:
     return event["DTSTART"].dt, event["DTEND"].dt, *(str(event[name]) for name in ("SUMMARY", "DESCRIPTION", "STATUS"))
 
 
+@pytest.mark.long
 def test_a_calendar_that_is_imported_again_is_updated(engine: BlockingEngine) -> None:
     before = planned(engine)
     old = events(before)
@@ -211,6 +215,7 @@ END:VCALENDAR
 """.replace("\n", "\r\n")
 
 
+@pytest.mark.long
 def test_work_is_placed_at_real_hours_around_busy_times(engine: BlockingEngine, tmp_path: Path) -> None:
     (tmp_path / "busy.ics").write_text(CALENDAR)
     hours = {day: ["16–19.00"] for day in ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")}

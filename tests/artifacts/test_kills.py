@@ -86,6 +86,7 @@ def check(
     return told(path)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.4", "S4.90", "S4.114")
 def test_killed_before_every_second_write_of_its_artifacts_it_comes_to_the_same_end(
     server: ForkServer, tmp_path: Path
@@ -105,6 +106,7 @@ def test_killed_before_every_second_write_of_its_artifacts_it_comes_to_the_same_
         shutil.rmtree(path)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.81", "S4.114")
 @pytest.mark.parametrize("decision", ["accept", "discard"])
 def test_killed_before_every_second_write_of_a_resume_that_decides_about_an_edit_the_edit_is_not_lost(
@@ -133,6 +135,7 @@ def copied(edited: Path, name: str) -> Path:
     return edited / "now"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_twin_that_breaks_a_promise_is_found_out(server: ForkServer, tmp_path: Path, broken: str) -> None:
     found = False
@@ -151,6 +154,7 @@ def test_a_twin_that_breaks_a_promise_is_found_out(server: ForkServer, tmp_path:
     pytest.fail(f"nobody noticed: {broken}")
 
 
+@pytest.mark.long
 def test_a_crash_before_or_after_any_write_to_the_store_changes_neither_state_nor_artifacts(tmp_path: Path) -> None:
     points = every_crash_point(quiet, company="Fern", folder=tmp_path)
     assert len(points) == 6

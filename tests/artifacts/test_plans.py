@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ class World:
             assert {each.path for each in found} <= {*in_folder(self.desk.folder)}
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(actions, min_size=2, max_size=8))
 def test_a_resume_runs_what_its_plan_says_and_keeps_what_was_edited(sequence: list[tuple[Any, ...]]) -> None:

@@ -225,6 +225,7 @@ actions = st.one_of(
 )
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.65", "S4.76", "S4.81", "S4.85", "S4.88")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(actions, max_size=8))

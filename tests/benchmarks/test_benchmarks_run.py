@@ -19,6 +19,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.long
 def test_a_quick_run_measures_every_figure_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = run("--quick", "--json", "--dir", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -96,6 +96,7 @@ def night(tmp_path: Path) -> Night:
     return Night(tmp_path)
 
 
+@pytest.mark.long
 def test_a_thousand_failed_sessions_are_retried_by_one_command(night: Night) -> None:
     night.fail(1000)
     night.write("broken", "night-0007")
@@ -117,6 +118,7 @@ def test_a_thousand_failed_sessions_are_retried_by_one_command(night: Night) -> 
     assert (empty.code, empty.stdout) == (0, "There is nothing to resume: no session matches.\n")
 
 
+@pytest.mark.long
 def test_a_command_that_was_killed_can_be_run_again_and_nothing_is_doubled(night: Night) -> None:
     night.fail(30)
     night.write("hold", "")
@@ -153,6 +155,7 @@ def test_ctrl_c_leaves_the_rest_as_it_was_and_says_how_to_continue(night: Night)
     assert night.calls == ONCE
 
 
+@pytest.mark.long
 def test_a_dry_run_lists_what_would_happen_and_changes_nothing(night: Night) -> None:
     night.fail(3)
     for verb, count in (("resume", 3), ("cancel", 3), ("pause", 0)):
@@ -168,6 +171,7 @@ def test_a_dry_run_lists_what_would_happen_and_changes_nothing(night: Night) -> 
     assert night.statuses() == {"failed": 3}
 
 
+@pytest.mark.long
 def test_sessions_are_handed_to_a_worker(night: Night) -> None:
     night.fail(5)
     done = run("resume", *FAILED, "--hand-over", "--jsonl", cwd=night.folder)

@@ -197,6 +197,7 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.long
 def test_every_command_that_is_printed_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "PICK_UP_LOOKS", 1)  # no other process is there to pick a session up
     followed = Followed(folder)
@@ -217,10 +218,12 @@ def is_at(site: Site, followed: Site) -> bool:
     return site[:2] == followed[:2] and site.verb in (followed.verb, "*")
 
 
+@pytest.mark.long
 def test_messages_name_only_options_that_commands_have() -> None:
     assert list(ways.wrong_options()) == []
 
 
+@pytest.mark.long
 def test_commands_are_printed_through_the_doors_only() -> None:
     assert list(ways.written()) == []
 

@@ -89,6 +89,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_after_a_pause_of_everything_a_fleet_begins_nothing(folder: Path) -> None:
     with ExitStack() as stack:
         workers = [

@@ -78,6 +78,7 @@ def keeper(folder: Path) -> Iterator[Process]:
         yield worker
 
 
+@pytest.mark.long
 def test_at_a_terminal_a_paused_step_stays_and_a_resume_without_the_code_continues_it(folder: Path) -> None:
     with Process("run", "agent.py", "--session-id", "x", cwd=folder, tty=True, size=(120, 24)) as process:
         process.until("0 of 1 step")
@@ -94,6 +95,7 @@ def test_at_a_terminal_a_paused_step_stays_and_a_resume_without_the_code_continu
     assert opened(folder) == 1
 
 
+@pytest.mark.long
 def test_without_a_terminal_a_paused_step_exits(folder: Path) -> None:
     with Process("run", "agent.py", "--session-id", "x", cwd=folder) as process:
         process.until("Running step: act")
@@ -103,6 +105,7 @@ def test_without_a_terminal_a_paused_step_exits(folder: Path) -> None:
     assert "kept" not in run("show", "x", cwd=folder).stdout
 
 
+@pytest.mark.long
 def test_without_a_terminal_a_resume_does_not_wait_for_a_step_that_another_process_keeps(
     folder: Path, keeper: Process
 ) -> None:
@@ -114,6 +117,7 @@ def test_without_a_terminal_a_resume_does_not_wait_for_a_step_that_another_proce
     assert (opened(folder), keeper.child.poll()) == (1, None)
 
 
+@pytest.mark.long
 def test_ctrl_c_in_a_command_that_only_watches_says_where_the_session_continues(folder: Path, keeper: Process) -> None:
     with Process("resume", "x", *TARGET, cwd=folder, tty=True, size=(120, 24)) as process:
         process.until("running")
@@ -126,6 +130,7 @@ def test_ctrl_c_in_a_command_that_only_watches_says_where_the_session_continues(
     assert "status      running" in run("show", "x", cwd=folder).stdout
 
 
+@pytest.mark.long
 def test_a_lift_does_not_ask_for_the_code_of_a_step_that_a_process_keeps(folder: Path, keeper: Process) -> None:
     within(folder / STORE, withdraw)
     keeper.until("in place")

@@ -53,6 +53,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_limits_are_given_shown_and_raised(place: Path) -> None:
     words = ("run", "limits.py:counting", "--session-id", "s", "--budget", "usd=2.50,operations=3")
     done = run(*words, cwd=place)
@@ -68,6 +69,7 @@ def test_limits_are_given_shown_and_raised(place: Path) -> None:
     assert [found[f"budget_{kind}"] for kind in ("usd", "tokens", "operations")] == [2.5, 900, 9]
 
 
+@pytest.mark.long
 def test_show_and_plan_say_that_an_operation_waits_to_be_retried(place: Path) -> None:
     run("run", "limits.py:persisting", "--session-id", "s", "--paused", cwd=place)
     done = run("resume", "s", "--target", "limits.py:persisting", "--detach", cwd=place)

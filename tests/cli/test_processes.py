@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from tests.cli.desk import Desk
 from tests.cli.kit import Process, run
 
 TARGET = ("--target", "brief.py")
 
 
+@pytest.mark.long
 def test_a_session_is_run_paused_watched_killed_and_resumed_by_different_processes(desk: Desk) -> None:
     """The first processes are new ones, as a shell starts them."""
     desk.hold("research")

@@ -34,6 +34,7 @@ def test_the_page_is_what_the_commands_say_of_themselves() -> None:
     assert render(page) == page, "docs/cli.md is not up to date; run: python -m tools.cli_reference"
 
 
+@pytest.mark.long
 def test_the_page_shows_what_a_terminal_shows(tmp_path: Path) -> None:
     shown = captures.printed(PAGE.read_text("utf-8"))
     seen = captures.made(tmp_path / "briefs")
@@ -59,6 +60,7 @@ def test_every_command_is_there_with_help_and_the_table_says_what_it_does() -> N
             assert short.endswith("."), name
 
 
+@pytest.mark.long
 def test_every_command_has_a_json_form_and_the_schema_has_it() -> None:
     with_json = {name for name in COMMANDS if "--json" in options_of(name)}
     assert with_json == COMMANDS.keys() - NO_JSON
@@ -134,6 +136,7 @@ CALLS: dict[str, str] = {
 """A call of every command that has --json, in an order in which each has something to do."""
 
 
+@pytest.mark.long
 def test_every_command_prints_the_document_that_the_schema_describes(tmp_path: Path) -> None:
     ids = fill(tmp_path, "fail", "wait", "ask", student="lunch", spare="never mind")
     assert CALLS.keys() == COMMANDS.keys() - NO_JSON
@@ -152,6 +155,7 @@ def test_every_command_prints_the_document_that_the_schema_describes(tmp_path: P
 # in words
 
 
+@pytest.mark.long
 def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to_read_on(zoo: Path) -> None:
     fields = "See `pausepoint run brief.py:brief --help`."
     for words, said in {
@@ -180,6 +184,7 @@ def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to
         assert (done.code, done.stdout, done.stderr) == (4 if "studnet" in words else 2, "", f"pausepoint: {said}\n")
 
 
+@pytest.mark.long
 def test_sentences_are_wrapped_between_words_on_a_terminal_and_commands_stay_whole(zoo: Path) -> None:
     code, out, _ = run("show", "long", cwd=zoo, tty=True, size=(60, 24))
     lines = plain(out).splitlines()

@@ -148,6 +148,7 @@ def test_jsonl_is_every_event_and_last_how_it_stands(desk: Desk) -> None:
     assert outcome["status"] == "completed"
 
 
+@pytest.mark.long
 def test_a_failure_ends_with_the_reason_and_below_the_traceback_with_the_command_that_goes_on(desk: Desk) -> None:
     desk.breaks("write")
     code, out, err = run("run", "brief.py", "--topic", "otters", cwd=desk.root)
@@ -200,6 +201,7 @@ def test_a_run_that_stands_still_says_how_to_go_on_and_exits_with_3(desk: Desk) 
     assert desk.calls == []
 
 
+@pytest.mark.long
 def test_an_id_that_is_taken_goes_on_or_is_a_conflict(desk: Desk) -> None:
     desk.stored("mine")
     code, out, _ = run("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root)
@@ -212,6 +214,7 @@ def test_an_id_that_is_taken_goes_on_or_is_a_conflict(desk: Desk) -> None:
     assert (code, "already exists with different input" in said) == (5, True)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.59")
 def test_a_run_that_is_to_resume_and_finds_nothing_says_so_and_runs(desk: Desk) -> None:
     code, out, err = run("run", "brief.py", "--topic", "otters", "--resume", cwd=desk.root)
@@ -223,6 +226,7 @@ def test_a_run_that_is_to_resume_and_finds_nothing_says_so_and_runs(desk: Desk) 
     assert desk.calls.count("plan") == 1
 
 
+@pytest.mark.long
 def test_a_detached_run_returns_once_it_is_stored_and_goes_on_by_itself(desk: Desk) -> None:
     desk.hold("write")
     code, out, err = run("run", "brief.py", "--topic", "otters", "--detach", cwd=desk.root)
@@ -239,6 +243,7 @@ def test_a_detached_run_returns_once_it_is_stored_and_goes_on_by_itself(desk: De
 # an interrupted session of the same input
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.62", "S4.78", "S4.79")
 def test_without_a_terminal_an_interrupted_session_of_the_same_input_is_a_hint_and_a_fresh_one_starts(
     desk: Desk,
@@ -257,6 +262,7 @@ def test_without_a_terminal_an_interrupted_session_of_the_same_input_is_a_hint_a
     assert desk.calls == ["write", "review"]
 
 
+@pytest.mark.long
 def test_to_find_a_session_of_the_same_input_no_other_is_read(desk: Desk) -> None:
     desk.stored("other", count=1)
     desk.stored("same")
@@ -271,6 +277,7 @@ def at_terminal(desk: Desk) -> Process:
     return Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.78")
 @pytest.mark.parametrize(("answer", "runs"), [("\n", ["write", "review"]), ("n\n", ["plan", "look_up otters 0"])])
 def test_on_a_terminal_it_is_offered(desk: Desk, answer: str, runs: list[str]) -> None:
@@ -293,6 +300,7 @@ def test_a_wrong_key_at_the_offer_is_asked_again_and_the_end_of_the_input_leaves
     assert len(desk.sessions()) == 1
 
 
+@pytest.mark.long
 def test_a_refused_run_creates_no_store(desk: Desk) -> None:
     for words in (
         ["--session-id", "no id"],
@@ -304,6 +312,7 @@ def test_a_refused_run_creates_no_store(desk: Desk) -> None:
         assert not desk.store.exists(), words
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.79")
 def test_a_forced_restart_never_asks(desk: Desk) -> None:
     desk.stored("old")
@@ -333,6 +342,7 @@ def test_a_terminal_shows_what_is_done_and_what_is_pending_and_at_the_end_when_i
     assert all(len(line) <= 100 for line in chart.splitlines())
 
 
+@pytest.mark.long
 def test_no_color_means_none(desk: Desk) -> None:
     args = ("run", "brief.py", "--topic", "otters")
     _, out, _ = run(*args, cwd=desk.root, tty=True, env={"NO_COLOR": "1"})
@@ -340,6 +350,7 @@ def test_no_color_means_none(desk: Desk) -> None:
     assert re.findall(r"\x1b\[[0-9;]*3[0-7]m", out) == []
 
 
+@pytest.mark.long
 def test_ctrl_c_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
     desk.hold("write")
     with at_terminal(desk) as process:

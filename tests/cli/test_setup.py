@@ -18,6 +18,7 @@ from tests.cli.samples import letters, project
 # init
 
 
+@pytest.mark.long
 def test_init_makes_a_project_whose_example_runs(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"')
     done = run("init", "--json", cwd=tmp_path)
@@ -48,6 +49,7 @@ def test_init_overwrites_nothing_and_a_second_time_is_no_error(tmp_path: Path) -
     assert (second.code, second.stdout.count("kept")) == (0, 3)
 
 
+@pytest.mark.long
 def test_init_in_an_empty_folder_makes_an_example_that_is_resumed_without_a_target(tmp_path: Path) -> None:
     assert run("init", cwd=tmp_path).code == 0
     assert (tmp_path / "pyproject.toml").read_text() == '[tool.pausepoint.workflows]\nbrief = "brief.py:brief"\n'
@@ -124,6 +126,7 @@ def test_make_demo_passes_options_on_and_its_help_fits_a_terminal() -> None:
 # what it costs
 
 
+@pytest.mark.long
 def test_help_takes_less_than_200_ms_of_cpu(tmp_path: Path) -> None:
     def cpu() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -175,6 +178,7 @@ def imported(cwd: Path, *calls: list[str]) -> list[tuple[object, set[str]]]:
     return [(code, set(found)) for code, found in json.loads(done.stdout)]
 
 
+@pytest.mark.long
 def test_help_of_any_command_imports_neither_the_engine_nor_what_draws(tmp_path: Path) -> None:
     from pausepoint.cli.app import COMMANDS
 
@@ -189,6 +193,7 @@ MOST_MODULES = 420
 """Processor time of a short command is import time, which only a quiet machine can measure. A module can be counted."""
 
 
+@pytest.mark.long
 def test_a_listing_and_a_completion_import_few_modules(tmp_path: Path) -> None:
     letters(project(tmp_path), ada="Ada")
     [(code, loaded)] = imported(tmp_path, ["ls"])
@@ -215,6 +220,7 @@ def test_a_listing_and_a_completion_import_few_modules(tmp_path: Path) -> None:
     assert (int(count) < MOST_MODULES, pydantic) == (True, "False")
 
 
+@pytest.mark.long
 def test_a_command_that_draws_nothing_imports_nothing_that_draws(tmp_path: Path) -> None:
     letters(project(tmp_path), ada="Ada")
     calls = [["ls"], ["status", "--json"], ["show", "ada"], ["events", "ada"], ["verify"], ["doctor"]]

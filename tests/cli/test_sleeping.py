@@ -57,6 +57,7 @@ def test_without_a_terminal_a_run_that_sleeps_returns_3_and_the_wake_time(folder
     assert "pausepoint resume x --target" in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["--json", "--jsonl"])
 def test_without_a_terminal_the_document_has_the_wake_time(folder: Path, form: str) -> None:
     code, out, err = run("run", "naps.py:nap", "--session-id", "x", form, cwd=folder)
@@ -72,12 +73,14 @@ def test_without_a_terminal_the_document_has_the_wake_time(folder: Path, form: s
     assert again["resume"] == "pausepoint resume x --target naps.py:nap"
 
 
+@pytest.mark.long
 def test_a_short_sleep_is_waited_for(folder: Path) -> None:
     for target in ("naps.py:nap", "naps.py:parent"):
         code, out, _ = run("run", target, "--seconds", "0.3", cwd=folder)
         assert (code, "completed" in out) == (0, True)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.63")
 @pytest.mark.parametrize(
     ("number", "code", "said"), [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "Terminated")]
@@ -102,6 +105,7 @@ def test_a_signal_while_a_session_sleeps_prints_two_lines(
     assert status_of(folder) is Status.SLEEPING
 
 
+@pytest.mark.long
 def test_a_background_process_stays_with_a_sleeping_session_until_a_signal(folder: Path) -> None:
     code, out, _ = run("run", "naps.py:nap", "--session-id", "x", "--detach", cwd=folder)
     assert code == 0
@@ -127,6 +131,7 @@ def until(fact: Callable[[], bool]) -> None:
 # resume --detach
 
 
+@pytest.mark.long
 def test_a_detached_resume_returns_once_it_has_begun_and_continues_in_the_background(desk: Desk) -> None:
     session = desk.failed("write")
     desk.hold("write")
@@ -140,6 +145,7 @@ def test_a_detached_resume_returns_once_it_has_begun_and_continues_in_the_backgr
     assert desk.calls == ["write", "review"]
 
 
+@pytest.mark.long
 def test_a_detached_resume_passes_its_options_on_and_refuses_as_a_plain_one_does(desk: Desk) -> None:
     session = desk.failed("write")
     args = ("resume", session, "--target", "brief.py", "--detach")
@@ -159,6 +165,7 @@ def test_a_detached_resume_passes_its_options_on_and_refuses_as_a_plain_one_does
         assert process.wait().code == 0
 
 
+@pytest.mark.long
 def test_a_detached_run_that_resumes_does_so_in_the_background_too(desk: Desk) -> None:
     session = desk.failed("write")
     code, out, _ = run("run", "brief.py", "--topic", "otters", "--resume", "--detach", cwd=desk.root)

@@ -43,6 +43,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_what_is_run_meanwhile_says_that_all_stands_still_and_goes_on_when_that_is_lifted(folder: Path) -> None:
     def here(*args: str) -> Done:
         return run(*args, cwd=folder)
@@ -76,6 +77,7 @@ def test_what_is_run_meanwhile_says_that_all_stands_still_and_goes_on_when_that_
     assert (status["standing_pause"], status["counts"]) == (None, {"completed": 2})
 
 
+@pytest.mark.long
 def test_without_the_code_it_is_lifted_all_the_same_and_the_rest_is_left_to_who_has_it(folder: Path) -> None:
     run("run", "brief.py", "--topic", "squid", "--session-id", "new", cwd=folder)
     lifted = run("resume", "--all", cwd=folder)
@@ -87,6 +89,7 @@ def test_without_the_code_it_is_lifted_all_the_same_and_the_rest_is_left_to_who_
     assert json.loads(run("show", "new", "--json", cwd=folder).stdout)["status"] == "completed"
 
 
+@pytest.mark.long
 def test_sessions_that_were_paused_one_by_one_stay_paused_and_are_counted(folder: Path) -> None:
     for name, count in {
         "one": "1 session stays paused: it has a pause of its own. Resume it:",

@@ -69,6 +69,7 @@ def lines(shown: str) -> list[str]:
     return [line for line in screen(shown).splitlines() if line.strip()]
 
 
+@pytest.mark.long
 def test_run_shows_tokens_as_they_come_and_keeps_partial_lines(place: Path) -> None:
     with Process("run", "story.py", "--session-id", "s", cwd=place, tty=True) as process:
         process.until("Twice a day they rise, and twi")  # while the line is not complete
@@ -81,6 +82,7 @@ def test_run_shows_tokens_as_they_come_and_keeps_partial_lines(place: Path) -> N
     assert "\x1b[2J" not in done.stdout
 
 
+@pytest.mark.long
 def test_watch_in_another_terminal_shows_them_too(place: Path) -> None:
     with Process("run", "story.py", "--session-id", "s", cwd=place) as process:
         process.until("Running step: write")
@@ -94,6 +96,7 @@ def test_watch_in_another_terminal_shows_them_too(place: Path) -> None:
     assert [line for line in shown if line in (FIRST, SECOND)] == [FIRST, SECOND]
 
 
+@pytest.mark.long
 def test_json_lines_have_every_chunk(place: Path) -> None:
     (place / "go").touch()
     done = run("run", "story.py", "--session-id", "s", "--jsonl", cwd=place)
@@ -106,6 +109,7 @@ def test_json_lines_have_every_chunk(place: Path) -> None:
     assert chunks[0]["data"]["source"].startswith("write#1/tell~")
 
 
+@pytest.mark.long
 def test_watch_as_json_lines_has_the_chunks_of_a_killed_process_and_their_restart(place: Path) -> None:
     with Process("run", "story.py", "--session-id", "s", "--jsonl", cwd=place) as process:
         process.until('" twi"')

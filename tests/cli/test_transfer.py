@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from pausepoint import Engine
 from tests.cli.kit import plain, run
 from tests.cli.samples import STORE, letter, letters, project, within
 
 
+@pytest.mark.long
 def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
@@ -45,6 +48,7 @@ def test_a_folder_for_a_session_without_artifacts_is_refused_with_the_option_to_
     assert (refused.code, "Nothing was imported. Leave out --folder." in refused.stderr) == (5, True)
 
 
+@pytest.mark.long
 def test_a_file_that_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> None:
     letters(tmp_path, ada="Ada")
     (tmp_path / "kept.jsonl").write_text("mine")
@@ -60,6 +64,7 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> No
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["kept.jsonl"]
 
 
+@pytest.mark.long
 def test_an_id_that_is_taken_is_a_conflict_and_another_id_is_not(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     within(store, lambda engine: engine.export_session("ada", tmp_path / "ada.jsonl"))
@@ -77,6 +82,7 @@ def test_an_id_that_is_taken_is_a_conflict_and_another_id_is_not(tmp_path: Path)
     assert within(store, both, letter) == (True, "thanks", "waiting")
 
 
+@pytest.mark.long
 def test_a_file_that_was_changed_or_is_missing_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     store = letters(tmp_path / "here", ada="Ada")
     path = tmp_path / "ada.jsonl"

@@ -48,6 +48,7 @@ asyncio.run(main())
 # verify
 
 
+@pytest.mark.long
 def test_verify_says_what_was_looked_at(tmp_path: Path) -> None:
     letters(tmp_path, ada="Ada", bob="Bob")
     done = run("verify", cwd=tmp_path)
@@ -58,6 +59,7 @@ def test_verify_says_what_was_looked_at(tmp_path: Path) -> None:
     assert (one.code, found["ok"], found["session_id"], found["sessions"]) == (0, True, "ada", 1)
 
 
+@pytest.mark.long
 def test_verify_names_the_first_bad_record_and_exits_with_1(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada", bob="Bob")
     execute(store, "UPDATE log SET payload = x'7b7c' WHERE seq >= 2 AND session = 1")
@@ -79,6 +81,7 @@ def with_file(folder: Path, content: bytes = b"a secret") -> tuple[Path, File]:
     return store, found
 
 
+@pytest.mark.long
 def test_verify_counts_files_and_names_one_that_was_changed(tmp_path: Path) -> None:
     store, file = with_file(tmp_path)
     done = run("verify", cwd=tmp_path)
@@ -96,6 +99,7 @@ def test_verify_counts_files_and_names_one_that_was_changed(tmp_path: Path) -> N
 # redact
 
 
+@pytest.mark.long
 def test_redact_takes_a_file_away_for_good(tmp_path: Path) -> None:
     store, file = with_file(tmp_path)
     other = run("redact", "ada", "--file", "file_0", cwd=tmp_path)
@@ -110,6 +114,7 @@ def test_redact_takes_a_file_away_for_good(tmp_path: Path) -> None:
     assert "asked for by Ada" in json.dumps(told)
 
 
+@pytest.mark.long
 def test_redact_takes_a_field_a_record_or_an_event_away(tmp_path: Path) -> None:
     project(tmp_path)
     store = letters(tmp_path, ada="Ada", bob="Bob")
@@ -202,6 +207,7 @@ def test_doctor_fits_a_terminal_and_prints_whole_lines_to_a_pipe(tmp_path: Path)
     assert "but its code is not loaded" in plain(told.stdout).replace("\n" + " " * 16, " ")
 
 
+@pytest.mark.long
 def test_doctor_says_who_holds_a_session_and_who_died_with_one(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     program = tmp_path / "holding.py"
@@ -222,6 +228,7 @@ def test_doctor_says_who_holds_a_session_and_who_died_with_one(tmp_path: Path) -
     assert "pausepoint resume stuck" in after.stdout
 
 
+@pytest.mark.long
 def test_doctor_finds_sessions_that_no_longer_fit_the_code(tmp_path: Path) -> None:
     letters(project(tmp_path, CODE.replace("steps=[write, post]", "steps=[post]")), ada="Ada")
     done = run("doctor", cwd=tmp_path)
@@ -312,6 +319,7 @@ def test_doctor_tells_of_crashes_and_of_damaged_facts() -> None:
 # gc
 
 
+@pytest.mark.long
 def test_gc_shows_what_could_go_and_apply_does_it(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada", bob="Bob", eve="Eve")
 

@@ -97,6 +97,7 @@ def helps(project: Path, command: str) -> bool:
     return "does not fit" not in done.stdout + done.stderr and "(definition)" not in done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CHANGED)
 def test_every_way_out_after_a_change_of_the_code_helps(tmp_path: Path, case: str) -> None:
     steps, version = CHANGED[case]
@@ -119,6 +120,7 @@ def test_every_way_out_after_a_change_of_the_code_helps(tmp_path: Path, case: st
         assert helps(copy, way), f"{where} said {way!r}:\n{said[where]}"
 
 
+@pytest.mark.long
 def test_with_the_former_code_back_the_commands_say_what_a_resume_does(tmp_path: Path) -> None:
     project = folder_of(tmp_path / "p", HEAD.format(steps="collect, write, approve", version=1), named=True)
     said = said_about(project)
@@ -135,6 +137,7 @@ def test_with_the_former_code_back_the_commands_say_what_a_resume_does(tmp_path:
     assert done.code == 0, done
 
 
+@pytest.mark.long
 def test_a_lost_step_cannot_be_accepted_and_no_command_says_so(tmp_path: Path) -> None:
     code = HEAD.format(steps="collect, write, approve", version=2)
     project = folder_of(tmp_path / "p", code, named=True)

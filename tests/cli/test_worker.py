@@ -83,6 +83,7 @@ def interrupted(desk: Desk, *ids: str) -> None:
     desk.forget_calls()
 
 
+@pytest.mark.long
 def test_a_worker_drives_what_is_ready_and_leaves_what_was_paused_or_failed(desk: Desk) -> None:
     interrupted(desk, "one", "two")
     desk.stored("paused")
@@ -97,6 +98,7 @@ def test_a_worker_drives_what_is_ready_and_leaves_what_was_paused_or_failed(desk
     assert stand == {"one": "completed", "two": "completed", "paused": "paused", "failed": "failed"}
 
 
+@pytest.mark.long
 def test_a_worker_takes_up_what_another_process_was_killed_with_and_ends_with_143(desk: Desk) -> None:
     with Process("worker", "--jsonl", *TARGET, cwd=desk.root) as worker:
         desk.hold("write")
@@ -114,6 +116,7 @@ def test_a_worker_takes_up_what_another_process_was_killed_with_and_ends_with_14
     assert desk.calls.count("plan") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("everything", [False, True])
 def test_a_pause_that_comes_between_the_look_and_the_pick_up_stays(
     desk: Desk, everything: bool, monkeypatch: pytest.MonkeyPatch
@@ -139,6 +142,7 @@ def test_a_pause_that_comes_between_the_look_and_the_pick_up_stays(
     assert {info.session_id: info.status.value for info in desk.sessions()} == {"one": "paused", "two": "paused"}
 
 
+@pytest.mark.long
 def test_an_interrupted_worker_leaves_its_sessions_ready(desk: Desk) -> None:
     interrupted(desk, "mine")
     desk.hold("write")
@@ -154,6 +158,7 @@ def test_an_interrupted_worker_leaves_its_sessions_ready(desk: Desk) -> None:
     assert info.status.value in ("ready", "completed")
 
 
+@pytest.mark.long
 def test_one_document_tells_what_was_driven(desk: Desk) -> None:
     interrupted(desk, "mine")
     code, out, _ = run("worker", "--once", "--json", "--workflow", "brief", *TARGET, cwd=desk.root)
@@ -173,6 +178,7 @@ def test_a_worker_needs_code_and_an_end_for_one_document(desk: Desk) -> None:
     assert not desk.store.parent.exists()
 
 
+@pytest.mark.long
 def test_what_nobody_could_drive_is_not_even_read(desk: Desk) -> None:
     desk.stored(*(f"p{number}" for number in range(20)))
     interrupted(desk, "mine")
@@ -182,6 +188,7 @@ def test_what_nobody_could_drive_is_not_even_read(desk: Desk) -> None:
     assert desk.calls.count("review") == 1
 
 
+@pytest.mark.long
 def test_a_run_drives_its_own_session_and_leaves_what_is_due_to_a_worker(tmp_path: Path) -> None:
     folder = project(tmp_path)
     store = letters(folder, other="Bob")
@@ -200,6 +207,7 @@ def test_a_run_drives_its_own_session_and_leaves_what_is_due_to_a_worker(tmp_pat
     assert statuses(store) == {"other": "completed", "mine": "completed"}
 
 
+@pytest.mark.long
 def test_a_run_wakes_its_own_session_and_what_that_called(tmp_path: Path) -> None:
     (tmp_path / "nap.py").write_text(NAPS)
     code, out, _ = run("run", "nap.py:outer", "--session-id", "mine", cwd=tmp_path)

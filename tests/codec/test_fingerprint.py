@@ -54,6 +54,7 @@ def test_a_struct_has_a_fingerprint_by_its_content() -> None:
     assert fingerprint(Limits(depth=3)) == fingerprint(Limits(depth=3)) != fingerprint(Limits(depth=4))
 
 
+@pytest.mark.long
 def test_fingerprints_do_not_depend_on_order_or_process() -> None:
     value = "{'b': {3, 1, 2}, 'a': {'y': frozenset({'q', 'p', 'r'}), 2: 1, 'x': 1.5}}"
     turned = {"a": {"x": 1.5, 2: 1, "y": frozenset({"r", "p", "q"})}, "b": {2, 1, 3}}
@@ -66,6 +67,7 @@ def test_fingerprints_do_not_depend_on_order_or_process() -> None:
         assert done.stdout.strip() == fingerprint(turned, None).hex()
 
 
+@pytest.mark.long
 def test_a_fingerprint_of_code_or_of_something_endless_is_refused_with_its_path() -> None:
     with pytest.raises(ValueRefused, match=r"^input\[1\]\['f'\]: function cannot"):
         fingerprint(1, {"f": lambda: 1})

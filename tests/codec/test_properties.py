@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,7 @@ VALUES = st.recursive(
 relaxed = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.long
 @relaxed
 @given(VALUES)
 def test_any_value_of_stored_types_survives(value: Any) -> None:
@@ -52,6 +54,7 @@ def test_any_value_of_stored_types_survives(value: Any) -> None:
     assert fingerprint(value) == fingerprint(decode(data))
 
 
+@pytest.mark.long
 @relaxed
 @given(st.data())
 def test_any_model_survives(data: st.DataObject) -> None:
@@ -84,6 +87,7 @@ ANNOTATIONS = st.recursive(
 )
 
 
+@pytest.mark.long
 @relaxed
 @given(st.data())
 def test_any_value_of_a_generated_annotation_survives(data: st.DataObject) -> None:
@@ -124,6 +128,7 @@ def follow(root: Any, path: str) -> Any:
     return eval(f"root{path.removeprefix('x')}", {"root": root})
 
 
+@pytest.mark.long
 @relaxed
 @given(GARBAGE)
 def test_garbage_is_stored_faithfully_or_refused_with_a_path_that_leads_to_it(value: Any) -> None:
@@ -151,6 +156,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.long
 @relaxed
 @given(JSON)
 def test_whatever_is_stored_is_read_as_data_or_called_damaged(value: Any) -> None:
@@ -183,6 +189,7 @@ class Watch:
 WATCH = Watch()
 
 
+@pytest.mark.long
 @relaxed
 @given(VALUES | JSON)
 def test_reading_never_executes_compiles_or_imports_anything(value: Any) -> None:

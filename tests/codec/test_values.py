@@ -238,6 +238,7 @@ def test_an_undeclared_model_is_refused_with_the_hint_to_annotate_it() -> None:
         encode({"f": Fact(text="a")}, "x")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("levels", [64, 300, 5_000, 100_000])
 @pytest.mark.parametrize("annotation", [None, Any, list, list[Any], JsonValue, list[list[Any]]], ids=str)
 def test_what_is_nested_too_deep_is_oversized_and_never_a_recursion_error(levels: int, annotation: Any) -> None:
@@ -259,6 +260,7 @@ def test_validation_of_what_is_nested_too_deep_is_refused() -> None:
             typed(JsonValue).validate(value, "x")
 
 
+@pytest.mark.long
 def test_models_that_are_too_deep_or_contain_themselves_are_refused() -> None:
     with pytest.raises(OversizedValue, match="nested more than 64 levels deep"):
         typed(Node).encode(deep_node(100_000), "x")
@@ -267,6 +269,7 @@ def test_models_that_are_too_deep_or_contain_themselves_are_refused() -> None:
     assert refused.value.path == "x.kids[0]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("annotation", [None, Any, list, JsonValue, list[list[list[Any]]]], ids=str)
 def test_a_value_that_is_endless_when_written_out_is_refused_at_once(annotation: Any) -> None:
     value = bomb()
@@ -274,6 +277,7 @@ def test_a_value_that_is_endless_when_written_out_is_refused_at_once(annotation:
         encode(value, "x") if annotation is None else typed(annotation).encode(value, "x")
 
 
+@pytest.mark.long
 def test_one_large_text_many_times_is_refused_before_it_is_written_out() -> None:
     large = "x" * 2**20
     for annotation in (Any, list[str], list[Any]):

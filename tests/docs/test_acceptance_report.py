@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -108,6 +105,7 @@ SUITE = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "in a worker"])
 def test_only_what_really_passed_is_recorded(pytester: pytest.Pytester, workers: list[str]) -> None:
     pytester.makepyfile(SUITE)
@@ -118,6 +116,7 @@ def test_only_what_really_passed_is_recorded(pytester: pytest.Pytester, workers:
     assert found.covered == {"S1.1", "S1.2", "S2.1", "S2.2"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "in a worker"])
 def test_a_wrong_mark_is_an_error_of_collection(pytester: pytest.Pytester, workers: list[str]) -> None:
     wrong = {
@@ -130,6 +129,17 @@ def test_a_wrong_mark_is_an_error_of_collection(pytester: pytest.Pytester, worke
     outcome = pytester.runpytest(*LEAN, "-p", "tests.covers", *workers)
     outcome.stdout.fnmatch_lines_random([f"{name}.py::test_it: {complaint}*" for name, (_, complaint) in wrong.items()])
     outcome.assert_outcomes(errors=3)
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "in a worker"])
+def test_a_test_that_was_not_selected_counts_as_a_test_of_its_item(
+    pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    pytester.makepyfile(SUITE)
+    pytester.runpytest(*LEAN, "-p", "tests.covers", "--acceptance", "out.json", "-k", "in_a_class", *workers)
+    found = read_results(pytester.path / "out.json")
+    assert found.passed == {"S2.1", "S2.2"}
+    assert found.marked == {"S1.1", "S1.2", "S1.3", "S1.4", "S1.5", "S1.6", "S2.1", "S2.2"}
 
 
 def test_without_the_option_nothing_is_written(pytester: pytest.Pytester) -> None:
@@ -164,6 +174,14 @@ def test_the_verdict_names_what_is_missing_and_what_to_do() -> None:
     assert rest[:2] == ["Without a passing test:", "  S1.2  Two"]
     assert "@pytest.mark.covers" in rest[2]
     assert len(verdict(standing(*ITEMS)).splitlines()) == 1
+
+
+def test_in_the_short_tier_an_item_needs_a_test_in_either_tier_and_no_failing_one() -> None:
+    found = Results(frozenset({"S1.1"}), frozenset({"S1.2"}), frozenset({"S1.1", "S1.2", "S2.1"}))
+    assert judge(ITEMS, frozenset(), found, anywhere=True).missing == [ITEMS["S1.2"]]
+    assert judge(ITEMS, frozenset(), found).missing == [ITEMS["S1.2"], ITEMS["S2.1"]]
+    alone = judge(ITEMS, frozenset(), Results(frozenset(), frozenset(), frozenset({"S1.1"})), anywhere=True)
+    assert verdict(alone).startswith("Acceptance: 1 of 3 items have a test. Postponed: none.\nWithout a test:")
 
 
 def test_an_item_that_waits_is_neither_missing_nor_shown_even_if_a_test_shows_some_of_it() -> None:
@@ -202,41 +220,6 @@ def test_the_gate_fails_while_one_item_is_missing(tmp_path: Path, capsys: pytest
     assert "Refuted by a failing test:\n  S1.20" in capsys.readouterr().out
 
 
-def test_what_a_former_run_found_is_no_excuse_for_one_that_found_nothing(tmp_path: Path) -> None:
-    acts = commands("acceptance")
-    assert acts.index("rm -f build/acceptance.json") < next(n for n, act in enumerate(acts) if "pytest" in act)
+def test_a_run_that_wrote_no_results_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"found\.json does not exist: the test run ended before"):
         main([str(tmp_path / "found.json")])
-
-
-def test_the_last_act_of_the_test_command_is_the_gate() -> None:
-    """And a run of some tests, which cannot say that an item has none, does not ask it."""
-    acts = commands("test")
-    assert "--acceptance=build/acceptance.json" in acts[-2]
-    assert acts[-1].endswith("-m tools.acceptance build/acceptance.json")
-    assert not any("tools.acceptance" in act for act in commands("test", "ARGS=tests/codec"))
-
-
-def test_the_reports_of_a_former_run_are_not_taken_for_places_to_look_for_tests(pytester: pytest.Pytester) -> None:
-    pytester.makeini(f"[pytest]\ntestpaths = suite\npythonpath = {LIST.parents[1]}\n")
-    pytester.mkdir("suite")
-    pytester.makepyfile(**{"suite/conftest": 'pytest_plugins = ["tests.covers", "tests.counting"]\n'})
-    pytester.makepyfile(**{"suite/test_it": "def test_it(): pass\n"})
-    words = [word for word in shlex.split(commands("test")[-2]) if "build/" in word]
-    assert len(words) == 3
-    for _ in range(2):
-        done = pytester.runpytest_subprocess(*LEAN, "--import-mode=importlib", "-p", "no:xdist", *words)
-        done.assert_outcomes(passed=1)
-    assert sorted(path.name for path in (pytester.path / "build").iterdir()) == [
-        "acceptance.json", "tests.json", "tests.xml",
-    ]  # fmt: skip
-
-
-def commands(*words: str) -> list[str]:
-    """What make would run."""
-    planned = subprocess.run(
-        ["make", "--dry-run", "--no-print-directory", *words], cwd=LIST.parents[1], capture_output=True, text=True,
-        env={name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKELEVEL")},
-        check=True,
-    )  # fmt: skip
-    return planned.stdout.splitlines()

@@ -72,6 +72,7 @@ def test_the_agent_is_shorter_than_40_lines() -> None:
     assert len([line for line in lines if line.strip()]) < 40
 
 
+@pytest.mark.long
 def test_the_agent_does_what_the_page_says(undisturbed: Trip) -> None:
     booking = "2 nights, Hotel Astoria in Lisbon"
     assert (undisturbed.status, undisturbed.result) == ("completed", f"The booking: done, {booking}.")
@@ -85,6 +86,7 @@ def test_the_agent_does_what_the_page_says(undisturbed: Trip) -> None:
     assert undisturbed.operations == 6  # three answers of the model, two tools, one question
 
 
+@pytest.mark.long
 def test_a_killed_agent_ends_as_if_it_had_not_been_killed(tmp_path: Path, undisturbed: Trip) -> None:
     folder = Folder(tmp_path)
     folder.set(pace=NEVER)
@@ -106,6 +108,7 @@ def test_a_killed_agent_ends_as_if_it_had_not_been_killed(tmp_path: Path, undist
     assert trip(folder) == undisturbed
 
 
+@pytest.mark.long
 def test_an_agent_without_an_idempotency_key_is_caught(tmp_path: Path, undisturbed: Trip) -> None:
     folder = Folder(tmp_path)
     folder.replace("agent.py", "key=current().idempotency_key", "key=__import__('uuid').uuid4().hex")
@@ -117,6 +120,7 @@ def test_an_agent_without_an_idempotency_key_is_caught(tmp_path: Path, undisturb
     assert found != undisturbed
 
 
+@pytest.mark.long
 def test_only_a_resume_continues_a_paused_agent(tmp_path: Path, undisturbed: Trip) -> None:
     folder = Folder(tmp_path)
     gate = folder.gate()
@@ -137,6 +141,7 @@ def test_only_a_resume_continues_a_paused_agent(tmp_path: Path, undisturbed: Tri
     assert trip(folder) == undisturbed
 
 
+@pytest.mark.long
 def test_a_spent_budget_pauses_the_agent_and_a_no_reaches_the_model(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     command(folder, *START[:-1], "operations=1")

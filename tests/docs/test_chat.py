@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.docs.programs import NEVER, Folder
 
 HELLO = ("chat.py", "ann", "1", "Hello!")
@@ -33,6 +35,7 @@ def killed_while_paying(folder: Folder) -> list[str]:
     return folder.python(*YES)
 
 
+@pytest.mark.long
 def test_a_killed_chat_continues_with_the_repeated_message(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.set(pace=NEVER)
@@ -47,6 +50,7 @@ def test_a_killed_chat_continues_with_the_repeated_message(tmp_path: Path) -> No
     assert said(folder) == UNDISTURBED
 
 
+@pytest.mark.long
 def test_a_chat_without_an_idempotency_key_is_caught(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.replace("chat.py", "key=current().idempotency_key", "key=__import__('uuid').uuid4().hex")

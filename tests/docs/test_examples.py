@@ -35,6 +35,7 @@ def run_block(block: Block, page: Path, names: dict[str, Any], runner: asyncio.R
         runner.run(waiting)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
 def test_the_python_on_a_page_runs_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -77,6 +78,7 @@ def commands_in_the_readme() -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ "), comments=True) for line in shown.splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.57", "S4.113")
 def test_the_commands_in_the_readme_do_what_is_said(tmp_path: Path) -> None:
     (tmp_path / "brief.py").write_text(blocks(README)[1].source)
@@ -103,6 +105,7 @@ def test_each_application_is_shown_in_five_lines() -> None:
     assert {name: len(lines) for name, lines in shown_applications().items()} == dict.fromkeys(programs - {"demo"}, 5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("application", shown_applications())
 def test_an_application_prints_what_the_readme_shows(application: str, tmp_path: Path) -> None:
     """What is typed goes to a shell; every line that is shown below it is one that it prints, in that order."""
@@ -133,6 +136,7 @@ def printed_in_the_readme(name: str) -> tuple[list[str], list[str]]:
     return killed.splitlines(), second.partition("```")[0].splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("block", "name"), [(0, "answer.py"), (1, "brief.py")])
 def test_a_program_in_the_readme_goes_on_after_a_kill_as_shown(tmp_path: Path, block: int, name: str) -> None:
     program = tmp_path / name

@@ -27,6 +27,7 @@ from tests.support.status import settled
 CONCEPTS, GUIDE, STORE = DOCS / "concepts.md", DOCS / "guide.md", DOCS / "store.md"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
     for link in links(page):
@@ -45,9 +46,9 @@ def test_every_path_of_this_project_that_a_page_names_exists(page: Path) -> None
 
 
 def test_every_make_target_that_a_page_names_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     named = {
-        name for page in PAGES for name in re.findall(r"(?:^|`)make ([a-z]+)", page.read_text("utf-8"), re.MULTILINE)
+        name for page in PAGES for name in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text("utf-8"), re.MULTILINE)
     }
     assert {"demo", "test"} <= named <= targets
 
@@ -497,6 +498,7 @@ async def retried() -> list[Event]:
         return await _followed(session.events())
 
 
+@pytest.mark.long
 def test_the_table_of_events_says_what_they_carry(tmp_path: Path) -> None:
     table = {code(row[0])[0]: set(code(row[2])) for row in rows(section(GUIDE, "Events"))}
     assert table.keys() == ENGINE_EVENTS

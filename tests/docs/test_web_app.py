@@ -108,6 +108,7 @@ def until_closed(page: Page) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_a_killed_server_and_a_deploy_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
     folder, page = Folder(tmp_path), Page()
     folder.set(pace=NEVER)
@@ -162,6 +163,7 @@ def test_a_killed_server_and_a_deploy_lose_nothing_and_repeat_nothing(tmp_path: 
     ]
 
 
+@pytest.mark.long
 def test_an_app_that_starts_without_a_look_is_caught(tmp_path: Path) -> None:
     folder, page = Folder(tmp_path), Page()
     folder.replace("app.py", "        return await show(run, engine)  # a repeated", "        pass  # a repeated")

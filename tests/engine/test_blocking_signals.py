@@ -94,6 +94,7 @@ def operations(path: Path) -> list[str]:
         return [event.summary for event in engine.events("x") if event.event_type == "operation.completed"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("waiting", "number", "code"),
     [
@@ -120,6 +121,7 @@ def test_a_signal_ends_the_program_after_the_operation_in_flight(
         assert program.ended() == 0
 
 
+@pytest.mark.long
 def test_a_second_signal_aborts_the_operation(tmp_path: Path) -> None:
     with script(PROGRAM + RUN, tmp_path / "a.db", "endless") as program:
         program.expect("begun first")
@@ -131,6 +133,7 @@ def test_a_second_signal_aborts_the_operation(tmp_path: Path) -> None:
     assert status_of(tmp_path / "a.db") in (Status.READY, Status.CREATED)
 
 
+@pytest.mark.long
 def test_a_third_signal_ends_a_program_whose_loop_is_blocked(tmp_path: Path) -> None:
     with script(PROGRAM + RUN, tmp_path / "a.db", "stuck") as program:
         program.expect("begun first")
@@ -161,6 +164,7 @@ asyncio.run(cell())
 """
 
 
+@pytest.mark.long
 def test_an_interrupt_gives_control_back_and_the_session_runs_on(tmp_path: Path) -> None:
     with script(PROGRAM + CAUGHT, tmp_path / "a.db", "patient") as program:
         assert {program.line(), program.line()} == {"begun first", "waiting"}
@@ -176,6 +180,7 @@ with Engine(path) as engine:
 """
 
 
+@pytest.mark.long
 def test_a_signal_while_the_engine_closes_by_itself_is_not_lost(tmp_path: Path) -> None:
     with script(PROGRAM + CLOSING, tmp_path / "a.db", "endless") as program:
         program.expect("begun first")
@@ -195,6 +200,7 @@ say(sys.stdin.readline().strip())
 """
 
 
+@pytest.mark.long
 def test_an_engine_that_nobody_closed_is_closed_when_the_program_ends(tmp_path: Path) -> None:
     with script(PROGRAM + FORGOTTEN, tmp_path / "a.db", "patient") as program:
         program.expect("begun first")
@@ -224,6 +230,7 @@ with Engine(path) as engine:
 """
 
 
+@pytest.mark.long
 def test_a_forked_child_is_refused_and_can_leave_the_block(tmp_path: Path) -> None:
     with script(PROGRAM + FORKED, tmp_path / "a.db", "patient") as program:
         program.expect("begun first")
@@ -248,6 +255,7 @@ say(signal.getsignal(signal.SIGINT).name)
 """
 
 
+@pytest.mark.long
 def test_an_ignored_signal_stays_ignored_and_a_handler_of_the_program_stays_in_place(tmp_path: Path) -> None:
     with script(PROGRAM + IGNORED, tmp_path / "a.db", "patient") as program:
         assert [program.line() for _ in range(4)] == ["mine", "0", "mine", "SIG_IGN"]

@@ -36,6 +36,7 @@ def told(report: BulkReport) -> dict[str, list[str]]:
     return {name: sorted(item.session_id for item in items) for name, items in parts.items()}
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_named_sessions_are_paused_resumed_and_cancelled(tmp_path: Path) -> None:
     async with observed(tmp_path) as engine:

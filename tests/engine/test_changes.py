@@ -225,6 +225,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_reader_that_is_killed_again_and_again_misses_nothing_and_gets_nothing_twice(tmp_path: Path) -> None:
     store, out = tmp_path / "s.db", tmp_path / "seen"

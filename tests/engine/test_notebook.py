@@ -106,6 +106,7 @@ def status_of(path: Path) -> Status:
         return engine.info("x").status
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_the_cell_and_sigterm_ends_the_kernel(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with kernel(path) as notebook:
@@ -124,6 +125,7 @@ def test_an_interrupt_ends_the_cell_and_sigterm_ends_the_kernel(tmp_path: Path) 
     assert status_of(path) is Status.READY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cell", [BLOCK, OPEN], ids=["in a block", "between cells"])
 def test_sigterm_ends_a_kernel_with_an_engine_on_its_own_loop(tmp_path: Path, cell: str) -> None:
     path = tmp_path / "a.db"

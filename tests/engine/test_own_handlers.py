@@ -234,6 +234,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 def test_an_engine_whose_opener_has_ended_ends_the_program_too(tmp_path: Any) -> None:
     with script(NO_BLOCK, tmp_path / "a.db") as program:
         program.expect("running")

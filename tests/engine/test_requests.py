@@ -171,6 +171,7 @@ def test_blocking_code_has_the_same_block(tmp_path: Path) -> None:
         assert found.took_effect
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_repeated_bulk_resume_leaves_treated_sessions_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "store.db"

@@ -269,6 +269,7 @@ async with Engine(args[0]) as engine:
 """
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.52")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @on_loop
@@ -362,6 +363,7 @@ async with Engine(args[0], workflows=[pipeline.workflow]) as engine:
 """
 
 
+@pytest.mark.long
 @on_loop
 async def test_three_crashes_at_one_position_pause_the_session_and_a_resume_tries_again(tmp_path: Path) -> None:
     path, log = tmp_path / "h.db", tmp_path / "log"

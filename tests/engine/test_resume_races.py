@@ -94,6 +94,7 @@ class Scattered(Late):
         return await super().claim(session_id, steal, fence, paused)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_thousand_starts_and_resumes_that_race_with_the_end_never_raise_session_ended() -> None:
     seen: Counter[str] = Counter()

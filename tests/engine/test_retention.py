@@ -115,6 +115,7 @@ async def test_whoever_follows_the_events_hears_of_the_removal() -> None:
         assert heard == ["session.created", "pause.requested", "session.removed"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_files_go_before_the_record_and_what_hinders_them_is_said(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
@@ -251,6 +252,7 @@ async def test_a_damaged_session_does_not_expire(tmp_path: Path, damage: str, wh
 # sweeping and space
 
 
+@pytest.mark.long
 @on_loop
 async def test_many_expired_sessions_share_transactions_and_a_dry_run_weighs_them_together(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
@@ -298,6 +300,7 @@ async def test_large_values_are_swept_when_nothing_names_them_and_the_file_shrin
         assert again == CleanUp(applied=True, folded=True)
 
 
+@pytest.mark.long
 @on_loop
 async def test_nothing_of_a_removed_session_can_be_read_in_the_files(tmp_path: Path) -> None:
     path = tmp_path / "store.db"

@@ -162,6 +162,7 @@ def redone(act: Any) -> Any:
     return play
 
 
+@pytest.mark.long
 def test_a_crash_at_any_write_leaves_the_rewind_with_its_edits_or_neither() -> None:
     points = every_crash_point(Desk().workflow, play=redone(in_one_act), topic="squid", wanted=2)
     assert len(points) > 10

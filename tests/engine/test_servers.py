@@ -97,6 +97,7 @@ def statuses(store: Path) -> dict[str, Status]:
         return {info.session_id: info.status for info in engine.sessions()}
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.52")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("command", [UVICORN, GUNICORN], ids=lambda command: command[0])

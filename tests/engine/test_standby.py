@@ -35,6 +35,7 @@ async def announced(engine: Engine, session_id: str, expected: bool = True) -> N
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["resumed", "lifted", "answered"])
 @on_loop
 async def test_it_returns_when_another_process_lets_the_session_continue_and_nothing_runs_before(

@@ -36,12 +36,14 @@ def slow_fetch() -> tuple[asyncio.Event, asyncio.Event, Callable[[], Coroutine[A
     return began, go, fetch
 
 
+@pytest.mark.long
 @on_loop
 async def test_nothing_begins_after_a_pause_that_waited(tmp_path: Path) -> None:
     async with fleet(tmp_path) as (engine, file):
         assert sum([await begun_after(engine, file) for _ in range(ROUNDS)]) == 0
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_pause_that_only_pretends_to_wait_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(*_: object) -> tuple[()]:
@@ -54,6 +56,7 @@ async def test_a_pause_that_only_pretends_to_wait_is_caught(tmp_path: Path, monk
             pass
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_pause_names_who_still_works_and_with_what(tmp_path: Path) -> None:
     began, go, fetch = slow_fetch()
@@ -124,6 +127,7 @@ async def test_a_damaged_session_that_is_still_driven_has_not_stopped(tmp_path: 
         assert (await other.pause(workflow="w", wait=True)).working == ()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_process_that_does_not_react_is_unconfirmed(tmp_path: Path) -> None:
     async with fleet(tmp_path, "--blocked", processes=1, each="a") as (engine, file):

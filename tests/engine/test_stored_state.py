@@ -145,6 +145,7 @@ async def stopped_at_verdict(path: Path) -> None:
         await gate.reached.wait()
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.1")
 @on_loop
 async def test_a_stored_field_of_a_wrong_type_is_named_and_the_stored_state_stays_as_it_was(tmp_path: Path) -> None:
@@ -242,6 +243,7 @@ async def test_a_step_that_the_workflow_lost_pauses_the_session_with_the_way_out
         assert (outcome.status, outcome.state, outcome.pauses) == (Status.COMPLETED, FINISHED, ())
 
 
+@pytest.mark.long
 @on_loop
 async def test_state_of_a_newer_version_is_refused_and_that_of_an_older_one_pauses(tmp_path: Path) -> None:
     path = tmp_path / "h.db"

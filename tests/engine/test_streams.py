@@ -155,6 +155,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 @on_loop
 async def test_another_process_sees_the_chunks_while_the_step_runs(tmp_path: Path) -> None:
     async with Engine(tmp_path / "s.db", drives="none") as engine:
@@ -287,6 +288,7 @@ async def test_a_clean_up_of_many_streams_lets_other_tasks_run(tmp_path: Path) -
         ticking.cancel()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_new_store_in_the_place_of_another_shows_nothing_of_it(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
@@ -305,6 +307,7 @@ async def test_a_new_store_in_the_place_of_another_shows_nothing_of_it(tmp_path:
         assert (await said(session))[0] == ["HERON"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_what_a_killed_process_left_of_a_ring_is_deleted_with_the_session(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
@@ -323,6 +326,7 @@ async def test_what_a_killed_process_left_of_a_ring_is_deleted_with_the_session(
         assert rings(path) == []
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_stream_that_cannot_be_deleted_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "s.db"

@@ -101,6 +101,7 @@ class Chronicle:
 ACTS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["", "b", "c"]), st.booleans()), max_size=6)
 
 
+@pytest.mark.long
 @settings(max_examples=25)
 @given(acts=ACTS)
 @on_loop

@@ -99,6 +99,7 @@ async def test_an_imported_session_goes_on_where_it_was_and_receives_what_came_b
         assert (await engine.verify()).ok
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None:
     path = tmp_path / "tree.jsonl"

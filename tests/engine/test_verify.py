@@ -230,6 +230,7 @@ async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
         assert len(await engine.pauses("d1")) == 1
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_eventful_life_is_no_damage(tmp_path: Path) -> None:
     """Run a session through everything it supports. Verify must not complain."""
@@ -338,6 +339,7 @@ async def looped(engine: Engine, turns: int) -> Session[Any]:
     return session
 
 
+@pytest.mark.long
 @on_loop
 async def test_verify_walks_a_long_log_without_having_it_in_memory() -> None:
     peaks, told = {}, []
@@ -466,6 +468,7 @@ async def test_below_a_completed_session_only_a_child_that_it_did_not_wait_for_m
         assert (await engine.info(child.session_id)).status is Status.CANCELLED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reopened", [False, True])
 @on_loop
 async def test_a_child_whose_result_was_used_is_not_open_unless_a_person_reopened_it(

@@ -32,6 +32,7 @@ def test_the_shares_of_the_time_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(given.values()) == pytest.approx(100 * campaign.AT_ONCE)
 
 
+@pytest.mark.long
 def test_a_real_instrument_reports_its_counts() -> None:
     found = campaign.run(0.1, 4, ["cut verbs"])
     report = found["cut verbs"]
@@ -41,6 +42,7 @@ def test_a_real_instrument_reports_its_counts() -> None:
     assert table(found)[-1] == "lost: 0, doubled: 0, undetected: 0, false alarm: 0, other: 0"
 
 
+@pytest.mark.long
 def test_short_interleavings_find_nothing_and_count_what_overlapped() -> None:
     tally = Tally(seed=7, seconds=1)
     concurrency.run(tally)
@@ -60,6 +62,7 @@ class SharedServer:
         pass
 
 
+@pytest.mark.long
 def test_kills_losses_and_flips_of_a_store_are_counted_once_each(
     bench_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +93,7 @@ def test_a_complaint_about_a_store_counts_as_the_fault_that_it_describes(name: s
     assert vfs_campaign.fault_of(name, complaint) == fault
 
 
+@pytest.mark.long
 def test_processes_that_were_killed_are_counted(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "ForkServer", lambda jobs: nullcontext(server))
     tally = Tally(seed=1, seconds=0.01)

@@ -29,6 +29,7 @@ WHOLLY = ("cancel", "cancel paused", "rewind")
 """The verbs over trees. They are cut at each of the first ticks, the others at some."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WHOLLY)
 @on_loop
 async def test_a_verb_over_a_tree_that_is_cut_at_any_tick_leaves_nothing_half_done(folder: Path, name: str) -> None:
@@ -38,6 +39,7 @@ async def test_a_verb_over_a_tree_that_is_cut_at_any_tick_leaves_nothing_half_do
     assert count >= 3
 
 
+@pytest.mark.long
 @on_loop
 async def test_any_verb_that_is_cut_leaves_a_sound_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(5)
@@ -50,6 +52,7 @@ async def test_any_verb_that_is_cut_leaves_a_sound_store(folder: Path, monkeypat
     assert await whole_store(folder / "store.db") == []
 
 
+@pytest.mark.long
 def test_the_campaign_reports_its_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(cuts.run, None, ["--seconds", "0.5", "--seed", "3"]) == 0
     assert "0 faults; " in capsys.readouterr().out
@@ -70,6 +73,7 @@ def in_pieces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Control, "cancel", cancel_in_pieces)
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_harness_catches_an_engine_that_cancels_in_pieces(
     folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -141,6 +145,7 @@ async def test_a_verb_over_a_waiting_tree_that_is_killed_at_any_write_leaves_not
     assert kills >= 2
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_kills_catch_an_engine_that_cancels_in_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_pieces(monkeypatch)

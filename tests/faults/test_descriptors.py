@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import asyncio, json, os, resource, sys
 from pydantic import BaseModel
@@ -45,6 +47,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
+@pytest.mark.long
 def test_every_limit_of_open_files_is_store_unavailable(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True)
     met = json.loads(done.stdout)

@@ -8,12 +8,14 @@ from tests.faults.contests import flips
 from tests.faults.lab import Lab
 
 
+@pytest.mark.long
 def test_a_thousand_requests_from_sixteen_processes_all_take_effect_in_order(lab: Lab) -> None:
     wrong, took_effect = flips(lab, 16, 63)
     assert wrong == []
     assert took_effect >= 300
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("twin", "symptom"), [("loses signals", "in a row"), ("does not wait", "got StoreUnavailable")]
 )

@@ -24,6 +24,7 @@ STRIDES = {errno.ENOSPC: 7, errno.EIO: 29}
 """The suite samples the file calls: 79 write, 352 read or write. Each case begins at another one."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "case"), [*enumerate(CASES)])
 def test_a_full_or_failing_disk_pauses_and_costs_no_result_and_no_attempt(
     tmp_path: Path, number: int, case: tuple[int, bool]
@@ -52,6 +53,7 @@ def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ArtifactFolder, "publish", lambda *args: "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("broken", "symptom"), [(_raw, "bare OSError"), (_failure, "Failure(step=")])
 def test_broken_twins_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None], symptom: str

@@ -57,6 +57,7 @@ def folder(tmp_path: Path, kind: str) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.19")
 @pytest.mark.parametrize("kind", ["budget", "tmpfs", "ext4"])
 def test_a_full_disk_can_be_read_stopped_cleaned_and_used_again(folder: Path, kind: str) -> None:
@@ -85,6 +86,7 @@ def test_a_full_disk_can_be_read_stopped_cleaned_and_used_again(folder: Path, ki
     assert seen["cut at last"] == ["completed", "CUT", 2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["budget"])
 def test_a_store_without_ballast_can_neither_be_stopped_nor_cleaned(folder: Path, kind: str) -> None:
     seen = run(folder, kind, reserve=0)

@@ -44,6 +44,7 @@ async def listen(engine: Engine) -> None:
         await ctx.receive()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_killed_program_continues_with_its_next_visit_and_nobody_else_does(tmp_path: Path) -> None:
     path, log = tmp_path / "h.db", tmp_path / "log"
@@ -76,6 +77,7 @@ async def test_a_killed_program_continues_with_its_next_visit_and_nobody_else_do
     assert log.read_text().split() == ["0", "1", "1", "2", "2", "3"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_engine_that_forgets_operations_is_caught(tmp_path: Path) -> None:
     path, log = tmp_path / "h.db", tmp_path / "log"

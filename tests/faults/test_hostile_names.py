@@ -107,6 +107,7 @@ def hostile_note(trials: Trials) -> dict[str, bytes]:
     return {**trials.files, name: json.dumps(note).encode()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("twins", [
     (), (no_admission,), (no_admission, no_store_check), (no_admission, no_store_check, no_disk_check),
 ])  # fmt: skip
@@ -166,6 +167,7 @@ async def test_a_forged_row_deletes_nothing_and_the_cleanup_says_why(
     assert (box.home / "photos" / "wedding.jpg").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("twins", [(), (no_note_check,), (no_note_check, no_path_check, no_disk_check)])
 def test_a_completion_record_that_names_a_file_outside_is_not_followed(
     trials: Trials, box: Sandbox, monkeypatch: pytest.MonkeyPatch, twins: tuple[Twin, ...]
@@ -223,6 +225,7 @@ def test_an_artifact_path_that_leads_out_is_refused(tmp_path: Path, path: str) -
 # the sample
 
 
+@pytest.mark.long
 def test_a_sample_of_hostile_texts_changes_nothing_outside(trials: Trials) -> None:
     refused = accepted = 0
     for _ in range(SAMPLE):
@@ -233,6 +236,7 @@ def test_a_sample_of_hostile_texts_changes_nothing_outside(trials: Trials) -> No
     assert accepted > SAMPLE // 8
 
 
+@pytest.mark.long
 def test_the_unchanged_originals_are_accepted(trials: Trials, tmp_path: Path) -> None:
     report = asyncio.run(imported(Sandbox(tmp_path / "one"), sealed(trials.lines)))
     assert (report.refused, report.failures) == ("", [])

@@ -20,6 +20,7 @@ from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.19")
 @pytest.mark.parametrize("trouble", ["full", "io"])
 @pytest.mark.parametrize("once", [True, False], ids=["once", "ever after"])
@@ -60,12 +61,14 @@ def complaints(told: Told) -> bool:
     return bool(told.reading or told.refused or told.going_on)
 
 
+@pytest.mark.long
 def test_a_store_that_swallows_the_error_is_caught(bench_server: Server) -> None:
     bench = bench_server.bench("short", "FULL", "swallows")
     verdicts = (bench.meet(touch.index, "full", True, False)[1] for touch in bench.touches() if touch.kind == "write")
     assert any("lost" in complaint for verdict in verdicts for complaint in verdict)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.19")
 def test_what_is_acknowledged_after_a_failed_sync_is_on_the_disk(bench_server: Server) -> None:
     bench = bench_server.bench("folding")
@@ -85,6 +88,7 @@ def _met(bench: Any, index: int) -> tuple[int, list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_a_store_that_asks_for_the_same_sync_again_is_caught(bench_server: Server) -> None:
     bench = bench_server.bench("folding")
     syncs = [touch.index for touch in bench.touches() if touch.kind == "sync"]
@@ -114,6 +118,7 @@ async def test_outcome_tells_every_handle_until_the_session_is_resumed(tmp_path:
     vfs.unregister()
 
 
+@pytest.mark.long
 def test_a_flipped_bit_is_an_error_or_makes_no_difference(bench_server: Server) -> None:
     flips = bench_server.bench("loop").flip(1, 400)
     assert wrong_answers(flips) == []
@@ -121,6 +126,7 @@ def test_a_flipped_bit_is_an_error_or_makes_no_difference(bench_server: Server) 
     assert len(noticed) >= 100
 
 
+@pytest.mark.long
 def test_a_flipped_bit_in_the_session_row_is_an_error_or_makes_no_difference_to_its_history(
     bench_server: Server,
 ) -> None:
@@ -128,6 +134,7 @@ def test_a_flipped_bit_in_the_session_row_is_an_error_or_makes_no_difference_to_
     assert wrong_answers(flips) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("within", [b"s1looping", b"completedfinish"], ids=["what it was given", "where it stands"])
 def test_a_flipped_bit_in_the_session_row_never_shows_in_its_info(bench_server: Server, within: bytes) -> None:
     flips = bench_server.bench("loop").flip(3, 60, within)
@@ -135,6 +142,7 @@ def test_a_flipped_bit_in_the_session_row_never_shows_in_its_info(bench_server: 
     assert any(flip.answers["info"] == "DamagedRecord" for flip in flips)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_flipped_bit_in_the_index_of_ids_hides_no_session_and_the_named_way_out_finds_it(
     tmp_path: Path,

@@ -16,6 +16,7 @@ from tests.faults.tally import Fault
 from tests.faults.verdicts import killed, killed_at_times
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.23", "S1.38", "S1.53", "S1.61", "S4.4")
 @pytest.mark.parametrize("where", ["before c", "inside c", "after c", "step", "op"])
 def test_a_process_killed_anywhere_costs_at_most_what_was_running(lab: Lab, where: str) -> None:
@@ -35,6 +36,7 @@ def test_the_sample_runs_each_of_its_parts_once_when_nothing_happens(lab: Lab) -
     assert "step write#3" in reference.labels
 
 
+@pytest.mark.long
 @pytest.mark.covers("S3.85")
 def test_a_run_that_is_killed_twice_at_random_points_ends_like_an_undisturbed_one(lab: Lab) -> None:
     reference = undisturbed(lab)
@@ -44,6 +46,7 @@ def test_a_run_that_is_killed_twice_at_random_points_ends_like_an_undisturbed_on
     assert lab.kills >= len(trials) + 3  # a second point may come before the first one, or may not be reached again
 
 
+@pytest.mark.long
 @pytest.mark.covers("S3.85")
 def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(lab: Lab) -> None:
     reference = undisturbed(lab)
@@ -54,6 +57,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(lab
     assert lab.kills >= len(trials) / 2  # a fast machine may finish the work before the kill
 
 
+@pytest.mark.long
 def test_a_step_that_kills_its_process_each_time_is_paused_after_three_crashes(lab: Lab) -> None:
     session = lab.new()
     codes = [
@@ -65,6 +69,7 @@ def test_a_step_that_kills_its_process_each_time_is_paused_after_three_crashes(l
     assert pause.kind == "crashes"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("twin", "where", "symptom", "fault"),
     [

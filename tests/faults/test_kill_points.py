@@ -16,6 +16,7 @@ FIRST_TOUCHES = 12  # the touches that create a database in an empty file, under
 CHUNKED = [(program, chunk) for program in STRIDES for chunk in range(CHUNKS)]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.23", "S1.53", "S3.89")
 @pytest.mark.parametrize(("program", "chunk"), CHUNKED)
 def test_a_kill_at_any_write_costs_nothing_that_was_acknowledged(
@@ -38,6 +39,7 @@ def test_the_points_are_at_least_a_thousand_and_reach_every_file_and_kind(bench_
     }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", ["loop", "folding"])
 def test_a_process_that_goes_on_can_be_killed_too(bench_server: Server, program: str) -> None:
     bench = bench_server.bench(program)
@@ -47,10 +49,12 @@ def test_a_process_that_goes_on_can_be_killed_too(bench_server: Server, program:
     assert bad([bench.kill(point) for point in points]) == []
 
 
+@pytest.mark.long
 def test_a_store_that_commits_position_and_data_apart_is_caught(bench_server: Server) -> None:
     assert caught(bench_server.bench("loop", twin="apart"), "mixed: ")
 
 
+@pytest.mark.long
 def test_a_store_that_acknowledges_before_it_commits_is_caught(bench_server: Server) -> None:
     assert caught(bench_server.bench("loop", twin="early"), "lost: commit ")
 

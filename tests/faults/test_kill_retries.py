@@ -23,6 +23,7 @@ def trials(retries: ForkServer, folder: Path) -> Trials:
     return Trials(retries, folder)
 
 
+@pytest.mark.long
 def test_the_undisturbed_session_does_all_that_it_is_made_for(trials: Trials) -> None:
     said = trials.reference.said
     assert (said["status"], said["done"], said["ok"]) == ("completed", ["alone", "a", "attempt 4"], True)
@@ -31,6 +32,7 @@ def test_the_undisturbed_session_does_all_that_it_is_made_for(trials: Trials) ->
     assert trials.reference.labels["op inner alone"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["op", "after commit", "inside commit", "before commit"])
 def test_a_kill_anywhere_keeps_the_count_of_attempts(trials: Trials, where: str) -> None:
     points = [point for point in dict.fromkeys(trials.reference.hits) if point.startswith(where)]
@@ -40,6 +42,7 @@ def test_a_kill_anywhere_keeps_the_count_of_attempts(trials: Trials, where: str)
     assert trials.kills == len(points)
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_in_several_attempts_keeps_the_count(trials: Trials) -> None:
     draw, hits = random.Random(7), [*dict.fromkeys(trials.reference.hits)]
     rounds = [sorted(draw.sample(range(len(hits)), 2)) for _ in range(4)]
@@ -47,6 +50,7 @@ def test_a_process_that_is_killed_in_several_attempts_keeps_the_count(trials: Tr
     assert trials.kills >= len(rounds) * 1.5  # commits are counted per process, so a second point may not be reached
 
 
+@pytest.mark.long
 def test_an_engine_that_counts_attempts_in_memory_is_caught(trials: Trials) -> None:
     caught = trials.killed("op outer alone 4", twin="counts attempts in memory")
     assert trials.kills == 1

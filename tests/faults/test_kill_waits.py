@@ -16,6 +16,7 @@ from tests.faults.tally import Fault
 from tests.support.journey import REDONE
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.23", "S1.53", "S3.85")
 @pytest.mark.parametrize("where", ["before", "inside", "after", "op"])
 def test_a_journey_that_is_killed_anywhere_ends_like_an_undisturbed_one(lab: Lab, where: str) -> None:
@@ -35,6 +36,7 @@ def test_the_journey_does_all_that_it_is_made_for(lab: Lab) -> None:
     assert [row.workflow for row in reference.seen.rows] == ["journey", "leg", "leg"]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S3.85")
 def test_a_journey_that_is_killed_several_times_ends_like_an_undisturbed_one(lab: Lab) -> None:
     reference = undisturbed(lab)
@@ -44,6 +46,7 @@ def test_a_journey_that_is_killed_several_times_ends_like_an_undisturbed_one(lab
     assert lab.kills >= len(trials) * 1.5  # a later point may no longer be reached
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("twin", "point", "symptom", "fault"),
     [

@@ -23,6 +23,7 @@ def first_wrong(lab: Lab, recording: Recording, what: str) -> list[str]:
     return next((wrong for wrong in found if wrong), [])
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.53", "S3.89")
 @pytest.mark.parametrize("scenario", ["publishing", "retention"])
 def test_no_power_loss_takes_files_artifacts_exports_or_snapshots(power: Lab, scenario: str) -> None:
@@ -33,6 +34,7 @@ def test_no_power_loss_takes_files_artifacts_exports_or_snapshots(power: Lab, sc
     assert [(state.name, wrong) for state, wrong in judged if wrong] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "where", ["into a new folder", "into a numbered folder", "into an unsynced folder", "below an unsynced folder"]
 )
@@ -40,6 +42,7 @@ def test_no_power_loss_takes_the_folder_of_artifacts(power: Lab, where: str) -> 
     assert first_wrong(power, power.record(f"publishing {where}"), "completed") == []
 
 
+@pytest.mark.long
 def test_an_older_export_under_the_same_name_is_noticed(power: Lab) -> None:
     recording = power.record("publishing")
     *_, state = recording.strict("exported")
@@ -77,6 +80,7 @@ TWINS = [
 """The site of the sync that is left out, the scenario, the fact after which the power fails, and the complaint."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("site", "scenario", "what", "complaint"), TWINS)
 def test_an_engine_that_leaves_out_one_sync_is_caught(
     power: Lab, site: str, scenario: str, what: str, complaint: str
@@ -94,6 +98,7 @@ def durable_before_sqlite(recording: Recording) -> bool:
     return left.get("new") == {"store.db": b""}
 
 
+@pytest.mark.long
 def test_the_name_of_a_new_database_is_durable_before_sqlite_depends_on_it(power: Lab) -> None:
     # SQLite syncs the folder for its journal, which hides a missing sync from the states after that.
     assert durable_before_sqlite(power.record("publishing"))
@@ -102,6 +107,7 @@ def test_the_name_of_a_new_database_is_durable_before_sqlite_depends_on_it(power
     assert not durable_before_sqlite(twin)
 
 
+@pytest.mark.long
 def test_every_sync_of_the_engine_has_a_twin(power: Lab) -> None:
     scenarios = ("publishing", "retention", "accepting a loss")
     asked = {site for scenario in scenarios for site in power.record(scenario).asked if not site.startswith("tests.")}

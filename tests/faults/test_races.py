@@ -14,12 +14,14 @@ from tests.faults.contests import parked, races
 from tests.faults.lab import Lab
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.62", "S3.88")
 @pytest.mark.parametrize("processes", range(2, 9))
 def test_of_several_processes_that_resume_a_session_exactly_one_runs_it(lab: Lab, processes: int) -> None:
     assert races(lab, processes, 8, "resume") == []
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.62", "S3.86")
 @pytest.mark.parametrize("processes", [2, 5, 8])
 def test_of_several_processes_that_start_a_session_id_exactly_one_runs_it(lab: Lab, processes: int) -> None:

@@ -74,6 +74,7 @@ def right(what: Trial, seed: str = "") -> Counter[str]:
     return report.counts
 
 
+@pytest.mark.long
 def test_a_sample_of_random_programs_gives_the_results_of_the_reference() -> None:
     tally: Counter[str] = Counter()
     for number in range(14):

@@ -87,6 +87,7 @@ def test_a_cleaner_killed_at_any_write_is_completed_by_the_next_one(
     assert trials(cleaners, folder, template, touches[:: max(1, len(touches) // 45)]) == []
 
 
+@pytest.mark.long
 def test_the_harness_catches_a_cleaner_that_deletes_files_last(
     cleaners: ForkServer, folder: Path, template: Path
 ) -> None:
@@ -185,6 +186,7 @@ async def test_a_cleaner_that_finds_the_work_done_is_content(folder: Path, templ
         assert [stone] == await second.tombstones("by-hand")
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_log_whose_chain_is_broken_is_removed_all_the_same(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
@@ -230,6 +232,7 @@ async def test_a_zombie_can_write_nothing_into_a_session_that_is_being_removed(t
     await zombie.bury()
 
 
+@pytest.mark.long
 @on_loop
 async def test_others_commit_between_the_batches_of_a_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "ROWS", 10)
@@ -290,6 +293,7 @@ async def test_a_value_that_is_named_while_it_is_swept_is_not_lost(tmp_path: Pat
         assert await store.blobs([value[0]]) == dict([value])
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_cleaner_that_is_cancelled_between_batches_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

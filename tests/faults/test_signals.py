@@ -21,6 +21,7 @@ from tests.support.loop import on_loop
 EVERYWHERE = ["before c", "after c", "step", "op"]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.52", "S4.6", "S4.108")
 @pytest.mark.parametrize("where", EVERYWHERE)
 def test_sigterm_anywhere_ends_with_143_after_the_operation_in_flight(lab: Lab, where: str) -> None:
@@ -30,6 +31,7 @@ def test_sigterm_anywhere_ends_with_143_after_the_operation_in_flight(lab: Lab, 
     assert [text for point in points for text in ended_politely(lab, reference, point)] == []
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.52", "S4.5", "S4.108")
 def test_ctrl_c_ends_the_program_after_the_operation_in_flight(lab: Lab) -> None:
     reference = undisturbed(lab)
@@ -37,6 +39,7 @@ def test_ctrl_c_ends_the_program_after_the_operation_in_flight(lab: Lab) -> None
     assert [text for point in points for text in ended_politely(lab, reference, point, "int")] == []
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.57", "S1.61")
 @pytest.mark.parametrize("mode", ["finish", "abort"])
 @pytest.mark.parametrize("where", EVERYWHERE)
@@ -48,6 +51,7 @@ def test_a_pause_asked_for_anywhere_stands_and_resumes_to_the_same_end(lab: Lab,
     assert [text for point in points for text in paused(lab, reference, point, mode)] == []
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.58", "S4.108")
 def test_a_session_that_is_paused_after_every_step_ends_like_an_undisturbed_one(lab: Lab) -> None:
     reference = undisturbed(lab)
@@ -80,6 +84,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.52")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
 def test_a_program_of_its_own_ends_as_the_system_expects(lab: Lab, number: signal.Signals, code: int) -> None:
@@ -94,6 +99,7 @@ def test_a_program_of_its_own_ends_as_the_system_expects(lab: Lab, number: signa
     assert lab.row("x").status is Status.READY or lab.row("x").status is Status.CREATED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("twin", "symptom"), [("deaf to signals", "ended with -15"), ("cuts operations", "begun, but not finished")]
 )

@@ -21,6 +21,7 @@ from tests.support.forkserver import ForkServer
 from tests.support.loop import PATIENCE, excused, on_loop
 
 
+@pytest.mark.long
 def test_followers_of_killed_processes_see_no_wrong_chunk(folder: Path) -> None:
     careful, careless = Judge(), Judge(heeds_restarts=False)
     with ForkServer("tests.faults.floods") as server:
@@ -101,6 +102,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not can_mount("tmpfs"), reason="nobody may mount a tmpfs here; the test above stands in")
 def test_a_full_tmpfs_under_the_rings_kills_no_process(tmp_path: Path) -> None:
     (tmp_path / "s.db-streams").mkdir()

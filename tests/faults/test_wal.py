@@ -45,6 +45,7 @@ def power_losses(tmp_path_factory: pytest.TempPathFactory) -> list[State]:
     return found
 
 
+@pytest.mark.long
 def test_no_power_loss_is_taken_for_damage(power_losses: list[State]) -> None:
     assert len(power_losses) >= 300
     assert {state.style for state in power_losses} == {*STYLES, "bytes", "one missing"}
@@ -58,6 +59,7 @@ def test_the_store_opens_what_a_power_loss_leaves(power_losses: list[State], fol
     assert [state.style for state in some if not opens(state.files, folder / "store.db")] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", WRONG_RULES)
 def test_a_wrong_rule_takes_power_losses_for_damage(power_losses: list[State], rule: str) -> None:
     assert [state for state in power_losses if rule in state.wrong_alarms()]
@@ -68,6 +70,7 @@ def test_without_a_sync_per_commit_a_power_loss_looks_like_damage(folder: Path) 
     assert any(verdict(state.files) for state in states(folder, random.Random(1), 4, lazy))
 
 
+@pytest.mark.long
 def test_padded_commits_are_no_damage_and_a_check_that_does_not_know_them_is_caught(folder: Path) -> None:
     padding = Habits(200, spill=False, pads=True)
     found = list(states(folder, random.Random(3), 2, padding))

@@ -14,6 +14,7 @@ PROGRAMS = ["first run", "loop", "folding", "threaded"]
 STATES = 250  # drawn for each program; equal states are checked once
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.53", "S3.89")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_no_power_loss_takes_what_was_acknowledged(bench_server: Server, program: str) -> None:
@@ -22,6 +23,7 @@ def test_no_power_loss_takes_what_was_acknowledged(bench_server: Server, program
     assert [loss for loss in states if loss.complaints] == []
 
 
+@pytest.mark.long
 def test_a_store_that_does_not_sync_every_commit_is_caught(bench_server: Server) -> None:
     states = bench_server.bench("loop", synchronous="NORMAL").lose_power(1, STATES)
     lost = [loss.name for loss in states if any(text.startswith("lost: ") for text in loss.complaints)]

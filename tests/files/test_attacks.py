@@ -41,6 +41,7 @@ def is_harmless(name: str) -> bool:
     return shown and name not in ("", ".", "..") and "/" not in name and "\\" not in name
 
 
+@pytest.mark.long
 @given(names)
 @settings(max_examples=1000)
 def test_a_cleaned_name_is_a_plain_label(name: str) -> None:
@@ -61,6 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield path, engine, []
 
 
+@pytest.mark.long
 @given(names, st.binary(max_size=20))
 @settings(max_examples=400)
 @example("../../x", b"1")
@@ -78,6 +80,7 @@ def test_no_name_leads_out_of_the_folder(place: tuple[Path, BlockingEngine, list
     before[:] = now
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("id", ["../../hold.db", "/etc/passwd", "file_x/../../y", "..", "", "\0", "file_*"])
 @on_loop
 async def test_an_id_is_looked_up_and_never_a_path(tmp_path: Path, id: str) -> None:

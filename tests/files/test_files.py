@@ -147,6 +147,7 @@ async def test_what_cannot_be_a_file_is_refused_and_leaves_nothing(
         assert not everything_in(tmp_path)
 
 
+@pytest.mark.long
 @on_loop
 async def test_to_add_open_or_find_one_file_reads_none_of_the_others(tmp_path: Path) -> None:
     found: list[int] = []

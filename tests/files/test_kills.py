@@ -70,6 +70,7 @@ def test_killed_at_every_chunk_it_goes_on_with_the_next(
     assert runs.counted() == dict.fromkeys(range(CHUNKS), twice)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["pouring", "finishing", "publishing", "published", "recorded"])
 def test_killed_in_the_middle_of_an_upload_it_is_done_again_and_leaves_nothing(
     tmp_path: Path, point: str, undisturbed: dict[str, Any]
@@ -120,6 +121,7 @@ LARGE = """
 """
 
 
+@pytest.mark.long
 def test_a_file_of_200_mb_is_never_in_memory(tmp_path: Path) -> None:
     size, grown, told = map(int, run_child(LARGE, tmp_path, 200_000_000).split())
     assert size == 200_000_000
@@ -127,6 +129,7 @@ def test_a_file_of_200_mb_is_never_in_memory(tmp_path: Path) -> None:
     assert told == 200_000_000 // 2**23
 
 
+@pytest.mark.long
 def test_neither_is_one_that_moves_to_another_store(tmp_path: Path) -> None:
     *_, grown = map(int, run_child(LARGE, tmp_path, 60_000_000, "moves").split())
     assert grown < 25_000_000

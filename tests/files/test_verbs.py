@@ -117,6 +117,7 @@ async def exported(tmp_path: Path) -> tuple[Path, list[File]]:
     return target, files
 
 
+@pytest.mark.long
 @on_loop
 async def test_files_travel_with_their_session(tmp_path: Path) -> None:
     target, files = await exported(tmp_path)
@@ -131,6 +132,7 @@ async def test_files_travel_with_their_session(tmp_path: Path) -> None:
         assert (await engine.verify()).ok
 
 
+@pytest.mark.long
 @on_loop
 async def test_empty_lines_that_an_editor_left_in_a_bundle_do_not_matter(tmp_path: Path) -> None:
     target, files = await exported(tmp_path)
@@ -160,6 +162,7 @@ def _changed(path: Path, change: Any) -> None:
     path.write_bytes(body + json.dumps(end).encode() + b"\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -182,6 +185,7 @@ async def test_a_bundle_whose_files_are_not_right_is_refused_and_leaves_nothing(
         assert not everything_in(tmp_path / "hold.db.sessions")
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_import_that_is_refused_touches_nobodys_files(tmp_path: Path) -> None:
     target, _ = await exported(tmp_path)
@@ -196,6 +200,7 @@ async def test_an_import_that_is_refused_touches_nobodys_files(tmp_path: Path) -
         assert not await engine.sessions()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stored", [True, False])
 @on_loop
 async def test_of_two_imports_at_once_the_second_is_refused_and_withdraws_nothing(tmp_path: Path, stored: bool) -> None:
@@ -219,6 +224,7 @@ async def test_of_two_imports_at_once_the_second_is_refused_and_withdraws_nothin
         assert (await second.verify()).ok
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_import_that_finds_its_id_taken_at_the_last_moment_leaves_the_files_of_that_session(
     tmp_path: Path,
@@ -239,6 +245,7 @@ async def test_an_import_that_finds_its_id_taken_at_the_last_moment_leaves_the_f
         assert (await other.verify()).ok
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stored", [True, False])
 @on_loop
 async def test_an_import_that_is_cut_while_it_commits_keeps_its_files_or_leaves_nothing(

@@ -6,11 +6,14 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from pausepoint.gate.guests import agent_note
 from tests.gate.kit import Project, said_to, until
 from tests.support.loop import on_loop
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_command_in_the_background_is_listed_as_still_running(project: Project) -> None:
     async with project.served() as (engine, agents):
@@ -43,6 +46,7 @@ def _runs(pid: int, command: bytes) -> bool:
         return False
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_call_at_the_agent_s_own_prompt_counts_as_in_flight(project: Project) -> None:
     """Its person may say yes at any time, so a pause must not say that everything has stopped."""

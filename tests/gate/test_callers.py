@@ -58,6 +58,7 @@ def test_the_answer_is_the_exit_code(installed: Path, answers: list[Any], code: 
     assert server.events() == (["before", "stop"] if code == 0 else ["before"]), "an action does not stay in flight"
 
 
+@pytest.mark.long
 def test_a_wait_that_is_too_long_ends_with_75(installed: Path) -> None:
     with serving(socket_path(installed), WAIT, HOLD):
         done = asked(installed, "--timeout", "0", "--json")
@@ -120,6 +121,7 @@ def test_without_a_server_the_settings_decide(installed: Path) -> None:
     assert asked(installed).code == 75
 
 
+@pytest.mark.long
 def test_a_script_waits_while_the_flag_is_there_and_runs_when_it_goes(installed: Path) -> None:
     flag = installed / ".pausepoint" / "pausepoint.db-paused"
     flag.write_text("{}")
@@ -134,6 +136,7 @@ def test_a_script_waits_while_the_flag_is_there_and_runs_when_it_goes(installed:
     assert [each.do for each in found] == ["run"]
 
 
+@pytest.mark.long
 def test_a_server_that_restarts_is_asked_again(installed: Path) -> None:
     path = socket_path(installed)
     reasons, found = list[str](), list[Verdict]()

@@ -81,6 +81,7 @@ def control(project: Project) -> Iterator[Counter]:
     command.wait()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_frozen_call_stops_in_the_middle_and_is_made_once(project: Project, control: Counter) -> None:
     counter = Counter(project.folder, "ada-1")
@@ -106,6 +107,7 @@ async def _says(engine: Engine, text: str) -> bool:
     return text in (await agent_note(engine, await engine.info("claude-ada"))).background
 
 
+@pytest.mark.long
 @on_loop
 async def test_commands_in_the_background_are_frozen_and_the_hook_is_not(project: Project, control: Counter) -> None:
     """And they continue when the server ends, because nobody else would continue them."""
@@ -129,6 +131,7 @@ async def test_commands_in_the_background_are_frozen_and_the_hook_is_not(project
         assert project.done == {"ada-1": 1, "ada-2": 1}
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_pause_that_aborts_ends_no_command_of_an_agent(project: Project, control: Counter) -> None:
     """The agent and its commands belong to their person. The session is paused at once."""
@@ -147,6 +150,7 @@ async def test_a_pause_that_aborts_ends_no_command_of_an_agent(project: Project,
         await until(lambda: not list(agents))
 
 
+@pytest.mark.long
 @on_loop
 async def test_after_a_kill_of_the_server_the_next_one_thaws(project: Project, control: Counter) -> None:
     """Both for a session that was resumed meanwhile, and for one that is resumed later."""

@@ -36,6 +36,7 @@ def all_once(names: list[str], calls: int) -> dict[str, int]:
     return {f"{name}-{n}": 1 for name in names for n in range(1, calls + 1)}
 
 
+@pytest.mark.long
 @on_loop
 async def test_six_agents_stop_at_one_pause_and_each_call_is_made_once(project: Project) -> None:
     async with project.served() as (engine, agents):
@@ -54,6 +55,7 @@ async def test_six_agents_stop_at_one_pause_and_each_call_is_made_once(project: 
         assert await statuses(engine) == dict.fromkeys(SIX, "completed")
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_paused_session_shows_the_call_that_waits(project: Project) -> None:
     async with project.served() as (engine, agents):
@@ -72,6 +74,7 @@ async def test_a_paused_session_shows_the_call_that_waits(project: Project) -> N
         assert project.done == all_once(["ada"], 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options", [["--parallel"], ["--sub"], ["--sub", "--parallel"], ["--forbid", "2"]], ids=" ".join
 )
@@ -91,6 +94,7 @@ async def test_a_pause_stops_any_kind_of_agent(project: Project, options: list[s
         assert project.done == {name: 1 for name in all_once(["ada"], 6) if name not in forbidden}
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_restricted_call_waits_for_a_person_and_the_other_agent_goes_on(project: Project) -> None:
     async with project.served("git push") as (engine, _):
@@ -110,6 +114,7 @@ async def test_a_restricted_call_waits_for_a_person_and_the_other_agent_goes_on(
         assert "not on a Friday" in await bob
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_command_that_is_too_long_to_be_checked_needs_an_approval(project: Project) -> None:
     """Its end is cut off, and could be restricted."""
@@ -130,6 +135,7 @@ async def _count(engine: Engine, count: int) -> bool:
     return len(await engine.questions()) == count
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_cancelled_agent_is_refused_every_further_call(project: Project) -> None:
     async with project.served() as (engine, agents):
@@ -143,6 +149,7 @@ async def test_a_cancelled_agent_is_refused_every_further_call(project: Project)
         assert "was cancelled by a person" in await refused(project, "ada")
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_agent_that_is_killed_has_failed_and_can_continue(project: Project) -> None:
     async with project.served() as (engine, agents):
@@ -163,6 +170,7 @@ async def test_an_agent_that_is_killed_has_failed_and_can_continue(project: Proj
         assert await statuses(engine) == {"ada": "completed"}
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_agent_that_begins_again_after_its_end_gets_another_session(project: Project) -> None:
     async with project.served() as (engine, agents):
@@ -172,6 +180,7 @@ async def test_an_agent_that_begins_again_after_its_end_gets_another_session(pro
         assert await statuses(engine) == {"ada": "completed", "ada-2": "completed"}
 
 
+@pytest.mark.long
 @on_loop
 async def test_tokens_of_the_transcript_are_counted_once(project: Project) -> None:
     async with project.served() as (engine, agents):
@@ -210,6 +219,7 @@ async def _spent(engine: Engine, session_id: str, tokens: int) -> bool:
     return (await engine.info(session_id)).spent_tokens == tokens
 
 
+@pytest.mark.long
 @on_loop
 async def test_agents_whose_sessions_begin_alike_get_sessions_of_their_own(project: Project) -> None:
     names = [f"019a8f3c-{number}" for number in range(4)]

@@ -29,6 +29,7 @@ def denied(said: Any) -> str:
     return str(found["permissionDecisionReason"])
 
 
+@pytest.mark.long
 @on_loop
 async def test_without_a_server_calls_run_until_everything_is_paused(project: Project) -> None:
     assert await project.call_hook("PreToolUse", **CALL) == (0, None)
@@ -75,6 +76,7 @@ async def test_a_closed_gate_refuses_calls_without_a_server(closed: Project, mon
     assert "has no server" in denied(hook.decision(found))
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_call_that_waits_finds_the_next_server(project: Project) -> None:
     async with project.served() as (engine, agents):
@@ -94,6 +96,7 @@ async def _exists(engine: Engine, session_id: str) -> bool:
     return session_id in {info.session_id for info in await engine.sessions()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @on_loop
 async def test_a_hook_ends_with_its_agent(project: Project, number: signal.Signals) -> None:
@@ -149,6 +152,7 @@ async def test_a_hook_with_unreadable_input_fails_and_says_so(given: bytes) -> N
     assert (code, said) == ((0, None) if given == BAD[4] else (1, None))
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_failed_hook_refuses_the_call_where_the_gate_is_closed(closed: Project) -> None:
     """The settings end with ``|| exit 2`` there, which is what agents understand."""
@@ -217,6 +221,7 @@ def test_a_hook_costs_little_processor_time(project: Project) -> None:
     assert min(costs) < 0.06
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_agent_that_has_the_hook_twice_or_repeats_an_id_gets_every_answer(project: Project) -> None:
     given = {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}

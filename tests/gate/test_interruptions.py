@@ -59,6 +59,7 @@ async def is_(engine: Engine, status: Status) -> bool:
     return {info.status for info in await engine.sessions()} == {status}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [[], ["--sub"]], ids=["agent", "sub-agent"])
 @on_loop
 async def test_a_pause_does_not_wait_for_a_call_that_was_interrupted(project: Project, options: list[str]) -> None:
@@ -75,6 +76,7 @@ async def test_a_pause_does_not_wait_for_a_call_that_was_interrupted(project: Pr
         assert len(project.done) == 1
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_agent_that_was_interrupted_at_its_gate_rests(project: Project) -> None:
     async with project.served() as (engine, agents):

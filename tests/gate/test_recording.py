@@ -30,6 +30,7 @@ def check_picture(text: str) -> None:
     assert text.count('still"') > 3, "without motion, it shows something"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find_tmux() is None, reason=HOW)
 def test_a_recording_shows_agents_that_wait_and_can_be_looked_at_without_a_script(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="pp", dir="/tmp") as home:  # sockets need a short path

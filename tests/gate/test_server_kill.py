@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import pausepoint.integrations.gate as hook
 from tests.cli.kit import Process, run
 from tests.gate.kit import COMMAND, Project, ended, said_to, until
@@ -55,6 +57,7 @@ def _waits(server: Process, name: str) -> bool:
     return f"claude-{name}  waits to run" in server.said()
 
 
+@pytest.mark.long
 @on_loop
 async def test_six_agents_stay_stopped_through_a_kill_and_make_each_call_once(project: Project) -> None:
     seen = await killed_while_paused(project, SIX, 4)
@@ -62,6 +65,7 @@ async def test_six_agents_stay_stopped_through_a_kill_and_make_each_call_once(pr
     assert seen.done == {f"{name}-{n}": 1 for name in SIX for n in range(1, 5)}
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_hook_that_fails_open_at_once_is_caught(tmp_path: Path) -> None:
     text = Path(hook.__file__).read_text()

@@ -169,6 +169,7 @@ LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, 
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12)
 
 
+@pytest.mark.long
 @given(VALUES, st.sampled_from([None, 2, 4, "\t"]), st.data())
 def test_a_change_of_any_document_is_the_change_of_its_value(value: Any, indent: Any, data: st.DataObject) -> None:
     document = {"x": value, "y": [value, 1]}

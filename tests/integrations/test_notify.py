@@ -79,6 +79,7 @@ async def noted(said: list[Notice], status: str, count: int = 1) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.long
 @on_loop
 async def test_each_question_is_sent_once_over_restarts(tmp_path: Path, hook: Webhook) -> None:
     async with Engine(tmp_path / "s.db", workflows=[refund]) as engine:
@@ -96,6 +97,7 @@ async def test_each_question_is_sent_once_over_restarts(tmp_path: Path, hook: We
     assert hook.texts == ["Refund before?", "Refund during?", "Refund between?", "Refund after?"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("lost", "count"), [("cursor", 2), ("records", 2), ("both", 4)])
 @on_loop
 async def test_the_cursor_and_the_records_each_prevent_a_second_message(
@@ -247,6 +249,7 @@ async def test_only_wanted_and_open_questions_are_sent(tmp_path: Path, hook: Web
         assert len(hook.got) == 1, "the question of bob has expired"
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_service_that_is_down_gets_its_messages_later_and_delays_no_other(
     tmp_path: Path, hook: Webhook

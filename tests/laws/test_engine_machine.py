@@ -223,6 +223,7 @@ class InMemory(TravellingMachine):
 MACHINES = {":memory:": InMemory, "file": TravellingMachine}
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.50", "S1.59", "S1.60")
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_sessions_are_what_the_model_says(place: str) -> None:

@@ -135,6 +135,7 @@ class Disturbed:
         assert sum(counts.values()) - OPERATIONS <= 2 * self.repeats, (counts, self.repeats)
 
 
+@pytest.mark.long
 @given(acts)
 @settings(max_examples=25)
 def test_a_disturbed_guest_ends_as_an_undisturbed_one(happens: list[tuple[Act, int]]) -> None:

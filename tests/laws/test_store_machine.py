@@ -328,6 +328,7 @@ class InMemory(WholeStoreMachine):
 MACHINES = {":memory:": InMemory, "file": WholeStoreMachine}
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.14", "S1.21", "S3.88")
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_store_is_what_the_model_says(place: str) -> None:
@@ -558,6 +559,7 @@ def play_all(histories: list[list[Act]]) -> None:
         play(WholeStoreMachine(), history)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.21")
 @pytest.mark.parametrize("verb", ["answer", "claim", "commit", "pause", "remove", "revise", "send"])
 def test_a_death_at_any_write_leaves_a_verb_done_or_undone(verb: str) -> None:
@@ -571,6 +573,7 @@ def test_what_was_cancelled_ends_when_the_next_process_opens_the_store_after_a_d
     play_all([[create(), ask("cancel", by=None), ("close", {"engine": 1}), death("pause", untold=True)]])
 
 
+@pytest.mark.long
 def test_a_verb_in_two_transactions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def claim_then_commit(store: MortalStore, commit: Commit) -> None:
         row = await store.claim("ant")

@@ -480,6 +480,7 @@ def model_read(model: Model, path: str) -> Any:
     return value
 
 
+@pytest.mark.long
 @given(start=st.fixed_dictionaries({"n": values, "items": lists, "book": books, "box": box}), acts=acts)
 @settings(max_examples=150)
 def test_a_state_folded_from_changes_is_what_plain_python_makes_of_them(start: Model, acts: list[Any]) -> None:

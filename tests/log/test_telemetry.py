@@ -380,6 +380,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("installed", ["absent", "unused"])
 def test_a_program_that_does_not_use_opentelemetry_never_loads_it(installed: str, tmp_path: Path) -> None:
     run = subprocess.run(

@@ -333,6 +333,7 @@ def most(found: list[Sequence[int]]) -> list[int]:
     return [max(counts) for counts in zip(*found, strict=True)]
 
 
+@pytest.mark.long
 @pytest.mark.no_always_replay("measures what is read, and a replay reads more")
 @on_loop
 async def test_a_turn_of_a_long_chat_reads_no_more_of_the_store_than_one_of_a_young_one() -> None:
@@ -348,6 +349,7 @@ async def test_a_turn_of_a_long_chat_reads_no_more_of_the_store_than_one_of_a_yo
     assert len(chatting.views[-1]) == WINDOW
 
 
+@pytest.mark.long
 @on_loop
 async def test_without_a_window_what_a_turn_reads_grows_with_the_chat() -> None:
     """Proves that the counts of the previous test would reveal growth."""

@@ -17,6 +17,7 @@ from tests.orchestrator.shop import Shop
 from tests.support.loop import on_loop
 
 
+@pytest.mark.long
 @pytest.mark.covers("S5.59", "S5.4")
 @on_loop
 async def test_everything_is_paused_from_elsewhere_and_status_says_who_is_still_at_which_task(tmp_path: Path) -> None:

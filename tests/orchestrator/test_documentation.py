@@ -111,6 +111,7 @@ def test_controller_and_file_store_are_covered_and_no_test_of_theirs_fails(tmp_p
         assert files[name]["covered_branches"] >= 0.95 * files[name]["num_branches"] > 0, name
 
 
+@pytest.mark.long
 def test_a_test_that_fails_is_counted(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\n@pytest.mark.skip\ndef test_c(): pass\n"

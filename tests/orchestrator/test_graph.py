@@ -80,6 +80,7 @@ async def test_who_comes_back_to_a_task_goes_before_new_ones() -> None:
     assert await next_one is not None
 
 
+@pytest.mark.long
 @given(st.data())
 def test_every_task_comes_once_and_after_what_it_needs(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))

@@ -17,6 +17,7 @@ def server() -> Iterator[ForkServer]:
         yield server
 
 
+@pytest.mark.long
 @pytest.mark.covers("S5.40", "S5.42", "S5.52", "S5.59")
 def test_each_task_takes_effect_once_and_in_order_however_often_its_process_dies(
     server: ForkServer, tmp_path: Path

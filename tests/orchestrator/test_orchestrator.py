@@ -345,6 +345,7 @@ async def test_a_task_and_all_that_needs_it_can_be_done_anew(paused: bool) -> No
         assert shop.calls == ALL | dict.fromkeys(("b/first", "b/second", "c/first", "c/second"), 2)
 
 
+@pytest.mark.long
 @on_loop
 async def test_many_tasks_are_redone_and_retried_in_one_act_however_many_they_are() -> None:
     ids = [f"{'long' * 15}-{number}" for number in range(300)]

@@ -32,6 +32,7 @@ def added(tag: str, **attributes: str) -> str:
     return f"document.querySelector('main').append(Object.assign(document.createElement('{tag}'), {attributes}))"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "check"),
     [
@@ -49,6 +50,7 @@ def test_a_fault_of_the_page_is_found(ann: Person, fault: str, check: Callable[[
     assert check(ann.page)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -69,6 +71,7 @@ def test_what_a_tab_complains_about_is_noticed(ann: Person, fault: str, said: st
     assert any(each.startswith(said) for each in ann.complaints()), ann.complaints()
 
 
+@pytest.mark.long
 def test_the_policy_forbids_html_from_text(ann: Person) -> None:
     for assignment in (
         "innerHTML = '<b>x</b>'",
@@ -81,6 +84,7 @@ def test_the_policy_forbids_html_from_text(ann: Person) -> None:
         ann.page.evaluate("() => { trustedTypes.createPolicy('another', {}); }")
 
 
+@pytest.mark.long
 def test_a_page_that_draws_texts_as_html_runs_them(chrome: Browser, server: Served) -> None:
     server.run(server.engine.start(digest, reader="x", owner="<img src=x onerror=pwned('owner')>"))
     with visit(chrome, server) as person:

@@ -27,6 +27,7 @@ def ann(chrome: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         yield person
 
 
+@pytest.mark.long
 def test_sign_in(chrome: Browser, server: Served) -> None:
     with visit(chrome, server) as person:
         person.allowed.append(NETWORK)  # before the sign-in, the server refuses
@@ -73,6 +74,7 @@ def answer(person: Person, question: str, *keys: str) -> None:
     expect(article).to_have_count(0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "keys", "value"),
     [
@@ -97,6 +99,7 @@ def test_answer_a_question(ann: Person, kind: str, keys: Sequence[str], value: A
     assert (found if kind != "day" else str(found)[:10]) == value
 
 
+@pytest.mark.long
 def test_answer_a_form_with_fields_of_every_kind(ann: Person) -> None:
     asked(ann.server, trip, "trip", place="Tromsø")
     ann.open(INBOX)
@@ -138,6 +141,7 @@ def test_answer_a_form_with_fields_of_every_kind(ann: Person) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_an_answer_that_is_refused_keeps_what_was_typed(ann: Person) -> None:
     form = refused(ann, "game-1")
     expect(form.get_by_label("Low")).to_have_value("2")
@@ -149,6 +153,7 @@ def test_an_answer_that_is_refused_keeps_what_was_typed(ann: Person) -> None:
     assert state(ann.server, "game-1").guess.high == 4
 
 
+@pytest.mark.long
 def test_a_complaint_stands_beside_its_field(ann: Person) -> None:
     form = refused(ann, "game-2")
     expect(form.get_by_label("High")).to_have_accessible_name(re.compile("multiple of 2"))
@@ -170,6 +175,7 @@ def refused(person: Person, name: str) -> Locator:
     return form
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_yes", [True, False], ids=["yes", "no"])
 def test_answer_a_confirmation(ann: Person, is_yes: bool) -> None:
     name = "refund-yes" if is_yes else "refund-no"
@@ -193,6 +199,7 @@ def test_answer_a_confirmation(ann: Person, is_yes: bool) -> None:
 # verbs
 
 
+@pytest.mark.long
 def test_pause_everything_and_resume(person: Person) -> None:
     server = person.server
     server.run(server.engine.start(crawl, site="reef.example", session_id="crawl"))
@@ -215,6 +222,7 @@ def test_pause_everything_and_resume(person: Person) -> None:
     server.run(server.engine.cancel("crawl"))
 
 
+@pytest.mark.long
 def test_rewind_with_its_plan(ann: Person) -> None:
     server = ann.server
     question = asked(server, brief, "octopus", topic="octopus")
@@ -245,6 +253,7 @@ def test_rewind_with_its_plan(ann: Person) -> None:
     expect(ann.question("Which tone")).to_be_visible()
 
 
+@pytest.mark.long
 def test_edit_with_its_plan(ann: Person) -> None:
     server = ann.server
     server.run(server.engine.start(memo, title="Moor", session_id="memo", folder=server.folder / "memo"))
@@ -260,6 +269,7 @@ def test_edit_with_its_plan(ann: Person) -> None:
     assert server.run(server.engine.stored("memo")).values["approved"] is True
 
 
+@pytest.mark.long
 def test_keys_lead_to_every_screen_and_through_lists(person: Person) -> None:
     server = person.server
     for reader in ("ann", "ben", "cleo"):

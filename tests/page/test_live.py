@@ -42,6 +42,7 @@ def moving(server: Served) -> Iterator[Served]:
     server.run(server.engine.cancel("crawl"))
 
 
+@pytest.mark.long
 def test_updates_keep_the_focus_and_what_is_typed(chrome: Browser, moving: Served) -> None:
     asked(moving, trip, "trip", place="Oslo")
     with visit(chrome, moving) as person:
@@ -84,6 +85,7 @@ def test_updates_of_a_session_keep_the_dialog_and_what_is_typed(chrome: Browser,
         expect(person.dialog).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_session_is_drawn_as_it_goes(chrome: Browser, moving: Served) -> None:
     with visit(chrome, moving) as person:
         person.sign_in()
@@ -122,6 +124,7 @@ def test_back_and_forward(person: Person) -> None:
 # tabs
 
 
+@pytest.mark.long
 def test_two_tabs_show_the_same(chrome: Browser, server: Served) -> None:
     asked(server, brief, "octopus", topic="octopus")
     with window(chrome) as context:
@@ -141,6 +144,7 @@ def has_changed(person: Person, shown: str) -> bool:
     return person.main.inner_text() != shown
 
 
+@pytest.mark.long
 def test_a_session_that_does_not_exist_is_not_asked_for_again(chrome: Browser, moving: Served) -> None:
     with window(chrome) as context:
         one, other = (Person(context.new_page(), moving) for _ in range(2))
@@ -158,6 +162,7 @@ def test_a_session_that_does_not_exist_is_not_asked_for_again(chrome: Browser, m
         one.open(session("crawl"))
 
 
+@pytest.mark.long
 def test_a_person_who_answers_second_learns_who_was_faster(person: Person) -> None:
     question = asked(person.server, brief, "octopus", topic="octopus")
     engine = person.server.engine
@@ -203,6 +208,7 @@ def test_eight_tabs_hold_one_stream(chrome: Browser, server: Served) -> None:
 # the server is gone
 
 
+@pytest.mark.long
 def test_the_server_goes_and_comes_back(chrome: Browser, tmp_path: Path) -> None:
     with ExitStack() as stack, window(chrome) as context:
         with served(tmp_path, workflows=ALL) as server:
@@ -227,6 +233,7 @@ def test_the_server_goes_and_comes_back(chrome: Browser, tmp_path: Path) -> None
         person.check()
 
 
+@pytest.mark.long
 def test_an_action_without_an_answer_is_sent_once_more_and_counts_once(person: Person) -> None:
     server = person.server
     server.run(server.engine.start(digest, reader="x", session_id="digest"))

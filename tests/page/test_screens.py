@@ -80,6 +80,7 @@ def faults(person: Person, examined: tuple[tuple[int, Scheme], ...] = LOOKS) -> 
     return {where: wrong for where, wrong in found.items() if wrong}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("screen", SAMPLE, ids=str)
 def test_a_screen_is_quiet_fits_the_window_and_has_no_barrier(ann: Person, screen: Screen) -> None:
     look(ann, 1440, "light")
@@ -118,6 +119,7 @@ def test_the_store_screen_has_engines_tokens_and_jobs(ann: Person) -> None:
         expect(ann.main.get_by_role("button", name=words(verb)).first).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_agents_screen_shows_a_run_and_pauses_it(person: Person) -> None:
     engine = person.server.engine
     tasks = [Task(id="schema"), Task(id="page", needs=["schema"])]
@@ -138,6 +140,7 @@ async def develop(agent: TaskAgent) -> str:
     return agent.task.id
 
 
+@pytest.mark.long
 def test_empty_screens_say_what_will_appear_there(person: Person) -> None:
     for screen in (NOW, INBOX, SESSIONS, AGENTS, STORE):
         person.open(screen)

@@ -66,6 +66,7 @@ def test_a_course_of_34_steps_is_drawn_whole(ann: Person) -> None:
     usable(ann)
 
 
+@pytest.mark.long
 def test_a_course_of_120_steps_is_a_window_that_follows_the_scroll(ann: Person) -> None:
     opened(ann, session("ladder-120"))
     course = ann.region("Course")
@@ -81,6 +82,7 @@ def test_a_course_of_120_steps_is_a_window_that_follows_the_scroll(ann: Person) 
     usable(ann)
 
 
+@pytest.mark.long
 def test_of_10_000_items_200_are_drawn_on_demand(ann: Person) -> None:
     opened(ann, session("batch-large"))
     course = ann.region("Course")
@@ -98,6 +100,7 @@ def test_of_10_000_items_200_are_drawn_on_demand(ann: Person) -> None:
     usable(ann)
 
 
+@pytest.mark.long
 def test_a_field_of_5_mb_is_shown_in_part_on_demand(ann: Person) -> None:
     opened(ann, session("scan-map"))
     panel = ann.page.get_by_role("tabpanel", name="State")
@@ -119,6 +122,7 @@ def test_of_450_visits_a_page_is_drawn(ann: Person) -> None:
         usable(ann)
 
 
+@pytest.mark.long
 def test_of_many_sessions_a_page_is_drawn(person: Person) -> None:
     engine = person.server.engine
 

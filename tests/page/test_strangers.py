@@ -86,6 +86,7 @@ def examined(person: Person) -> set[str]:
     return set(re.findall(rf"(\w+)-{re.escape(PROOF)}", shown))
 
 
+@pytest.mark.long
 def test_no_text_of_a_stranger_runs_in_any_view(ann: Person) -> None:
     views = [
         NOW,
@@ -125,6 +126,7 @@ def test_no_text_of_a_stranger_runs_in_a_dialog(ann: Person, session_id: str, ve
     expect(ann.dialog).to_have_count(0)
 
 
+@pytest.mark.long
 def test_long_texts_of_strangers_fit_a_narrow_window(ann: Person) -> None:
     found = {}
     ann.page.set_viewport_size({"width": 390, "height": 900})
@@ -186,6 +188,7 @@ def test_html_and_svg_of_a_session_are_downloads(ann: Person) -> None:
     examined(ann)
 
 
+@pytest.mark.long
 def test_what_a_stranger_types_stays_text(ann: Person) -> None:
     """The search, a reason and a refusal show what was typed."""
     ann.open(SESSIONS)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -236,7 +237,7 @@ class Life(RuleBasedStateMachine):
         )
 
 
-TestLife = Life.TestCase
+TestLife = pytest.mark.long(Life.TestCase)
 TestLife.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
 
 
@@ -297,6 +298,7 @@ async def play(session: Session[Any]) -> None:
                 ) == 1 else (await session.answer(said[-1], question=question.id))
 
 
+@pytest.mark.long
 def test_a_crash_at_any_write_changes_nothing_that_people_said() -> None:
     points = testing.every_crash_point(desk, play=play)
     assert len(points) > 40

@@ -28,6 +28,7 @@ def lines(log: Path) -> list[str]:
     return log.read_text("utf-8").splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.covers("S2.45")
 def test_fifty_processes_answer_one_question_at_once_and_one_of_them_wins_and_it_is_executed_once(
     server: ForkServer, tmp_path: Path

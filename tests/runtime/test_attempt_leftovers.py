@@ -104,6 +104,7 @@ async def test_a_wait_of_a_failed_attempt_takes_no_message_from_the_next_attempt
         assert (outcome.status, outcome.state.text) == (Status.COMPLETED, "hello")
 
 
+@pytest.mark.long
 @pytest.mark.no_always_replay("measures what is done, and a replay does more")
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("options", [{"rate": Rate(10**6)}, {"retry": AT_ONCE}])

@@ -210,6 +210,7 @@ async def test_an_option_that_is_also_a_field_of_the_child_is_refused_unless_a_s
         assert outcome.state.out == "1.0"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [False, True])
 @on_loop
 async def test_a_parent_that_is_killed_anywhere_retries_its_child_as_often(tmp_path: Path, after: bool) -> None:

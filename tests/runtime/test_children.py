@@ -393,6 +393,7 @@ async def test_the_budget_of_the_root_holds_for_its_children() -> None:
 # crashes and other processes
 
 
+@pytest.mark.long
 def test_a_tree_survives_a_crash_at_every_durable_point_of_its_parent() -> None:
     family = Family()
     points = every_crash_point(family.whole, size=2)
@@ -431,6 +432,7 @@ _PROGRAM = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [0.2, 0.8])
 def test_five_hundred_children_of_one_parent_killed_and_resumed(after: float, tmp_path: Path) -> None:
     path, notes = tmp_path / "h.db", tmp_path / "notes"
@@ -450,6 +452,7 @@ def test_five_hundred_children_of_one_parent_killed_and_resumed(after: float, tm
     assert len(counts) - 500 <= min(begun, 50)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_child_that_ends_in_another_process_wakes_its_parent_here(tmp_path: Path) -> None:
     @step(writes="note")

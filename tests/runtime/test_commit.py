@@ -145,6 +145,7 @@ class Graph:
             await crash(engine)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S3.85")
 @pytest.mark.parametrize("commits", ["events", "bare"])
 @on_loop

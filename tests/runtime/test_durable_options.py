@@ -76,6 +76,7 @@ async def test_each_attempt_counts_and_the_result_is_remembered() -> None:
     assert retried[:5] == ["search", "search", "charge", "charge", "slow"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_in_a_blocking_step_and_on_another_loop_too() -> None:
     @step(writes="text", retry=2)

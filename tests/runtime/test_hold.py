@@ -240,6 +240,7 @@ async def test_a_resume_that_changes_the_run_starts_the_step_again(how: dict[str
         await box.ends(session, in_place=False)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_session_that_is_paused_again_and_again_is_held_each_time() -> None:
     box = Sandbox(until=0)
@@ -487,6 +488,7 @@ async def test_whoever_resumes_a_held_session_it_continues_in_place(tmp_path: Pa
         await box.ends(session)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_pause_from_another_process_stops_the_next_operation(tmp_path: Path) -> None:
     """The keeper looks before each operation: it need not have polled, nor committed, since the pause was stored."""
@@ -511,6 +513,7 @@ async def test_a_pause_from_another_process_stops_the_next_operation(tmp_path: P
         assert box.ran == [1]
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_database_can_be_used_to_pause_and_resume_a_held_session(tmp_path: Path) -> None:
     box = Sandbox()
@@ -528,6 +531,7 @@ async def test_the_database_can_be_used_to_pause_and_resume_a_held_session(tmp_p
         await box.ends(session)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before the resume", "after the resume"])
 @on_loop
 async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_crash(tmp_path: Path, when: str) -> None:
@@ -555,6 +559,7 @@ async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_cr
         assert (outcome.status, box.ran) == (Status.COMPLETED, [1, 2, 3, 4, 5, 6])
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_keeper_that_does_not_react_loses_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "KEEPER_PATIENCE", 0.05)
@@ -571,6 +576,7 @@ async def test_a_keeper_that_does_not_react_loses_the_session(tmp_path: Path, mo
         assert keeper.driver.troubles == {}
 
 
+@pytest.mark.long
 @on_loop
 async def test_sessions_that_are_paused_and_resumed_at_random_do_each_operation_once(tmp_path: Path) -> None:
     ran: list[tuple[str, int]] = []

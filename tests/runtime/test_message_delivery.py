@@ -231,6 +231,7 @@ async def converse(session: Session[Any]) -> None:
             await session.send(text)
 
 
+@pytest.mark.long
 def test_a_crash_at_any_write_neither_loses_nor_doubles_a_message() -> None:
     points = every_crash_point(Chatting().workflow, play=converse)
     assert len(points) > 10

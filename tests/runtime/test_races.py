@@ -406,6 +406,7 @@ async def test_abort_insists_when_a_step_swallows_its_cancellation() -> None:
         assert len(swallowed) == 3
 
 
+@pytest.mark.long
 @on_loop
 async def test_following_a_history_ends_when_the_engine_closes() -> None:
     pipeline = Pipeline()
@@ -423,6 +424,7 @@ async def test_following_a_history_ends_when_the_engine_closes() -> None:
         await following
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_outcome_is_told_although_the_process_that_drove_was_killed(tmp_path: Path) -> None:
     pipeline = Pipeline()

@@ -181,6 +181,7 @@ async def test_a_lent_value_that_was_made_unstorable_in_place_fails_the_step() -
         assert outcome.state.notes == ["a"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_large_result_of_an_operation_is_remembered_too(tmp_path: Path) -> None:
     ran: list[str] = []

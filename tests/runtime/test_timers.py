@@ -114,6 +114,7 @@ async def test_any_engine_that_knows_the_workflow_picks_it_up_and_others_leave_i
             assert (await (await friend.session("s")).outcome()).status is Status.COMPLETED
 
 
+@pytest.mark.long
 @on_loop
 async def test_two_engines_run_a_due_session_once(tmp_path: Path) -> None:
     naps, clock = Naps(), ManualClock()
@@ -470,11 +471,13 @@ async def test_a_clock_that_jumps_loses_no_timer_and_doubles_none(jump: str) -> 
         assert len(checkpoints) == 2
 
 
+@pytest.mark.long
 def test_a_sleeping_workflow_survives_a_crash_at_every_durable_point() -> None:
     points = every_crash_point(Naps().workflow, seconds=HOUR)
     assert len(points) >= 10
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_session_of_a_day_and_a_night() -> None:
     clock, hours = ManualClock(auto=True), list[datetime]()
@@ -508,6 +511,7 @@ async def test_a_session_of_a_day_and_a_night() -> None:
         assert [event.event_type async for event in session.events()].count("session.waiting") == 24
 
 
+@pytest.mark.long
 @on_loop
 async def test_parked_sessions_cost_no_task_and_no_thread() -> None:
     naps, clock = Naps(), ManualClock()
@@ -545,6 +549,7 @@ async def test_who_starts_or_resumes_what_this_engine_has_just_woken_gets_it(tmp
     assert naps.calls == ["top", "before", "top", "after"]
 
 
+@pytest.mark.long
 def test_kill_minus_nine_while_it_sleeps_costs_nothing(tmp_path: Path) -> None:
     program = """
     from pydantic import BaseModel

@@ -237,6 +237,7 @@ def test_strange_values_are_stored_or_refused(server: Served, value: str) -> Non
         assert client.get("/sessions/anns/events").status_code == 200
 
 
+@pytest.mark.long
 def test_a_body_that_trickles_in_is_cut_off(tmp_path: Path) -> None:
     """Each piece comes in time, but all of them would take days."""
     with served(tmp_path, limits=replace(FREE, body_seconds=0.3)) as server:

@@ -87,6 +87,7 @@ def recorded(server: Served) -> Recorded:
     return Recorded(server)
 
 
+@pytest.mark.long
 def test_nothing_is_missing_or_double_after_a_break_at_any_byte(recorded: Recorded) -> None:
     assert len(recorded.bytes) > 2000
     assert recorded.broken() == []

@@ -57,6 +57,7 @@ class Caller:
         return next(route for route in ROUTES if route.method == method and alike(route))
 
 
+@pytest.mark.long
 def test_every_route_answers_with_its_document(tmp_path: Path) -> None:
     with served(tmp_path) as server, server.admin(**{"X-Pausepoint": "1"}) as client:
         call = Caller(client)
@@ -193,6 +194,7 @@ def _everything(call: Caller, server: Served) -> None:
     assert call("GET /openapi.json")["openapi"] == "3.1.0"
 
 
+@pytest.mark.long
 def test_the_description_names_every_route_and_every_schema_exists() -> None:
     found = openapi(ROUTES)
     assert {(path, method.upper()) for path, methods in found["paths"].items() for method in methods} == {

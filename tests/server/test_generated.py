@@ -19,6 +19,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Requests]:
         yield found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("route", [each for each in ROUTES if each.path != ENDLESS], ids=named)
 def test_every_answer_is_described(sent: Requests, route: Route) -> None:
     path = route.path.replace(":path}", "}")
@@ -37,6 +38,7 @@ def lies(document: dict[str, Any]) -> None:
     document["components"]["schemas"]["http_workflows"]["required"] = ["nonsense"]
 
 
+@pytest.mark.long
 def test_answers_that_are_not_described_are_noticed(sent: Requests) -> None:
     other = Requests(sent.server, lies)
     for path in ("/sessions/{session_id}", "/me", "/workflows"):

@@ -115,6 +115,7 @@ def test_a_flood_of_headers_is_refused(server: Served) -> None:
     assert answer.split()[1] in ("400", "431"), answer[:200]
 
 
+@pytest.mark.long
 def test_an_upload_that_stops_is_cut_off(tmp_path_factory: pytest.TempPathFactory) -> None:
     with served(tmp_path_factory.mktemp("slow"), limits=replace(FREE, body_seconds=0.05)) as server:
         server.asked("one")

@@ -7,6 +7,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from pausepoint import Engine
 from tests.server.fleet import fleet
 from tests.server.kit import served
@@ -38,6 +40,7 @@ def effects(folder: Path) -> Counter[str]:
     return Counter((folder / "effects").read_text().splitlines()) if (folder / "effects").exists() else Counter()
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_with_a_hundred_running_sessions_loses_and_doubles_nothing(tmp_path: Path) -> None:
     asyncio.run(prepared(tmp_path))
     resume = {"verb": "resume", "filter": {"workflow": "fleet"}}
@@ -64,6 +67,7 @@ def test_a_server_that_is_killed_with_a_hundred_running_sessions_loses_and_doubl
     assert effects(tmp_path) == found
 
 
+@pytest.mark.long
 def test_of_edits_at_two_servers_with_the_same_mark_one_wins(tmp_path: Path) -> None:
     with served(tmp_path) as one, served(tmp_path) as other, ThreadPoolExecutor(8) as pool:
         one.asked("raced")

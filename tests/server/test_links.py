@@ -126,6 +126,7 @@ def wrong_tokens(server: Served, folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_tokens_that_are_not_right_open_nothing(server: Served, tmp_path: Path) -> None:
     before = state_of(server, "mine")
     with server.client(**{"X-Pausepoint": "1"}) as client:

@@ -90,6 +90,7 @@ def ids(found: list[Any]) -> list[str]:
     return [each["session_id"] for each in found]
 
 
+@pytest.mark.long
 def test_the_present_is_complete_under_pauses(server: Served) -> None:
     run(server, brief, "broken", topic="fail")
     server.asked("asks")
@@ -138,6 +139,7 @@ def test_spending_counts_roots_and_ended_sessions(server: Served) -> None:
     assert now(server)["spent_usd"] == sum(found.values())
 
 
+@pytest.mark.long
 def test_progress_is_told_before_it_is_stored_and_not_too_often(server: Served) -> None:
     with server.admin() as client:
         reader = Reader(client, "now")
@@ -168,6 +170,7 @@ def test_progress_is_told_before_it_is_stored_and_not_too_often(server: Served) 
     server.loop.call_soon_threadsafe(let_go.set)
 
 
+@pytest.mark.long
 def test_facts_that_take_long_are_read_behind_the_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(tmp_path) as server, server.admin() as client:
         assert now(server)["counts"] == {}

@@ -78,6 +78,7 @@ def get_everything(server: Served) -> int:
     return server.run(here())
 
 
+@pytest.mark.long
 def test_no_listed_read_runs_on_the_thread_of_the_loop(asked: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(monkeypatch)
     loop = get_everything(asked)
@@ -85,6 +86,7 @@ def test_no_listed_read_runs_on_the_thread_of_the_loop(asked: Served, monkeypatc
     assert set(watch.threads) >= {label(*each) for each in LISTED} - NOT_READ, "each of them was read"
 
 
+@pytest.mark.long
 def test_a_store_that_reads_inline_would_be_found(asked: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scan(self: SqliteStore, read: Callable[[apsw.Connection], Any], *, at_once: bool = False) -> Any:
         with self._reading() as connection:

@@ -204,6 +204,7 @@ def test_a_final_refusal_is_kept(server: Served) -> None:
         assert first.json()["present"]["pause"] is None  # as it was then
 
 
+@pytest.mark.long
 def test_a_limit_that_was_reached_is_not_kept(tmp_path: Path) -> None:
     head = keyed()
     with served(tmp_path, limits=Limits(actions=1)) as server, server.admin(**head) as client:

@@ -25,6 +25,7 @@ def forks() -> Iterator[ForkServer]:
         yield found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_request_that_is_killed_and_repeated_has_one_effect(forks: ForkServer, tmp_path: Path, name: str) -> None:
     trial = Trial(forks, tmp_path, name)
@@ -34,6 +35,7 @@ def test_a_request_that_is_killed_and_repeated_has_one_effect(forks: ForkServer,
     assert [text for point in points for text in trial.kill(*point)] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "twin", "point"),
     [
@@ -50,6 +52,7 @@ def test_a_server_that_forgets_what_it_has_done_is_noticed(
     assert Trial(forks, tmp_path, name, twin).kill(point, "after")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["resume", "start", "resume what failed"])
 def test_what_someone_does_after_the_kill_is_not_undone(forks: ForkServer, tmp_path: Path, name: str) -> None:
     path, names = Trial(forks, tmp_path, name).died(EFFECT, "after")
@@ -73,6 +76,7 @@ async def _resumed_by_bob(path: Path) -> None:
             await engine.resume(info.session_id, by="bob", here=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names_all", [True, False])
 def test_a_bulk_pause_is_not_repeated_over_a_resume(forks: ForkServer, tmp_path: Path, names_all: bool) -> None:
     name = "bulk" if names_all else "bulk by filter"
@@ -83,6 +87,7 @@ def test_a_bulk_pause_is_not_repeated_over_a_resume(forks: ForkServer, tmp_path:
     assert sorted(item["session_id"] for item in found["answer"]["done"]) == ["s1", "s2"]
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_note_what_it_has_treated_is_noticed(forks: ForkServer, tmp_path: Path) -> None:
     path, names = Trial(forks, tmp_path, "bulk", "no once").died(EFFECT, "after")
     asyncio.run(_resumed_by_bob(path))
@@ -90,6 +95,7 @@ def test_a_server_that_does_not_note_what_it_has_treated_is_noticed(forks: ForkS
     assert [status for _, status, _, _ in found["sessions"]] == ["paused", "paused"]
 
 
+@pytest.mark.long
 def test_a_bulk_resume_is_completed_and_not_repeated_over_a_pause(forks: ForkServer, tmp_path: Path) -> None:
     path, names = Trial(forks, tmp_path, "bulk resume").died(EFFECT, "after")
     resumed = asyncio.run(_paused_by_bob(path))

@@ -43,6 +43,7 @@ def certified(folder: Path) -> tuple[list[str], ssl.SSLContext]:
     return ["--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")], trust
 
 
+@pytest.mark.long
 def test_over_tls_the_cookie_is_secure_the_browser_opens_and_ctrl_c_ends_streams(store: Path) -> None:
     options, trust = certified(store)
     opened = store / "opened"
@@ -74,6 +75,7 @@ def test_over_tls_the_cookie_is_secure_the_browser_opens_and_ctrl_c_ends_streams
         assert "Traceback" not in server.log.read_text()
 
 
+@pytest.mark.long
 def test_only_the_proxy_signs_people_in_and_a_new_token_signs_them_out(store: Path) -> None:
     old = Tokens(store).make()
     said = {"X-Forwarded-User": "ann", "X-Forwarded-Groups": "pausepoint-viewer", "X-Forwarded-Proto": "https"}

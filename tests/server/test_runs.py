@@ -182,6 +182,7 @@ async def test_a_pause_over_http_leaves_the_snapshot_that_a_pause_of_the_program
             assert await snapshot_after(tmp_path / "http", over_http, "first") == expected
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_run_is_paused_and_resumed_by_the_signed_in_person(tmp_path: Path) -> None:
     with served(tmp_path, drives="none", workflows=()) as server:
@@ -296,6 +297,7 @@ def test_what_is_no_run_or_belongs_to_another_owner_does_not_exist(tmp_path: Pat
         assert not server.run(server.engine.info("bobs")).pause_requested
 
 
+@pytest.mark.long
 def test_a_list_of_runs_reads_the_shown_runs_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(tmp_path) as server, server.admin() as client:
 
@@ -394,6 +396,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_run_of_another_process_stops_and_continues_there(tmp_path: Path) -> None:
     with served(tmp_path, drives="none", workflows=()) as server, server.client(server.token("operator")) as client:
@@ -423,6 +426,7 @@ async def test_a_run_of_another_process_stops_and_continues_there(tmp_path: Path
             process.wait()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_large_run_is_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = import_module("pausepoint.orchestrator.runs")  # the package has a function of this name

@@ -22,6 +22,7 @@ def store(tmp_path: Path) -> Path:
         return tmp_path
 
 
+@pytest.mark.long
 def test_it_makes_a_store_serves_drives_and_ends(tmp_path: Path) -> None:
     store = tmp_path
     server = Process(store, "--target", TARGET)
@@ -92,6 +93,7 @@ def test_tokens_are_created_listed_and_revoked(store: Path) -> None:
     assert run("serve", "token", "create", "--role", "viewer", "--expires", "soon", *where, cwd=store).code == 2
 
 
+@pytest.mark.long
 def test_a_link_answers_one_question(store: Path) -> None:
     where = ["--store", str(store / "store.db")]
     with Engine(store / "store.db") as engine:

@@ -100,6 +100,7 @@ def test_a_new_token_signs_everyone_out(tmp_path: Path) -> None:
         check_problem(client.post("/login", json={"token": old}), 401)
 
 
+@pytest.mark.long
 def test_another_server_over_the_same_store_accepts_the_cookie(tmp_path: Path) -> None:
     with served(tmp_path) as one, served(tmp_path) as other, one.client(**PAGE) as client:
         client.post("/login", json={"token": one.tokens.own})
@@ -208,6 +209,7 @@ def test_behind_a_proxy_no_other_cookie_signs_in(tmp_path: Path) -> None:
         check_problem(client.get("/me"), 401)
 
 
+@pytest.mark.long
 def test_nobody_else_can_pretend_to_be_the_proxy(tmp_path: Path) -> None:
     said = {"X-Forwarded-User": "eve", "X-Forwarded-Groups": "admin"}
     with served(tmp_path, make=behind_proxy(["10.0.0.0/8"])) as server, server.client(**said) as client:

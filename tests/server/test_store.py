@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
 from pausepoint import Workflow, step
@@ -29,6 +30,7 @@ def test_what_needs_attention_is_named_with_the_request_that_helps(tmp_path: Pat
         assert (about, "a wrong model" in text, way) == ("sessions", True, "DELETE /standing-pause lifts the pause")
 
 
+@pytest.mark.long
 def test_a_workflow_that_no_engine_drives_is_named(tmp_path: Path) -> None:
     with served(tmp_path, workflows=(brief,)) as worker:
         worker.asked("waits")
@@ -54,6 +56,7 @@ async def research(topic: str) -> None:
     pass
 
 
+@pytest.mark.long
 def test_sessions_that_do_not_fit_the_code_are_listed_with_reasons_and_requests(tmp_path: Path) -> None:
     with served(tmp_path, workflows=(brief,)) as worker:
         for number in range(3):

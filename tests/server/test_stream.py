@@ -49,6 +49,7 @@ def test_a_mark_that_only_the_store_knows_is_continued_too(server: Served) -> No
         assert sorted(map(told, reader.lines)) == sorted(map(told, history(client, "stored")))
 
 
+@pytest.mark.long
 def test_heads_the_inbox_and_the_pause_of_everything_are_told_live(server: Served) -> None:
     with server.admin() as client:
         reader = Reader(client, "now,inbox")
@@ -171,6 +172,7 @@ def test_the_live_output_of_a_session_is_told_to_all_who_follow_it(
             assert [each["data"]["n"] for each in reader.of("token")] == [*range(1, len(words) + 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("why", ["slow", "the mark is lost", "another session has the id"])
 def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     monkeypatch.setattr(clients, "MOST", 8)
@@ -202,6 +204,7 @@ def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pyte
         server.run(follow(server))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [True, False])
 def test_live_output_of_a_session_of_another_owner_with_the_same_id_is_not_told(tmp_path: Path, lost: bool) -> None:
     async def follow(server: Served) -> None:
@@ -252,6 +255,7 @@ def test_the_streams_of_one_sign_in_are_limited(tmp_path: Path) -> None:
             assert answer.status_code == 200
 
 
+@pytest.mark.long
 def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> None:
     with served(tmp_path, drives="none") as server, server.admin() as client:
         words = [sys.executable, "-m", "tests.server.holder", str(tmp_path / "store.db")]
@@ -287,6 +291,7 @@ def client_now(server: Served) -> Any:
         return client.get("/now").json()
 
 
+@pytest.mark.long
 def test_a_client_that_reads_the_store_while_sessions_run_gets_each_event_once(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         found = server.run(_joined_while_running(server, 30))
@@ -327,6 +332,7 @@ async def _joined_while_running(server: Served, count: int) -> list[tuple[Client
     return [(each, sorted(map(told, events))) for each in joined]
 
 
+@pytest.mark.long
 def test_a_client_that_does_not_read_gets_a_reset_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,6 +376,7 @@ async def started(server: Served, *session_ids: str) -> None:
     await until(lambda: all(each.told == hub_of(server.engine).mark for each in hub_of(server.engine).clients))
 
 
+@pytest.mark.long
 def test_changes_that_nobody_takes_stay_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hubs, "BACKLOG", 4)
     with served(tmp_path) as server:

@@ -97,6 +97,7 @@ def test_the_sign_in_of_the_program_is_asked_again(tmp_path: Path, checked: None
         check_problem(client.get("/now"), 401)
 
 
+@pytest.mark.long
 def test_a_server_that_ends_sends_a_reset_and_another_one_continues(tmp_path: Path) -> None:
     with ExitStack() as first:
         server = first.enter_context(served(tmp_path))
@@ -119,6 +120,7 @@ def test_a_server_that_ends_sends_a_reset_and_another_one_continues(tmp_path: Pa
         assert {"question.answered", "answer.accepted"} & {each["event_type"] for each in again.lines}
 
 
+@pytest.mark.long
 def test_a_hub_is_forgotten_with_the_last_application() -> None:
     engine = Engine(":memory:")
     applications = [app(engine), app(engine)]

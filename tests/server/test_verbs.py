@@ -159,6 +159,7 @@ def test_a_failed_session_is_retried(server: Served) -> None:
         assert client.post("/sessions/failed/resume", json={}).status_code == 200
 
 
+@pytest.mark.long
 def test_a_server_that_observes_leaves_the_work_to_another(tmp_path: Path) -> None:
     with served(tmp_path, drives="none") as observer, observer.admin() as client:
         made = client.post(
@@ -175,6 +176,7 @@ def test_a_server_that_observes_leaves_the_work_to_another(tmp_path: Path) -> No
         assert client.post("/sessions/remote/resume", json={}).json()["pause_requested"] is False
 
 
+@pytest.mark.long
 def test_a_server_without_the_code_still_shows_pauses_and_answers(tmp_path: Path) -> None:
     with served(tmp_path) as worker:
         question = worker.asked("foreign")

@@ -43,6 +43,7 @@ def observer(folder: Path) -> Iterator[Served]:
         yield found
 
 
+@pytest.mark.long
 def test_a_workflow_is_described_without_its_code(observer: Served) -> None:
     with observer.admin() as client:
         (listed,) = client.get("/workflows").json()["workflows"]
@@ -87,6 +88,7 @@ def test_the_engines_that_drive_a_workflow_are_named(folder: Path, observer: Ser
             assert client.get("/workflows/brief").json()["engines"] == _listed(client)[0]["engines"]
 
 
+@pytest.mark.long
 def test_after_a_resume_the_answer_says_which_engine_drives_the_session(folder: Path, observer: Served) -> None:
     nobody = "No engine drives 'brief'. Start `pausepoint worker`."
     with observer.admin() as client:

@@ -134,11 +134,13 @@ TRIALS = 10
 TWINS = {WithoutLock: "send", WithoutGate: "pause_everything", WithoutFence: "take_up"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", TWINS.values())
 def test_the_sound_one_passes(tmp_path: Path, verb: str) -> None:
     check(Dictionaries(LockedDictStore), tmp_path, verb)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TWINS, ids=lambda kind: kind.__name__)
 def test_each_fault_is_found(tmp_path: Path, kind: type[LockedDictStore]) -> None:
     with pytest.raises(AssertionError, match="no serial order explains it"):

@@ -167,6 +167,7 @@ async def test_a_holder_is_described_for_a_person(path: Path) -> None:
         assert "gone" in store.describe_holder(999)
 
 
+@pytest.mark.long
 @on_loop
 async def test_dead_engines_are_forgotten_unless_they_still_hold_a_session(path: Path) -> None:
     async with opened(path) as store:
@@ -231,6 +232,7 @@ def test_a_forked_child_is_refused_and_takes_nothing_from_its_parent(path: Path)
         assert parent.child.wait() == 0
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.20")
 @on_loop
 async def test_pause_requested_set_by_hand_changes_nothing_else(path: Path) -> None:

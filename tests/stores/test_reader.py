@@ -125,6 +125,7 @@ async def reads_elsewhere(store: SqliteStore, watch: Watch, read: Callable[[Sqli
     assert watch.elsewhere, "nothing was read"
 
 
+@pytest.mark.long
 @on_loop
 async def test_no_long_read_runs_on_the_loops_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with watched(monkeypatch) as watch:

@@ -227,6 +227,7 @@ def test_a_repaired_sqlite_is_accepted(version: str) -> None:
     schema.refuse_affected_sqlite(version)
 
 
+@pytest.mark.long
 def test_two_processes_can_create_one_store_at_once(path: Path) -> None:
     program = (
         "import asyncio, sys; sys.path[:0] = sys.argv[2:]\n"

@@ -342,10 +342,12 @@ def survives(left: int, kind: type[Writer]) -> bool:
 KILLS = [*range(1, 5), *range(250, 290), *range(1_000, 1_040)]
 
 
+@pytest.mark.long
 def test_a_kill_at_any_write_leaves_a_ring_that_can_be_read() -> None:
     assert [left for left in KILLS if not survives(left, Writer)] == []
 
 
+@pytest.mark.long
 def test_a_writer_that_does_not_tell_what_it_overwrites_is_caught() -> None:
     assert [left for left in KILLS if not survives(left, Careless)]
 

@@ -428,10 +428,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite_base, "PATIENCE", 0.5)
 
 
+@pytest.mark.long
 def test_the_sound_one_passes(tmp_path: Path) -> None:
     assert failing(DictStore, tmp_path) == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TWINS, ids=lambda kind: kind.__name__)
 def test_a_store_that_is_sound_but_for_one_thing_is_found_out(kind: type[DictStore], tmp_path: Path) -> None:
     assert TWINS[kind] in failing(kind, tmp_path)

@@ -62,6 +62,7 @@ async def test_a_lone_session_commits_inline(path: Path, monkeypatch: pytest.Mon
         assert (counts.inline, counts.threaded) == (10, 0)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_session_that_never_yields_leaves_the_loop_its_turn(
     path: Path, monkeypatch: pytest.MonkeyPatch

@@ -52,6 +52,7 @@ class World:
         self.workflow = Workflow("doc", state=Doc, steps=[planning, writing])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["linear", "fan-out", "bent", "nested"])
 def test_a_crash_at_any_durable_point_makes_no_difference(name: str) -> None:
     case = CORPUS[name]()
@@ -60,6 +61,7 @@ def test_a_crash_at_any_durable_point_makes_no_difference(name: str) -> None:
     assert points == testing.crash_points(case.workflow, **case.given)
 
 
+@pytest.mark.long
 def test_a_crash_at_any_durable_point_makes_no_difference_to_a_workflow_with_a_bit_of_everything() -> None:
     assert len(testing.every_crash_point(sample, topic=TOPIC)) > 80
 
@@ -192,6 +194,7 @@ def test_a_person_can_be_played() -> None:
     assert len(points) >= 6
 
 
+@pytest.mark.long
 def test_loops_routes_and_blocking_steps_are_crashed_too() -> None:
     class Count(BaseModel):
         n: int = 0

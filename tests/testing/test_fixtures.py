@@ -69,6 +69,7 @@ def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=180)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "tops", "verdict"),
     [
@@ -88,6 +89,7 @@ def test_the_fixtures_and_the_option_do_what_they_say(
     assert ("--pausepoint-always-replay: counts" in result.stdout) == bool(options)
 
 
+@pytest.mark.long
 def test_who_does_not_ask_gets_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import sys\n\n\n"
@@ -99,6 +101,7 @@ def test_who_does_not_ask_gets_nothing(tmp_path: Path) -> None:
     assert run_pytest(tmp_path, "--pausepoint-always-replay").returncode == 4
 
 
+@pytest.mark.long
 def test_a_mark_without_a_reason_is_refused(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["pausepoint.testing.fixtures"]\n')
     (tmp_path / "test_it.py").write_text("import pytest\n\n\n@pytest.mark.no_always_replay()\ndef test_it(): ...\n")
@@ -107,6 +110,7 @@ def test_a_mark_without_a_reason_is_refused(tmp_path: Path) -> None:
     assert "no_always_replay needs a reason" in result.stdout + result.stderr
 
 
+@pytest.mark.long
 def test_only_the_fixtures_and_the_store_suite_import_pytest() -> None:
     program = (
         "import sys, pkgutil, importlib, pausepoint.testing as t\n"

@@ -85,6 +85,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CORPUS)
 def test_unchanged_code_rehearses_without_a_difference_and_runs_no_operation(name: str, tmp_path: Path) -> None:
     case = CORPUS[name]()

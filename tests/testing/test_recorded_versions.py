@@ -34,6 +34,7 @@ def test_a_recorded_session_is_whole_and_folds_to_the_state_it_had(path: Path) -
     assert kept.row().status is STATUS[path.stem]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_recorded_session_rehearses_without_a_difference(path: Path) -> None:
     testing.replay(path, WORKFLOWS[bundle.read(path).workflow])
@@ -66,6 +67,7 @@ async def test_a_session_that_waited_goes_on_after_it_was_imported() -> None:
         assert (await session.outcome()).state.said == "hello again"
 
 
+@pytest.mark.long
 @on_loop
 async def test_what_is_recorded_today_is_in_the_same_conditions(tmp_path: Path) -> None:
     await make.record_all(tmp_path)

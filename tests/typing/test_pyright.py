@@ -40,6 +40,7 @@ def errors(folder: Path, programs: dict[str, str]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_pyright_infers_the_types_that_the_program_states(tmp_path: Path) -> None:
     strict = "\n".join(line.partition("  # type: ignore")[0] for line in PROGRAM.splitlines())
     regressed = PROGRAM.replace('topic="octopus").result, list[int])', 'topic="octopus").result, list[str])')

@@ -21,11 +21,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mypy")
 
 
+@pytest.mark.long
 def test_mypy_infers_the_types_that_the_typing_tests_state(cache: Path) -> None:
     checked = mypy("tests/typing", cache)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.long
 def test_a_regressed_type_would_be_noticed(tmp_path: Path, cache: Path) -> None:
     text = (ROOT / "tests/typing/definitions.py").read_text()
     broken = tmp_path / "broken.py"
