@@ -14,7 +14,7 @@ DEV := .venv/.dev
 
 # All targets share one .venv: never build it twice at the same time.
 .NOTPARALLEL:
-.PHONY: help venv demo test test-all replay check format coverage bench bench-check campaign tasks browser shots recording peers reference acceptance clean
+.PHONY: help venv demo test test-all replay check format coverage bench bench-peers bench-check fleet campaign chaos tasks browser shots recording programs peers reference docs acceptance release clean mutants
 
 help: ## list these targets
 	@echo "Pausepoint. Targets:"
@@ -60,14 +60,26 @@ coverage: $(DEV) ## run the tests; engine and stores need 95 % coverage
 	@$(PY) -m coverage report
 	@$(PY) tools/coverage_gate.py 95
 
+mutants: $(DEV) ## put faults into the code; tests must catch 95 % of them
+	@$(PY) -m tests.mutants $(ARGS)
+
 bench: $(DEV) ## measure costs on this machine, relative to plain SQLite
 	@$(PY) -m benchmarks $(ARGS)
+
+bench-peers: $(DEV) ## measure the same work with other engines (ARGS="--only W1")
+	@$(PY) -m benchmarks.peers $(ARGS)
 
 bench-check: $(DEV) ## count instructions per step, with a limit (needs valgrind)
 	@$(PY) -m benchmarks.instructions --check
 
+fleet: $(DEV) ## measure the store in Postgres, relative to raw commits
+	@$(PY) -m benchmarks.fleet $(ARGS)
+
 campaign: $(DEV) ## run all fault instruments (ARGS="--seconds 7200")
 	@$(PY) -m tests.faults.campaign $(ARGS)
+
+chaos: $(DEV) ## an hour of faults for a fleet (ARGS="--seconds 300")
+	@mkdir -p build && $(PY) -m tests.faults.fleet.chaos --seconds 3600 --json build/chaos.json $(ARGS)
 
 tasks: $(DEV) ## run 1,700 tasks and kill agents (ARGS="--kills 1000")
 	@$(PY) -m tests.orchestrator.campaign $(ARGS)
@@ -81,16 +93,26 @@ shots: $(DEV) ## take the pictures of the page (FOLDER=docs/pictures)
 recording: $(DEV) ## record six agents at the gate, with tmux (FOLDER=docs)
 	@$(PY) -m tests.gate.recording $(or $(FOLDER),docs/pictures)
 
-peers: ## install Claude Code for tests of the gate (needs npm)
-	@tools/peers
+programs: $(DEV) ## install Claude Code, its SDK and Restate (needs npm)
+	@tools/programs
 
-reference: $(DEV) ## write the generated parts of docs/cli.md and docs/http.md
+peers: $(DEV) ## run tests of LangGraph and OpenAI Agents with our parts
+	@$(PY) -m tools.peer_suites $(ARGS)
+
+reference: $(DEV) ## write the generated pages: docs/cli.md, http.md, api.md
 	@$(PY) -m tools.cli_reference
 	@$(PY) -m tools.http_reference
+	@$(PY) -m tools.api_reference
+
+docs: $(DEV) ## build the documentation as a site: build/site
+	@$(PY) -m tools.site
 
 acceptance: $(DEV) ## run all tests, count the proven items of docs/acceptance.md
 	@$(SUITE) all || echo "The items of failed tests do not count below."
 	@$(PY) -m tools.acceptance --report build/acceptance.json
+
+release: $(DEV) ## build, check and try sdist and wheel (ARGS="--python 3.12")
+	@$(PY) -m tools.release $(ARGS)
 
 clean: ## remove .venv, caches and all other generated files
 	@rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -29,13 +29,16 @@ from benchmarks.results import Figure, to_json, to_table
 from benchmarks.server import server
 from benchmarks.steps import QUICK, Scale
 from benchmarks.streams import streams
+from benchmarks.turns import turns
 
 FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "lone": steps.lone,
     "crowd": steps.crowd,
     "growth": steps.growth,
     "ballast": steps.ballast,
+    "throng": steps.throng,
     "chat": chat,
+    "turns": turns,
     "messages": messages,
     "resume": fresh.resume,
     "travel": travel.travel,

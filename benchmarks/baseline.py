@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,16 @@ def plain_database(folder: Path) -> Iterator[Unit]:
         unit.close()
 
 
+class Units(Protocol):
+    """What can run units."""
+
+    def run(self, commits: int, cost: Cost, /) -> Moment: ...
+
+
 class Interleaved:
     """A callback for the beginning of every step. It measures whole blocks, from one beginning to another."""
 
-    def __init__(self, unit: Unit, block: int) -> None:
+    def __init__(self, unit: Units, block: int) -> None:
         self.steps = Cost()
         self.units = Cost()
         self.blocks: list[float] = []

@@ -88,19 +88,19 @@ class _Speaker:
     @classmethod
     async def start(cls, engine: Engine) -> _Speaker:
         speaker = cls(await engine.start(workloads.chatting, session_id=SESSION))
-        await _parked(speaker.events)
+        await parked(speaker.events)
         return speaker
 
     async def say(self, turns: int) -> Cost:
         cost, begin = Cost(), Moment.now()
         for n in range(turns):
             await self.session.send(f"{n:08}" * 16)
-            await _parked(self.events)
+            await parked(self.events)
         cost.add(begin, Moment.now(), turns)
         return cost
 
 
-async def _parked(events: AsyncIterator[Event]) -> None:
+async def parked(events: AsyncIterator[Event]) -> None:
     """Wait until the answer is stored and the session waits for the next message."""
     async for event in events:
         if event.event_type == "session.waiting":

@@ -30,8 +30,14 @@ def resume(folder: Path, scale: Scale) -> list[Figure]:
         _output(command)
     runs = [json.loads(_output(command)) for _ in range(scale.processes)]
     notes = {f"{name} ms": median(run[name] for run in runs) for name in ("open", "load", "cpu", "running")}
-    what = f"resume with {scale.checkpoints:,} checkpoints: state ready after import"
-    return [Figure("resume", what, "ms", 20.0, tuple(run["ready"] for run in runs), notes)]
+    for _ in range(scale.warm_ups):
+        _output([*command, "--run"])
+    begun = tuple(json.loads(_output([*command, "--run"]))["running"] for _ in range(scale.processes))
+    what = f"resume with {scale.checkpoints:,} checkpoints:"
+    return [
+        Figure("resume", f"{what} state ready after import", "ms", 20.0, tuple(run["ready"] for run in runs), notes),
+        Figure("resume-running", f"{what} the step runs after import", "ms", None, begun),
+    ]
 
 
 async def _make_long(path: Path, checkpoints: int) -> None:
@@ -60,6 +66,17 @@ async def _resume_here(path: Path, checkpoints: int) -> dict[str, float]:
         "open": opened - begin, "load": ready - opened, "ready": ready - begin, "cpu": used, "running": running - ready,
     }  # fmt: skip
     return {name: value * 1e3 for name, value in seconds.items()}
+
+
+async def _run_here(path: Path) -> dict[str, float]:
+    """Measure from opening the engine until the resumed step's code runs."""
+    workloads.reached = asyncio.Event()
+    begin = time.perf_counter()
+    async with Engine(path, workflows=[workloads.standing]) as engine:
+        await engine.resume(SESSION)
+        await workloads.reached.wait()
+        running = time.perf_counter()
+    return {"running": (running - begin) * 1e3}
 
 
 # importing
@@ -112,4 +129,5 @@ def _output(command: list[str], environment: dict[str, str] | None = None) -> st
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_resume_here(Path(sys.argv[1]), int(sys.argv[2])))))
+    place, count = Path(sys.argv[1]), int(sys.argv[2])
+    print(json.dumps(asyncio.run(_run_here(place) if "--run" in sys.argv else _resume_here(place, count))))

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import AF_UNIX
+from socket import socket as Socket
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -73,13 +75,18 @@ def served(project: Path) -> Iterator[Path]:
             stderr=subprocess.DEVNULL, env=env | {"XDG_RUNTIME_DIR": runtime},
         )  # fmt: skip
         try:
-            while not socket.exists():
+            while not _listens(socket):
                 assert server.poll() is None, "the server has not begun"
                 time.sleep(0.01)
             yield socket
         finally:
             server.terminate()
             server.wait()
+
+
+def _listens(socket: Path) -> bool:
+    with Socket(AF_UNIX) as client:
+        return client.connect_ex(str(socket)) == 0
 
 
 async def _answers(socket: Path, agents: int, pace: float) -> list[float]:

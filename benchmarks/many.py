@@ -13,7 +13,7 @@ from benchmarks.parked import napping
 from benchmarks.questions import asking
 from benchmarks.workloads import counting
 from pausepoint import Engine, Workflow, step
-from pausepoint.stores.sqlite import checksums
+from pausepoint.stores import checksums
 from pausepoint.stores.sqlite.sql import QUERIES
 
 REAL = 2_000

@@ -47,7 +47,7 @@ def questions(folder: Path, scale: Scale) -> list[Figure]:
     what = f"{scale.parked:,} sessions with a question:"
     notes = {"all of them ms": median(everything)}
     return [
-        Figure("questions-bytes", f"{what} bytes on disk, each", "bytes", 1536, (size,)),
+        Figure("questions-bytes", f"{what} bytes on disk, each", "bytes", 1400, (size,)),
         Figure("questions-inbox", f"{what} the first {PAGE} in the inbox", "ms", 30.0, tuple(page), notes),
         Figure("questions-answer", f"{what} a new process opens and answers one", "ms", 60.0, tuple(runs)),
     ]

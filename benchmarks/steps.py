@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -39,6 +41,8 @@ class Scale:
     traveled: int = 10_000
     parked: int = 10_000
     listed: int = 100_000
+    throng: int = 10_000
+    turns: int = 1_000
     talk: int = 10_000
     talk_warm: int = 100
     talk_edge: int = 1_000
@@ -62,7 +66,7 @@ QUICK = Scale(
     checkpoints=20, processes=1, warm_ups=0, traveled=40, parked=20, talk=40, talk_warm=10, talk_edge=10, agents=20,
     agents_warm=0.0, agents_step=0.02, operations=20, chunks=20, listed=60,
     requests=5, watchers=5, most_watchers=10, changes=3, driven=2, gated=3, gated_pace=0.0,
-    hooks=1,
+    hooks=1, throng=20, turns=20,
 )  # fmt: skip
 
 
@@ -86,8 +90,16 @@ def lone(folder: Path, scale: Scale) -> list[Figure]:
         measured = _drive(place, unit, scale, workloads.counting, workloads.Count(target=scale.steps + 1))
         return Round(measured.steps, measured.units)
 
+    def larger_one(place: Path, unit: Unit) -> Round:
+        measured = _drive(place, unit, scale, workloads.rewriting, workloads.Page(target=scale.steps + 1))
+        return Round(measured.steps, measured.units)
+
     what = f"one session, {scale.steps:,} small steps, per step"
-    return [_in_units("lone", what, 2.0, _rounds(folder, scale, one))]
+    larger = f"one session, {scale.steps:,} steps that replace 1 KB, per step"
+    return [
+        _in_units("lone", what, 2.0, _rounds(folder, scale, one)),
+        _in_units("lone-field", larger, None, _rounds(folder, scale, larger_one)),
+    ]
 
 
 def growth(folder: Path, scale: Scale) -> list[Figure]:
@@ -124,17 +136,45 @@ def ballast(folder: Path, scale: Scale) -> list[Figure]:
 def crowd(folder: Path, scale: Scale) -> list[Figure]:
     """Measure many sessions at the same time, from before their start to all outcomes; units before and after."""
 
-    def one(place: Path, unit: Unit) -> Round:
-        units, steps = Cost(), Cost()
-        count = scale.sessions * scale.steps_each
-        unit.run(count // 8, units)
-        begin, end = asyncio.run(_run_crowd(place, scale))
-        unit.run(count // 8, units)
-        steps.add(begin, end, count)
-        return Round(steps, units)
+    def one(workflow: Workflow[Any]) -> Callable[[Path, Unit], Round]:
+        return lambda place, unit: _crowd(place, unit, workflow, scale.sessions, scale.steps_each)
 
     what = f"{scale.sessions} sessions at once × {scale.steps_each} steps, per step in total"
-    return [_in_units("crowd", what, 0.6, _rounds(folder, scale, one))]
+    larger = f"{scale.sessions} sessions at once × {scale.steps_each} steps that replace 1 KB, per step in total"
+    return [
+        _in_units("crowd", what, 0.6, _rounds(folder, scale, one(workloads.counting))),
+        _in_units("crowd-field", larger, None, _rounds(folder, scale, one(workloads.rewriting))),
+    ]
+
+
+def throng(folder: Path, scale: Scale) -> list[Figure]:
+    """Measure very many sessions at the same time: a step of them, and the memory of each."""
+
+    def one(place: Path, unit: Unit) -> Round:
+        before = _peak_memory()
+        found = _crowd(place, unit, workloads.counting, scale.throng, 10)
+        return Round(found.steps, found.units, {"memory": (_peak_memory() - before) / scale.throng})
+
+    rounds = _rounds(folder, replace(scale, rounds=1), one)  # a second round would find the memory of the first
+    what = f"{scale.throng:,} sessions at once × 10 steps"
+    return [
+        _in_units("throng", f"{what}, per step in total", None, rounds),
+        Figure("throng-memory", f"{what}: memory, each", "KB", None, (rounds[0].extra["memory"],)),
+    ]
+
+
+def _crowd(place: Path, unit: Unit, workflow: Workflow[Any], sessions: int, each: int) -> Round:
+    units, steps = Cost(), Cost()
+    unit.run(sessions * each // 8, units)
+    begin, end = asyncio.run(_run_crowd(place, workflow, sessions, each))
+    unit.run(sessions * each // 8, units)
+    steps.add(begin, end, sessions * each)
+    return Round(steps, units)
+
+
+def _peak_memory() -> float:
+    """Return the largest memory of this process so far, in KB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform != "darwin" else 1 / 1024)
 
 
 def _rounds(folder: Path, scale: Scale, one: Callable[[Path, Unit], Round]) -> list[Round]:
@@ -162,14 +202,14 @@ def _drive(place: Path, unit: Unit, scale: Scale, workflow: Workflow[Any], state
     return measured
 
 
-async def _run_crowd(place: Path, scale: Scale) -> tuple[Moment, Moment]:
+async def _run_crowd(place: Path, workflow: Workflow[Any], sessions: int, each: int) -> tuple[Moment, Moment]:
     async def one() -> None:
-        session = await engine.start(workloads.counting, target=scale.steps_each)
-        assert (await session.outcome()).state.n == scale.steps_each
+        session = await engine.start(workflow, target=each)
+        assert (await session.outcome()).state.n == each
 
     async with Engine(place / "store.db", signals=False) as engine:
         begin = Moment.now()
-        await asyncio.gather(*[one() for _ in range(scale.sessions)])
+        await asyncio.gather(*[one() for _ in range(sessions)])
         return begin, Moment.now()
 
 
@@ -184,7 +224,7 @@ def _bytes_on_disk(path: Path) -> int:
     return sum(map(os.path.getsize, files))
 
 
-def _in_units(name: str, what: str, limit: float, rounds: list[Round]) -> Figure:
+def _in_units(name: str, what: str, limit: float | None, rounds: list[Round]) -> Figure:
     quietest = min(rounds, key=lambda found: found.units.each)
     notes = {
         "units in the quietest round": quietest.ratio,

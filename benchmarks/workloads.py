@@ -46,6 +46,30 @@ def count_on(n: int, target: int) -> Literal["count", None]:
 counting = Workflow("counting", state=Count, steps=[count], routes=[count_on])
 
 
+class Page(BaseModel):
+    """A field of 1 KB that every step replaces."""
+
+    target: int
+    n: int = 0
+    text: str = ""
+
+
+@step(writes=["n", "text"])
+async def rewrite(n: int) -> Mapping[str, object]:
+    """Replace the text."""
+    between_steps()
+    return {"n": n + 1, "text": f"{n:08}" * 125}
+
+
+@route(after="rewrite")
+def rewrite_on(n: int, target: int) -> Literal["rewrite", None]:
+    """Loop until the target is reached."""
+    return "rewrite" if n < target else None
+
+
+rewriting = Workflow("rewriting", state=Page, steps=[rewrite], routes=[rewrite_on])
+
+
 class Growth(BaseModel):
     """A list that grows by one item of 1 KiB with every step."""
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 from pathlib import Path
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.bytecode", "tests.covers", "tests.counting", "tests.failures", "pausepoint.testing.fixtures"]
+from tests.support.patience import be_patient
+
+pytest_plugins = [
+    "tests.parser", "tests.bytecode", "tests.covers", "tests.counting", "tests.failures", "pausepoint.testing.fixtures"
+]  # fmt: skip
 
 # The same examples in every run, so that a red build can be repeated. To search for new ones:
 # pytest --hypothesis-profile=explore
@@ -18,6 +23,15 @@ settings.load_profile("ci")
 # What a shell starts in the background ignores Ctrl+C, and so would every program that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Make the folder of temporary files again if another process has deleted it since the start.
+
+    Without it, every test that asks for ``tmp_path`` fails in its setup.
+    """
+    be_patient()  # the tests have imported what they use
+    Path(tempfile.gettempdir()).mkdir(parents=True, exist_ok=True)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -47,7 +47,7 @@ def test_every_error_is_drawn_in_the_tree_and_says_what_it_means(cls: type[Pause
 def test_the_families_stand_apart() -> None:
     families = (
         errors.DefinitionError, errors.SessionError, errors.CallRefused, errors.OrchestratorError, errors.StepError,
-        errors.StoreError,
+        errors.StoreError, errors.ScheduleRefused, errors.DrawerRefused,
     )  # fmt: skip
     for cls in ERRORS:
         if cls is not PausepointError:

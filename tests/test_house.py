@@ -86,7 +86,7 @@ def test_the_wheel_contains_the_package_with_its_sql_and_nothing_else() -> None:
 
 def test_the_source_archive_contains_what_the_tests_look_at() -> None:
     files = {file.relative_path for file in SdistBuilder(str(ROOT)).recurse_included_files()}
-    assert {".ci/run", ".github/workflows/ci.yml", "tools/venv", "Makefile"} <= files
+    assert {".ci/run", ".github/workflows/ci.yml", "tools/venv", "Makefile", "SECURITY.md", "zensical.toml"} <= files
     assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")} <= files
 
 

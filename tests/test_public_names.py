@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -36,7 +39,6 @@ def test_names_are_resolved_when_they_are_asked_for_and_only_then() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-@pytest.mark.long
 def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_rest() -> None:
     program = (
         "import asyncio, sys\n"
@@ -55,7 +57,7 @@ def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_
         "        outcome = await session.outcome()\n"
         "        assert (await session.pause(), outcome.state.text) == (Status.COMPLETED, 'done')\n"
         "asyncio.run(main())\n"
-        "names = 'cli log.diff testing engine.blocking engine.bundle engine.plan engine.verify'.split()\n"
+        "names = 'cli log.diff testing engine.blocking engine.bundle engine.plans engine.verify'.split()\n"
         "rest = {f'pausepoint.{name}' for name in names}\n"
         "loaded = sorted((rest | {'difflib', 'html'}) & (set(sys.modules) - before))\n"
         "assert not loaded, loaded\n"
@@ -63,7 +65,6 @@ def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("command", ["ls", "inbox", "pause"])
 def test_a_command_that_only_looks_or_asks_to_stop_does_not_wait_for_pydantic(command: str, tmp_path: Path) -> None:
     class State(BaseModel):
@@ -144,3 +145,20 @@ def test_every_error_keeps_its_message_and_fields_when_it_is_pickled(kind: type[
 def test_signals_are_no_errors() -> None:
     assert issubclass(errors.Signal, BaseException)
     assert not issubclass(errors.Signal, Exception)
+
+
+def test_a_verb_of_the_engine_has_the_signature_of_the_part_that_does_its_work() -> None:
+    """Each verb is written twice: with its documentation on `Engine`, and with its work in a part."""
+    engine = Engine(":memory:")
+    parts = [getattr(engine._parts, name) for name in dir(engine._parts) if not name.startswith("_")]
+    found = {}
+    for part in sorted(parts, key=lambda part: part is engine._parts.bulk):  # its verbs take several sessions
+        for name, work in inspect.getmembers(part, inspect.ismethod):
+            if not name.startswith("_") and inspect.isfunction(verb := getattr(Engine, name, None)):
+                found[name] = shape(work), shape(verb.__get__(engine))
+    assert len(found) > 60, sorted(found)
+    assert {name: pair for name, pair in found.items() if pair[0] != pair[1]} == {}
+
+
+def shape(verb: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    return [(each.name, each.kind, each.default) for each in inspect.signature(verb).parameters.values()]

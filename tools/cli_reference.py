@@ -101,7 +101,7 @@ def _shape(name: str, shape: dict[str, Any]) -> str:
 
 
 def _field(name: str, kind: Any, needed: bool, depth: int = 0) -> str:
-    line = f"{'  ' * depth}- `{name}`: {_kind(kind)}{'' if needed else ' (optional)'}"
+    line = f"{'    ' * depth}- `{name}`: {_kind(kind)}{'' if needed else ' (optional)'}"
     inner = _inner(kind)
     if inner is None:
         return line
@@ -129,7 +129,7 @@ def _kind(kind: Any) -> str:
     if "anyOf" in kind:
         return " or ".join(_kind(each) for each in kind["anyOf"])
     if "enum" in kind:
-        return " or ".join(f"`{each}`" for each in kind["enum"])
+        return " or ".join("null" if each is None else f"`{each}`" for each in kind["enum"])
     if "allOf" in kind:
         bases = ", ".join(_kind(each) for each in kind["allOf"] if "$ref" in each)
         return f"an object: all of {bases} and the fields below"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from pausepoint.lazy import exported
+
+if sys.platform == "win32":
+    from pausepoint.windows import refuse
+
+    refuse()
 
 if TYPE_CHECKING:
     from pausepoint.cli.program import program
@@ -40,11 +46,12 @@ if TYPE_CHECKING:
         VerbRefused,
     )
     from pausepoint.model.budgets import Budget
+    from pausepoint.model.limits import Limit
     from pausepoint.model.questions import Question
     from pausepoint.model.schemas import File
     from pausepoint.model.sessions import Status
     from pausepoint.model.views import Outcome
-    from pausepoint.runtime.blocking_context import BlockingContext
+    from pausepoint.runtime.blocking import BlockingContext
     from pausepoint.runtime.collect import Tool, collect
     from pausepoint.runtime.context import Context
     from pausepoint.runtime.current import current, durable
@@ -54,7 +61,7 @@ _HOMES = {
     "AnswerRefused": "errors",
     "Append": "definition.fields",
     "Artifact": "definition.artifacts",
-    "BlockingContext": "runtime.blocking_context",
+    "BlockingContext": "runtime.blocking",
     "Budget": "model.budgets",
     "ChildFailed": "errors",
     "Context": "runtime.context",
@@ -63,6 +70,7 @@ _HOMES = {
     "Engine": "engine.engine",
     "File": "model.schemas",
     "InputConflict": "errors",
+    "Limit": "model.limits",
     "MapFailed": "errors",
     "Merge": "definition.fields",
     "NotFinished": "errors",
@@ -114,6 +122,7 @@ __all__ = [
     "Engine",
     "File",
     "InputConflict",
+    "Limit",
     "MapFailed",
     "Merge",
     "NotFinished",

@@ -6,7 +6,8 @@ PausepointError
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
 │   ├── AlreadyRunning · HoldLost · SessionEnded · NotFinished · UnknownCheckpoint
 │   ├── VerbRefused
-│   │   └── SessionChanged   the session has changed since the record that ``based_on`` names
+│   │   ├── SessionChanged   the session has changed since the record that ``based_on`` names
+│   │   └── LimitReached     no slot is free for the session; an engine picks it up when there is one
 │   ├── UnknownFile · FileRefused · FolderRefused
 │   │   ├── FolderMisfit   its session needs newer code, or cannot be migrated to this version
 │   │   └── FolderUnavailable   its disk is full or failing
@@ -17,6 +18,10 @@ PausepointError
 │       ├── AnswerRefused · AnswerConflict · QuestionChanged · QuestionClosed
 ├── CallRefused            a method was called where it cannot work
 │   └── OutsideStep        the code that asked for its context does not run inside a step
+├── ScheduleRefused        a schedule is not valid, or cannot do what was asked
+│   └── UnknownSchedule    no schedule has this name
+├── DrawerRefused          a drawer does not take what it was given
+│   └── VersionConflict    a value in a drawer has another version than ``if_version``
 ├── OrchestratorError      an orchestrator cannot do what was asked
 │   ├── AgentsStuck        some agents did not stop in time; names them
 │   ├── GateRefused        the gate of agents cannot be opened, or does not accept a report
@@ -163,6 +168,10 @@ class SessionChanged(VerbRefused):
     based_on: int
 
 
+class LimitReached(VerbRefused):
+    """No slot is free for the session. It is ready, and an engine picks it up when a slot is free."""
+
+
 class NotFinished(SessionError):
     """The session has not completed, so that it has no result."""
 
@@ -294,6 +303,29 @@ class CallRefused(PausepointError):
 
 class OutsideStep(CallRefused):
     """`current` was called by code that does not run inside a step."""
+
+
+class ScheduleRefused(PausepointError):
+    """A schedule is not valid, or cannot do what was asked. Nothing was stored."""
+
+
+class UnknownSchedule(ScheduleRefused):
+    """No schedule has this name."""
+
+
+class DrawerRefused(PausepointError):
+    """A drawer does not take what it was given: a name, a key or bytes. Nothing was stored."""
+
+
+class VersionConflict(DrawerRefused):
+    """A value in a drawer has changed since it was read. Nothing was stored.
+
+    ``key`` names the value. ``expected`` is the version that the call named, ``found`` the present one; 0 means none.
+    """
+
+    key: str
+    expected: int
+    found: int
 
 
 class OrchestratorError(PausepointError):

@@ -1,4 +1,4 @@
-"""Run blocking code next to an event loop: one daemon thread per call, so that a stuck call cannot delay exit.
+"""Run blocking code next to an event loop, in daemon threads, so that a stuck call cannot delay exit.
 
 Also: wait for work that must not be left halfway.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from threading import Thread
+from threading import Condition, Thread
 from typing import Any, TypeVar
 
 from pausepoint.name import NAME
@@ -17,8 +18,55 @@ from pausepoint.name import NAME
 T = TypeVar("T")
 
 
+IDLE = 0.1
+"""Seconds without a call after which the thread of a `Lane` ends."""
+
+
 async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Run ``fn`` in its own thread and return its result. If the waiting task is cancelled, the result is dropped."""
+    done, work = _work(fn, args, kwargs)
+    Thread(target=work, name=f"{NAME}-{getattr(fn, '__name__', 'call')}", daemon=True).start()
+    return await done
+
+
+class Lane:
+    """Runs calls one after another in one thread, which starts with the first call and ends soon after the last.
+
+    A call that is stuck keeps the calls behind it waiting. So share a lane only among calls that wait for each other.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._news = Condition()
+        self._waiting = deque[Callable[[], None]]()
+        self._has_thread = False
+
+    async def run(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Run ``fn`` and return its result. If the waiting task is cancelled, the result is dropped."""
+        done, work = _work(fn, args, kwargs)
+        with self._news:
+            if not self._has_thread:  # it waits for the lock; if it cannot be started, no work is left behind
+                Thread(target=self._serve, name=f"{NAME}-{self._name}", daemon=True).start()
+                self._has_thread = True
+            self._waiting.append(work)
+            self._news.notify()
+        return await done
+
+    def _serve(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._waiting, IDLE)
+                if not self._waiting:
+                    self._has_thread = False
+                    return
+                work = self._waiting.popleft()
+            work()
+
+
+def _work(
+    fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[asyncio.Future[T], Callable[[], None]]:
+    """Return a future, and what a thread must call so that the future gets the result of ``fn``."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -35,8 +83,7 @@ async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         with suppress(RuntimeError):  # the loop was closed in the meantime, so no task is waiting
             loop.call_soon_threadsafe(deliver, done, outcome)
 
-    Thread(target=work, name=f"{NAME}-{getattr(fn, '__name__', 'call')}", daemon=True).start()
-    return await done
+    return done, work
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
@@ -62,8 +109,14 @@ def _succeed(done: asyncio.Future[T], result: T) -> None:
 
 
 def _fail(done: asyncio.Future[T], error: BaseException) -> None:
-    if done.done():
-        return
-    if isinstance(error, StopIteration):  # a future does not accept it
-        error = RuntimeError(f"The function raised StopIteration: {error}")
-    done.set_exception(error)
+    if not done.done():
+        done.set_exception(acceptable(error))
+
+
+def acceptable(error: BaseException) -> BaseException:
+    """Return an error as a future accepts it: instead of `StopIteration`, a `RuntimeError` that it caused."""
+    if not isinstance(error, StopIteration):
+        return error
+    found = RuntimeError(f"The function raised StopIteration: {error}")
+    found.__cause__ = error
+    return found

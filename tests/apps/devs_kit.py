@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-PATIENCE = 120.0
 
 SCRIPT = """\
 # What every task does: say that it began, wait while it is held, take effect unless that was done before.
@@ -65,7 +61,7 @@ def alive(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         if os.path.exists("/proc/self/stat"):
             return False
     try:
@@ -78,11 +74,3 @@ def alive(pid: int) -> bool:
 def pids(folder: Path) -> list[int]:
     """The processes of the commands that began."""
     return [int(line.split()[1]) for line in lines(folder, "began")]
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for something that another process does."""
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)

@@ -12,10 +12,10 @@ from typing import Any
 
 from pausepoint import Engine, Question, Session
 from pausepoint.apps.helpdesk import Chat, Desk, errand, helpdesk, open_shop
-from pausepoint.apps.helpdesk.workflow import REPLIED
+from pausepoint.apps.helpdesk.conversation import REPLIED
 
 NOW = datetime(2030, 3, 4, 9, tzinfo=UTC)
-EFFECTS = ("address_changes", "refunds", "appointments", "tickets")
+EFFECTS = ("address_changes", "refunds", "appointments", "cancellations", "tickets")
 
 
 class Chatting:
@@ -86,6 +86,6 @@ def contents(shop: Path) -> dict[str, list[tuple[Any, ...]]]:
     """All that the shop has, apart from keys, which belong to sessions."""
     columns = {
         "orders": "*", "address_changes": "number, street, postcode, city", "refunds": "number, amount, reason",
-        "appointments": "day, time, kind, contact", "tickets": "number, about",
+        "appointments": "day, time, kind, contact", "cancellations": "number, amount", "tickets": "number, about",
     }  # fmt: skip
     return {table: rows(shop, f"SELECT {names} FROM {table} ORDER BY 1, 2") for table, names in columns.items()}

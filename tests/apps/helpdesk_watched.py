@@ -21,7 +21,9 @@ from pausepoint.apps.helpdesk.shop import Shop
 from pausepoint.cli import Start
 from tests.support.held import as_program, passed
 
-TOOLS = ("order_status", "change_address", "quote_refund", "pay_refund", "book", "open_ticket")
+CHECKS = ("order_status", "quote_address", "quote_refund", "quote_appointment", "quote_cancellation")
+WRITES = ("change_address", "pay_refund", "book", "cancel_order", "open_ticket")
+TOOLS = CHECKS + WRITES
 
 
 def watch_tool(name: str) -> None:

@@ -30,9 +30,13 @@ SECTIONS = [
     "01-executive-summary", "02-business-overview", "03-market-context", "04-team", "05-technology-product",
     "06-traction-milestones", "07-funding-terms", "08-risks-mitigations", "09-investment-thesis", "10-recommendation",
 ]  # fmt: skip
+WRITTEN = [*SECTIONS[1:], SECTIONS[0]]
+"""The sections in the order in which they are written: the summary comes last."""
+
 FILES = [
     "0-deck-analysis.json", "1-research.json", "1-section-research.json",
-    *(f"2-sections/{name}.md" for name in SECTIONS), "3-validation.json", "4-final-draft.md", "header.md", "state.json",
+    *(f"2-sections/{name}.md" for name in SECTIONS), "3-validation.json", "4-final-draft.html",
+    "4-final-draft.md", "header.md", "memo.html", "state.json",
 ]  # fmt: skip
 
 

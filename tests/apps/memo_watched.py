@@ -13,7 +13,6 @@ from typing import Any
 
 from pausepoint import Engine
 from pausepoint.apps.memo import AGENTS, deck, memo, research, workflow
-from pausepoint.apps.memo import checks as checking
 from pausepoint.apps.memo import citations as citing
 from pausepoint.apps.memo import enrichment as enriching
 from pausepoint.apps.memo import settings as starting
@@ -25,8 +24,8 @@ OWNERS: dict[str, tuple[Any, str]] = {
     "draft": (workflow, "write_section"), "enrich_trademark": (enriching, "header"),
     "enrich_socials": (enriching, "socials"), "enrich_links": (enriching, "links"),
     "enrich_visualizations": (enriching, "visualizations"), "cite": (citing, "assembled"),
-    "validate_citations": (checking, "check_citations"), "fact_check": (checking, "check_facts"),
-    "validate": (checking, "score"), "finalize": (workflow, "document"),
+    "validate_citations": (workflow, "check_citations"), "fact_check": (workflow, "check_facts"),
+    "validate": (workflow, "score"), "finalize": (workflow, "document"),
 }  # fmt: skip
 """Agent → the function that does its work."""
 

@@ -38,7 +38,9 @@ def watch_all() -> None:
 
 
 def warm_up() -> None:
-    """Run the sample once: what is made on first use is then there in every fork."""
+    """Run the sample once: what is made on first use is then there in every fork. So is the client of models."""
+    import pausepoint.apps.model.run  # noqa: F401
+
     with TemporaryDirectory() as folder, Engine(Path(folder) / "p.db") as engine:
         engine.start(planner, sessions.starting(SAMPLE_INPUTS, sample_uploads())).outcome()
 

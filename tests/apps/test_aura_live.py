@@ -66,7 +66,6 @@ def ran(place: str) -> tuple[Outcome[AuraState], list[Event]]:
     return asyncio.run(main())
 
 
-@pytest.mark.long
 def test_the_live_api_gives_what_the_export_gives_page_by_page(server: Classroom, folder: Path, place: str) -> None:
     source, exported = open_source(place, "UTC"), open_source(str(folder), "UTC")
 

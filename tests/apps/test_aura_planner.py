@@ -223,10 +223,10 @@ def test_how_long_work_takes_follows_from_its_kind_and_the_need() -> None:
 def test_advice_follows_from_the_plan() -> None:
     found = planned(work(1, 0.5, minutes=120), work(2, 0.5, minutes=300), work(3, -30))
     assert advice(found, SPEECH) == [
-        "Start with Work 1 (Strong) on Mon 4 Mar, 15:00: due Mon 4 Mar, 20:00.",
+        "Start with Work 1 (Strong) on Mon 4 Mar, 15:00 (due Mon 4 Mar, 20:00).",
         "1 assignment cannot be finished in time in these hours. More time in the afternoon, or a word with the"
         " teacher, helps.",
-        "Ask the teacher about the old overdue work (1 assignment).",
+        "1 assignment has been overdue for more than two weeks: ask the teacher whether it still counts.",
         "Fully booked: Mon 4 Mar.",
     ]
     assert advice(planned(), SPEECH) == ["There is no open work. Enjoy the week."]

@@ -48,6 +48,24 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
     assert shown["state"]["data"] == [str(wheel / "pausepoint" / "apps" / "aura" / "sample_data")]
 
 
+def test_every_sunday_stores_a_schedule_and_a_worker_makes_its_reports(here: Path, call: Call) -> None:
+    done = call("--every", "sunday", "--owner", "ann")
+    assert done.code == 0, done.err
+    assert "schedule aura-student-1: every sunday at 18:00 in Europe/Lisbon" in done.out
+    assert call("--every", "sunday", "--owner", "ann").code == 0  # the same schedule
+    (each,) = json.loads(call("schedule", "ls", "--json").out)["schedules"]
+    assert (each["cron"], each["owner"], each["input"]["student_id"]) == ("0 18 * * sun", "ann", "student-1")
+    assert each["input"].keys().isdisjoint({"now", "notes"})  # each report plans from its own start
+    assert json.loads(call("ls", "--json").out)["sessions"] == []
+    triggered = json.loads(call("schedule", "trigger", "aura-student-1", "--json").out)["session_id"]
+    assert call("worker", "--once").code == 0
+    shown = json.loads(call("show", triggered, "--json").out)
+    assert (shown["status"], shown["owner"]) == ("completed", "ann")
+    assert len(list((here / ".pausepoint" / "aura").glob("*.html"))) == 1
+    assert "Leave out --now" in call("--every", "sunday", "--now", "2030-03-04").err
+    assert call("schedule", "add", "x", "--cron", "0 7 * * *").code == 2
+
+
 def test_the_report_lies_beside_the_store_or_where_it_is_wanted(
     here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

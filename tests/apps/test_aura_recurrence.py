@@ -136,7 +136,6 @@ def test_what_began_before_and_still_lasts_takes_time_and_what_is_over_does_not(
     assert busy(tmp_path, trip, first="2030-03-05") == []
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("lines", "reason", "busy_at"),
     [
@@ -145,6 +144,9 @@ def test_what_began_before_and_still_lasts_takes_time_and_what_is_over_does_not(
         ("DTSTART:soon", "skipped_bad_start", []),
         ("DTSTART:20300304T160000Z DTEND:20300304T150000Z", "skipped_odd", []),
         ("DTSTART:20300304T160000Z DTEND:late", "skipped_odd", []),
+        ("DTSTART:PT1H", "skipped_odd", []),
+        ("DTSTART:20300304T160000Z/PT1H", "skipped_odd", []),
+        ("DTSTART:20300304T160000Z DTSTART:20300305T160000Z DTEND:20300304T150000Z", "skipped_odd", []),
         (f"{AT_FOUR} RRULE:FREQ=DAILY;INTERVAL=0", "first_only", ["04.16 04.17"]),
         (f"{AT_FOUR} RRULE:D1 #3", "first_only", ["04.16 04.17"]),
         (f"{AT_FOUR} RRULE:FREQ=DAILY;SKIP=OMIT;RSCALE=CHINESE", "first_only", ["04.16 04.17"]),

@@ -115,7 +115,7 @@ def test_a_parent_reads_overdue_work_first_then_the_week_the_changes_and_the_gra
         "- **Roots**: Botany · was due Sat 2 Feb (30 days ago) · not planned any more: ask the teacher",
         "**Does not fit into the week**",
         "- **Seeds**: Botany · 4 h 40 min: it takes 6 h 40 min, and only 5 h are free before it is due (Mon 4 Mar,",
-        "1 late · 2 missing; Latest: Buds 8.5 of 10",
+        "1 late · 2 missing; latest: Buds (8.5 of 10)",
         "Calendar: one is odd.",
     ):
         assert line in markdown
@@ -161,6 +161,35 @@ def test_the_report_is_written_in_german(tmp_path: Path) -> None:
     for said in ("# Schulbericht für Robin", "Belastung: mittel", "gestern", "8,5 von 10", "Die nächsten 5 Tage"):
         assert said in markdown
     assert '<html lang="de">' in html
+
+
+def test_missing_work_alone_gives_a_subject_no_level(tmp_path: Path) -> None:
+    given = [work(1, -3), work(2, -3, course="Deutsch", grade="2-"), work(3, -2, course="Deutsch")]
+    _, markdown, _ = written(tmp_path, facts(*given, language="de"))
+    assert "- **Botany**: noch keine Note · 1 fehlt\n" in markdown
+    assert "**Deutsch**: kein Stand: die Noten haben kein Maximum · 1 fehlt; zuletzt: Work 2 (Note 2-)" in markdown
+    assert " 0 %" not in markdown.partition("Kleingedrucktes")[0]
+    assert "in 2 Kursen, Stand Mo., 4. März 2030, 08:00" in markdown
+    _, markdown, _ = written(tmp_path, facts(work(1, -3)))
+    assert "Made from 1 assignment in 1 course, as of" in markdown
+
+
+def test_grades_are_shown_as_the_source_writes_them(tmp_path: Path) -> None:
+    given = [
+        work(1, -3, course="Deutsch", title="Diktat", grade="2-"),
+        work(2, -2, course="Kunst", title="Collage", points=80, max_points=100, grade="80%"),
+        work(3, -1, course="Musik", title="Lied", points=1),
+    ]
+    _, markdown, _ = written(tmp_path, facts(*given, language="de"))
+    for said in (
+        "**Deutsch**: kein Stand: die Noten haben kein Maximum; zuletzt: Diktat (Note 2-)",
+        "**Kunst**: Stand 80 % · noch wenige Noten; zuletzt: Collage (80 %)",
+        "zuletzt: Lied (1 Punkt)\n",
+    ):
+        assert said in markdown
+    _, markdown, _ = written(tmp_path, facts(*given))
+    assert "latest: Collage (80%)\n" in markdown
+    assert "latest: Diktat (grade 2-)\n" in markdown
 
 
 def test_every_text_is_there_in_both_languages_with_the_same_values() -> None:
@@ -256,6 +285,7 @@ def test_whatever_the_data_holds_is_shown_as_text(tmp_path: Path) -> None:
 texts = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), max_size=40)
 
 
+@pytest.mark.long
 @given(texts, texts, texts)
 def test_any_name_leaves_the_page_whole(title: str, course: str, student: str) -> None:
     graded = work(2, -2, title=title, course=course, points=1, max_points=2)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from pausepoint.apps.aura.classroom_sync import check
-from pausepoint.apps.aura.models import Assignment
+from pausepoint.apps.aura import run_aura_orchestrator
+from pausepoint.apps.aura.classroom_sync import check, only_student
+from pausepoint.apps.aura.models import Assignment, LastReport
 from pausepoint.apps.aura.sources import open_source
 from pausepoint.apps.aura.sources.cells import AmbiguousDates, Order
 from pausepoint.apps.input import BadInput
@@ -55,7 +57,7 @@ def test_graded_open_and_untouched_work_is_told_apart(tmp_path: Path) -> None:
     assert [name for name, each in found.items() if each.is_overdue(NOW)] == ["new"]
     assert (found["graded"].score, found["graded"].late) == (0.85, False)
     assert (found["late"].late, found["late"].handed_in_at, found["late"].score) == (True, late, None)
-    assert found["new"].id == "school/c1/new"
+    assert found["new"].id == "c1/new"
 
 
 def test_a_due_time_is_in_utc_and_its_zeros_may_be_left_out(tmp_path: Path) -> None:
@@ -125,15 +127,17 @@ def test_a_student_is_found_by_id_or_address_in_every_account(tmp_path: Path) ->
         put(tmp_path / account / "userProfiles.json", {"userProfiles": [profile]})
     small_class(tmp_path / "strangers")
     put(tmp_path / "strangers" / "studentSubmissions.json", {"studentSubmissions": [submission("w1", by="student-9")]})
-    by_id, by_address = gathered(tmp_path), gathered(tmp_path, "student@example.com")
-    assert list(by_id) == list(by_address) == ["club/c1/w1", "club/c1/w2", "school/c1/w1", "school/c1/w2"]
+    for student in (STUDENT, "student@example.com"):
+        done = run_aura_orchestrator(student, store=":memory:", data=tmp_path, now=NOW, reports=tmp_path / "reports")
+        assert sorted((each.account, each.id) for each in done.assignments) == [
+            ("club", "c1/w1"), ("club", "c1/w2"), ("school", "c1/w1 (2)"), ("school", "c1/w2 (2)")
+        ]  # fmt: skip
 
 
-def test_two_accounts_of_one_name_are_refused(tmp_path: Path) -> None:
-    places = [str(small_class(tmp_path / folder / "school")) for folder in ("a", "b")]
-    check(STUDENT, [places[0], places[0]], LISBON)  # the same place twice is the same place
-    with pytest.raises(BadInput, match=r"^data: .*a/school and .*b/school both have an account 'school'\. "):
-        check(STUDENT, places, LISBON)
+def test_two_accounts_of_one_name_are_both_used_and_one_place_counts_once(tmp_path: Path) -> None:
+    places = [small_class(tmp_path / folder / "school") for folder in ("a", "a", "b")]
+    done = run_aura_orchestrator(STUDENT, store=":memory:", data=places, now=NOW, reports=tmp_path / "reports")
+    assert sorted(each.id for each in done.assignments) == ["c1/w1", "c1/w1 (2)", "c1/w2", "c1/w2 (2)"]
 
 
 def test_an_unknown_student_is_refused_and_the_known_ones_are_named(tmp_path: Path) -> None:
@@ -212,7 +216,7 @@ student-2,Botany,Leaves,2030-03-01,no,,,,
 
 def test_a_csv_file_is_read_with_its_empty_cells(tmp_path: Path) -> None:
     leaves, roots, wings = gathered(put(tmp_path / "grades.csv", CSV), zone=TOKYO).values()
-    assert (leaves.id, leaves.score, leaves.late) == ("grades/Botany/Leaves", 0.9, False)
+    assert (leaves.id, leaves.score, leaves.late) == ("Botany/Leaves", 0.9, False)
     assert leaves.due == datetime(2030, 3, 1, 14, 59, tzinfo=UTC)  # the end of the day in Tokyo
     assert leaves.handed_in_at == datetime(2030, 2, 28, 9, 0, tzinfo=UTC)
     assert (roots.is_open, roots.minutes, roots.due) == (True, 30, datetime(2030, 3, 5, 9, 0, tzinfo=UTC))
@@ -228,6 +232,47 @@ def test_semicolons_and_a_byte_order_mark_are_understood(tmp_path: Path) -> None
 def test_a_student_is_the_same_however_the_name_is_written(tmp_path: Path) -> None:
     path = put(tmp_path / "grades.csv", CSV.replace("student-1,Botany,Roots", "Student-1,Botany,Roots"))
     assert [each.title for each in gathered(path, "STUDENT-1").values()] == ["Leaves", "Roots", "Wings"]
+
+
+def test_the_ids_of_a_table_do_not_depend_on_the_name_of_the_file(tmp_path: Path) -> None:
+    first, second = (gathered(put(tmp_path / name, CSV)) for name in ("march.csv", "april.csv"))
+    assert list(first) == list(second) == ["Botany/Leaves", "Botany/Roots", "Zoology/Wings"]
+
+
+def test_work_with_the_same_title_is_told_apart_by_its_due_date(tmp_path: Path) -> None:
+    lines = ["course,title,due", "Latin,Test,5.4.2030", "Latin,Test,5.3.2030", "Latin,Test,"]
+    found = gathered(put(tmp_path / "grades.csv", "\n".join(lines)), zone="UTC")
+    assert {name: each.due and each.due.month for name, each in found.items()} == {
+        "Latin/Test (2)": 4, "Latin/Test": 3, "Latin/Test (3)": None
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("heading", "cell", "expected"),
+    [
+        ("points,max_points", "80%,20", (80, 100, "80%")),
+        ("points", "12 out of 20", (12, 20, "")),
+        ("Grade", "B+", (None, None, "B+")),
+        ("Note", '"2,3"', (None, None, "2,3")),
+        ("Note", "2-", (None, None, "2-")),
+        ("Note", "sehr gut", (None, None, "sehr gut")),
+        ("Mark,Out of", "17,20", (17, 20, "")),
+        ("Note", "9/15", (9, 15, "")),
+    ],
+)
+def test_a_grade_is_kept_as_the_source_writes_it(tmp_path: Path, heading: str, cell: str, expected: object) -> None:
+    (found,) = gathered(put(tmp_path / "x.csv", f"course,title,{heading}\nLatin,Test,{cell}\n")).values()
+    assert (found.points, found.max_points, found.grade) == expected
+    assert found.is_graded
+    assert not found.is_open
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("\n", "is empty"), ("course,title\n", "has no lines below its headings")]
+)
+def test_a_table_without_work_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    with pytest.raises(BadInput, match=rf"grades\.csv {said}(ings)?\. "):
+        check(STUDENT, [str(put(tmp_path / "grades.csv", content))], LISBON)
 
 
 def test_any_number_of_points_will_do(tmp_path: Path) -> None:
@@ -249,7 +294,7 @@ def test_any_number_of_points_will_do(tmp_path: Path) -> None:
         ("yes,5", "maybe,5", "line 4, column 'handed_in': 'maybe' is not yes, no, or a time"),
         ("10,yes,", "10,perhaps,", "line 4, column 'late': 'perhaps' is not yes or no"),
         ("student-1,Botany,Roots", "student-1,,Roots", "line 3, column 'course': The cell is empty"),
-        ("Botany,Roots", "Botany,Leaves", "line 3: 'Leaves' occurs twice in Botany. Give each its own id"),
+        ("Botany,Roots,2030-03-05T18:00", "Botany,Leaves,1.3.2030", "line 3: 'Leaves' occurs twice in Botany. Remove"),
         (",30\n", ",30,1\n", "line 3: The line has more cells than there are columns"),
     ],
 )  # fmt: skip
@@ -338,6 +383,7 @@ def test_a_takeout_is_read_zipped_or_unpacked_by_address_or_name(tmp_path: Path,
     put(folder / "Takeout" / "Classroom" / "Botany" / "Botany.json", found)
     put(folder / "Takeout" / "Classroom" / "Chess" / "Chess.json", takeout_class(name="Chess"))
     put(folder / "Takeout" / "Classroom" / "settings.json", {"theme": "dark"})
+    put(folder / "Takeout" / "Other product" / "log.json", "one line\nanother line\n")
     place = Path(shutil.make_archive(str(tmp_path / "t"), "zip", folder)) if zipped else folder
     source = open_source(str(place), "UTC")
     assert source.name(student) == "Sample Student"
@@ -345,7 +391,22 @@ def test_a_takeout_is_read_zipped_or_unpacked_by_address_or_name(tmp_path: Path,
     leaves, roots, again = gathered(place, student).values()
     assert (leaves.title, leaves.score, leaves.late, leaves.handed_in) == ("Leaves", 0.8, True, True)
     assert (roots.is_open, roots.due) == (True, datetime(2030, 3, 5, 18, tzinfo=UTC))
-    assert (again.handed_in, again.due, again.id) == (True, None, f"{place.stem}/Botany/Roots (2)")
+    assert (again.handed_in, again.due, again.id) == (True, None, "Botany/Roots (2)")
+
+
+def test_a_takeout_with_the_names_of_the_api_is_understood(tmp_path: Path) -> None:
+    done = {"userId": 7, "state": "RETURNED", "grade": {"pointsEarned": "8"}, "late": None, "updateTime": None}
+    odd = {"userId": 7, "state": "TURNED_IN", "grade": "excellent"}
+    due = {"dueDate": {"year": 2030, "month": 3, "day": 5}, "dueTime": {"hours": 18}}
+    works: list[Resource] = [
+        {"id": 1, "title": "Leaves", "maxPoints": 10, "studentSubmissions": [done], **due},
+        {"id": 2, "title": "Roots", "maxPoints": None, "submissions": [odd]},
+    ]
+    found = {"id": 5, "name": "Botany", "description": None, "posts": [{"courseWork": each} for each in works]}
+    put(tmp_path / "Archive" / "Kurse" / "Botany.json", found)
+    leaves, roots = gathered(Path(shutil.make_archive(str(tmp_path / "t"), "zip", tmp_path / "Archive")), "7").values()
+    assert (leaves.id, leaves.score, leaves.due) == ("5/1", 0.8, datetime(2030, 3, 5, 18, tzinfo=UTC))
+    assert (roots.handed_in, roots.is_graded) == (True, False)
 
 
 def test_in_a_teachers_takeout_only_the_students_own_work_counts(tmp_path: Path) -> None:
@@ -372,3 +433,54 @@ def test_a_takeout_that_cannot_be_used_is_refused_with_the_place(tmp_path: Path,
         check(STUDENT, [str(tmp_path)], LISBON)
     assert said in str(refused.value)
     assert str(tmp_path) in str(refused.value)
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "Takeout" / "Classroom" / "Botany.json", takeout_class(takeout_post("Leaves")))
+    place = Path(shutil.make_archive(str(tmp_path / "t"), "zip", tmp_path / "Takeout"))
+    with zipfile.ZipFile(place) as archive:
+        packed = archive.getinfo("Classroom/Botany.json")
+    content = bytearray(place.read_bytes())
+    begin = packed.header_offset + 30 + len(packed.filename)
+    content[begin : begin + packed.compress_size] = b"\xff" * packed.compress_size
+    place.write_bytes(content)
+    with pytest.raises(BadInput, match=r"^data: .* is not a whole \.zip file\. Download it again\.$"):
+        check(STUDENT, [str(place)], LISBON)
+
+
+def test_an_export_names_each_student_once_and_knows_ids_addresses_and_names(tmp_path: Path) -> None:
+    one = {"id": STUDENT, "emailAddress": "student@example.com", "name": {"fullName": "Sample Student"}}
+    small_class(tmp_path)
+    put(tmp_path / "userProfiles.json", {"userProfiles": [one]})
+    assert only_student([str(tmp_path)]) == "student@example.com"
+    source = open_source(str(tmp_path), "UTC")
+    assert source.courses("sample student") == source.courses("student@example.com") == source.courses(STUDENT) != []
+    put(tmp_path / "userProfiles.json", {"userProfiles": [one, one | {"id": "student-2", "emailAddress": ""}]})
+    assert open_source(str(tmp_path), "UTC").courses("sample student") == []  # two students have the name
+
+
+def test_the_only_student_of_the_data_is_found(tmp_path: Path) -> None:
+    one, several = "student,course,title\nAnna,Latin,Test\n", "student,course,title\nAnna,Latin,Test\nBen,Latin,Test\n"
+    assert only_student([str(put(tmp_path / "one.csv", one))]) == "Anna"
+    with pytest.raises(BadInput, match=r"^student_id: .*names several students\. .*one of them: Anna, Ben\.$"):
+        only_student([str(put(tmp_path / "two.csv", several))])
+    with pytest.raises(BadInput, match=r"^student_id: .*does not say whose work it is\. Pass --student"):
+        only_student([str(put(tmp_path / "none.csv", "course,title\nLatin,Test\n"))])
+
+
+def test_two_children_with_one_id_are_not_compared_and_another_file_name_changes_nothing(tmp_path: Path) -> None:
+    store, reports = tmp_path / "aura.db", tmp_path / "reports"
+    lines = "course,title,due,points\nLatin,Test,2.3.2030,80%\n"
+
+    def run(file: str, name: str, days: int) -> LastReport | None:
+        path, now = put(tmp_path / file, lines), NOW + timedelta(days=days)
+        done = run_aura_orchestrator("me", store=store, data=path, name=name, now=now, time_zone="UTC", reports=reports)
+        assert done.report is not None
+        assert "New grades" not in done.report.markdown.read_text("utf-8")
+        return done.previous
+
+    assert run("one.csv", "Anna", 0) is None
+    assert run("one.csv", "Ben", 7) is None
+    previous = run("two.csv", "Anna", 7)
+    assert previous is not None
+    assert previous.work == {"Latin/Test": "graded"}

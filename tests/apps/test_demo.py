@@ -152,14 +152,12 @@ def test_output_that_is_no_terminal_is_plain_text(shown: Shown) -> None:
     assert "\r" not in shown.text
 
 
-@pytest.mark.long
 def test_help_names_the_options() -> None:
     done = run("--help")
     assert done.returncode == 0
     assert all(option in done.stdout for option in ("--fast", "--store", "--keep"))
 
 
-@pytest.mark.long
 def test_a_folder_that_cannot_hold_a_store_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "pausepoint.db").write_text("something else")
     done = run("--fast", "--store", tmp_path)
@@ -168,7 +166,6 @@ def test_a_folder_that_cannot_hold_a_store_is_refused_in_one_line(tmp_path: Path
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("inside", ["", "folder"])
 def test_a_place_where_no_folder_can_be_is_a_usage_error(tmp_path: Path, inside: str) -> None:
     place = tmp_path / "file"
@@ -249,6 +246,9 @@ def test_an_encoding_without_the_signs_gets_plain_ones(
 @pytest.mark.long
 def test_the_page_is_served_over_sessions_of_many_kinds(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pausepoint.apps.demo", "--serve", "--fast", "--store", str(tmp_path)]
+    half = tmp_path / ".demo-unfinished" / "pausepoint.db"  # an earlier call was killed while it made the store
+    half.parent.mkdir()
+    half.write_text("half")
     for sessions in ("8 sessions", "12 sessions"):  # the second run finds the store of the first, with four children
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
             assert demo.stdout is not None
@@ -263,6 +263,7 @@ def test_the_page_is_served_over_sessions_of_many_kinds(tmp_path: Path) -> None:
                 rest = demo.stdout.read()
             assert demo.wait() == 130
             assert f"The store is kept: {tmp_path / 'pausepoint.db'}" in rest
+            assert not half.parent.exists()
         assert found == {
             "report-done": "completed", "report-running": "completed", "series-running": "completed",
             "report-paused": "paused", "reminder-talk": "sleeping", "audit-primes": "failed",

@@ -1,131 +1,23 @@
-"""Devs as real processes, struck at every phase of a small plan: killed, interrupted, paused from elsewhere, aborted.
+"""Devs as real processes: commands that do not want to end, and a second process at the same run.
 
-1_PRD-REQ-UI-008: one button stops all agents after what they are at, and the run goes on cleanly afterwards, in another
-process too. Each task takes effect once, in order, and no command outlives the process that ran it.
+`tests.apps.test_faults` kills, interrupts and pauses a small plan in every phase. 1_PRD-REQ-UI-008: one button stops
+all agents after what they are at, and the run goes on cleanly afterwards, in another process too.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.apps.devs_kit import NEEDS, alive, effects, in_order, lines, pids, small, task, until, write_plan
-from tests.support.forkserver import Child, Forks
-from tests.support.held import Driven
-
-ONCE = Counter(list(NEEDS))
-MOMENTS = [f"{moment} {id}" for id in NEEDS for moment in ("begin", "during", "end")]
-
-
-class Devs(Driven):
-    """One plan in a folder of its own, worked on by one process after another."""
-
-    job = "tests.apps.devs_watched:job"
-
-    def __init__(self, folder: Path, forks: Forks) -> None:
-        super().__init__(folder, forks)
-        self.work = folder / "work"
-
-    def met(self, *args: str, at: str) -> Child:
-        """A process that has come to a moment, and goes on."""
-        child = self.begin(*args, at=at)
-        child.hear()
-        return child
-
-    @property
-    def all_said(self) -> str:
-        return "\n".join(path.read_text() for path in sorted(self.folder.glob("said-*")))
-
-    def hold(self, id: str) -> Path:
-        path = self.work / f"hold-{id}"
-        path.touch()
-        return path
-
-    @property
-    def began(self) -> Counter[str]:
-        return Counter(line.split()[0] for line in lines(self.folder, "began"))
-
-    def check_whole(self) -> None:
-        assert in_order(effects(self.folder)), effects(self.folder)
-        assert not any(map(alive, pids(self.folder)))
-
-
-@pytest.fixture
-def devs(tmp_path: Path, forks: Forks) -> Devs:
-    write_plan(tmp_path, small())
-    return Devs(tmp_path, forks)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("at", MOMENTS)
-def test_after_a_kill_at_any_moment_each_task_takes_effect_once_and_in_order(devs: Devs, at: str) -> None:
-    moment, id = at.split()
-    held = devs.hold(id) if moment == "during" else None
-    devs.run("run", "plan.json", at=at)
-    if held is not None:
-        until(lambda: not any(map(alive, pids(devs.folder))))  # the command is not left behind
-        held.unlink()
-    devs.run("run", "plan.json")
-    devs.check_whole()
-    again = devs.began - ONCE
-    assert max(again.values(), default=0) <= 1
-    assert again[id] == (moment != "begin")
-    if id in "ad":
-        assert sum(again.values()) == (moment != "begin"), "a kill costs what was in flight, nothing else"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("at", ["begin a", "during b", "end c", "during d"])
-def test_an_interrupt_finishes_what_runs_and_costs_nothing(devs: Devs, at: str, by: signal.Signals) -> None:
-    if at.startswith("during"):
-        devs.hold(at.split()[1])
-    devs.run("run", "plan.json", at=at, by=by)
-    assert "Finished work is kept" in devs.all_said
-    assert f"resume plan.json --store {devs.store}" in devs.all_said
-    devs.run("resume", "plan.json")
-    devs.check_whole()
-    assert devs.began == ONCE
-
-
-@pytest.mark.long
-@pytest.mark.covers("S5.45")
-@pytest.mark.parametrize("at", [each for each in MOMENTS if not each.startswith("end") and not each.endswith("d")])
-def test_a_pause_from_another_process_stops_all_agents_after_what_they_are_at(devs: Devs, at: str) -> None:
-    """1_PRD-REQ-UI-008, with the snapshot in <workspace>/.devs/state_snapshot.json."""
-    held = devs.hold(at.split()[1])
-    child = devs.met("run", "plan.json", at=at)
-    devs.run("pause", "plan.json", "--reason", "lunch", "--by", "ann")
-    held.unlink()
-    devs.ends(child, 3)
-    snapshot = json.loads((devs.work / ".devs" / "state_snapshot.json").read_text())
-    assert {"pausedAt", "activeAgents", "pendingTasks"} == set(snapshot)
-    pending = {each["id"] for each in snapshot["pendingTasks"]}
-    assert "d" in pending
-    assert not pending & set(effects(devs.folder))
-    assert "lunch (by ann)" in devs.all_said
-    devs.run("run", "plan.json", code=3)  # a pause is taken back by a resume alone
-    devs.run("resume", "plan.json")
-    devs.check_whole()
-    assert devs.began == ONCE, "nothing is done twice"
-
-
-@pytest.mark.long
-def test_a_pause_during_the_last_task_has_nothing_left_to_stop(devs: Devs) -> None:
-    held = devs.hold("d")
-    child = devs.met("run", "plan.json", at="during d")
-    devs.run("pause", "plan.json")
-    held.unlink()
-    devs.ends(child, 0)
-    devs.check_whole()
-
+from tests.apps.devs_kit import alive, effects, pids, task, write_plan
+from tests.apps.programs import Devs
+from tests.support.forkserver import Forks
+from tests.support.waits import until
 
 STUBBORN = """\
 if [ -e once ]; then exec sh task.sh x; fi
@@ -194,8 +86,10 @@ def test_the_next_process_waits_until_what_a_killed_one_left_is_ended(tmp_path: 
     assert not any(map(alive, pids(tmp_path)))
 
 
-def test_a_second_process_is_told_who_works_on_a_run_and_status_shows_the_graph(devs: Devs) -> None:
-    held = devs.hold("b")
+@pytest.mark.long
+def test_a_second_process_is_told_who_works_on_a_run_and_status_shows_the_graph(tmp_path: Path, forks: Forks) -> None:
+    devs = Devs(tmp_path, forks)
+    held = devs.hold_task("b")
     child = devs.met("run", "plan.json", at="during b")
     devs.run("resume", "plan.json", code=5)
     assert "Run plan is driven by" in devs.all_said
@@ -211,4 +105,4 @@ def test_a_second_process_is_told_who_works_on_a_run_and_status_shows_the_graph(
     assert "agent-" in shown
     held.unlink()
     devs.ends(child, 0)
-    devs.check_whole()
+    devs.result()

@@ -11,9 +11,10 @@ from pausepoint.apps.devs import read
 from pausepoint.apps.devs.__main__ import main
 from pausepoint.apps.input import BadInput
 from tests.apps.calls import Call, calling
-from tests.apps.devs_kit import lines, until, write_plan
-from tests.apps.test_devs_faults import Devs
+from tests.apps.devs_kit import lines, write_plan
+from tests.apps.programs import Devs
 from tests.support.forkserver import Forks
+from tests.support.waits import until
 
 call = calling(main)
 
@@ -125,6 +126,7 @@ def test_keys_that_do_not_belong_to_a_function_are_refused(here: Path) -> None:
         read(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", ["counted", "counted_in_thread"])
 @pytest.mark.parametrize("way", ["pause", "kill"])
 def test_a_function_stops_between_its_operations_and_repeats_none(

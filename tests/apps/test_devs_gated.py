@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
+import signal
 import sys
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +21,15 @@ from pausepoint.apps.devs.gated import MOST, GatedAgent, cost_in
 from pausepoint.apps.devs.models import Todo
 from pausepoint.gate.reports import AgentFacts, CallFacts, Report
 from pausepoint.gate.warden import Processes
-from tests.apps.devs_kit import lines, until, write_plan
-from tests.apps.test_devs_faults import Devs
+from tests.apps.devs_kit import lines, write_plan
+from tests.apps.programs import Devs
 from tests.apps.test_devs_standby import status, waits
 from tests.cli.kit import run
 from tests.gate import fake_agent
 from tests.gate.kit import write_hooks
 from tests.support.forkserver import Child, Forks
 from tests.support.loop import on_loop
+from tests.support.waits import until
 
 NAMES = ("ada", "ben", "cleo")
 CALLS = 3
@@ -152,6 +156,28 @@ def test_a_restricted_call_inside_an_agent_waits_for_a_person(gated: Gated) -> N
         until(partial(is_answered, gated, question))
     gated.ends(child, 0)
     assert gated.done == Counter(["ada-1", "ada-3"]), "the rejected call was not made, and the task has not failed"
+
+
+def test_if_an_agent_dies_while_a_person_is_asked_about_its_call_the_question_is_closed(gated: Gated) -> None:
+    gated.plan(("ada",), restricted=["Bash"])
+    child = gated.begin("run", "plan.json")
+    question = asked(gated)
+    waits(gated, child, "waiting for an answer")
+    os.kill(agent_of(gated.work), signal.SIGKILL)
+    until(partial(is_answered, gated, question))
+    gated.ends(child, 1)
+    assert asked(gated, wait=False) == ""
+    assert "exit code 137" in gated.said(child)
+
+
+def agent_of(folder: Path) -> int:
+    """Return the process of the fake agent that works in a folder."""
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = each.joinpath("cmdline").read_bytes().split(b"\0")
+            if each.joinpath("cwd").resolve() == folder and words[1:2] == [fake_agent.__file__.encode()]:
+                return int(each.name)
+    raise AssertionError("no agent works here")
 
 
 @pytest.mark.long

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.devs_kit import PATIENCE, lines, small, task, until, write_plan
+from tests.apps.devs_kit import lines, small, task, write_plan
 from tests.cli.kit import Process, plain, screen
+from tests.support.loop import PATIENCE
+from tests.support.waits import until
 
 DEVS = ("-m", "pausepoint.apps.devs")
 

@@ -55,6 +55,7 @@ def test_a_draft_that_the_check_refuses_is_written_again_with_what_it_said(
     assert "Spent: agent-1 $0.2400, 240 tokens" in shown
 
 
+@pytest.mark.long
 def test_three_drafts_that_do_not_pass_fail_the_task_and_a_resume_asks_again(
     server: ModelServer, tmp_path: Path, call: Call
 ) -> None:
@@ -68,6 +69,7 @@ def test_three_drafts_that_do_not_pass_fail_the_task_and_a_resume_asks_again(
     assert len(server.requests) == 4
 
 
+@pytest.mark.long
 def test_a_check_that_is_restricted_waits_for_a_yes_and_the_draft_is_not_paid_for_twice(
     server: ModelServer, tmp_path: Path, call: Call
 ) -> None:

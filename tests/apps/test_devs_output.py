@@ -15,10 +15,11 @@ from pausepoint.apps.devs.__main__ import main
 from pausepoint.apps.devs.commands import Commands
 from pausepoint.apps.devs.output import Output, Reader, last_line, size_of
 from tests.apps.calls import Call, calling
-from tests.apps.devs_kit import small, task, until, write_plan
-from tests.apps.test_devs_faults import Devs
+from tests.apps.devs_kit import small, task, write_plan
+from tests.apps.programs import Devs
 from tests.support.forkserver import Forks
 from tests.support.loop import on_loop
+from tests.support.waits import until
 
 call = calling(main)
 
@@ -162,10 +163,12 @@ def test_status_shows_the_last_line_of_what_runs(tmp_path: Path, forks: Forks) -
     write_plan(tmp_path, [task("a", run=held)])
     devs = Devs(tmp_path, forks)
     run = devs.begin("run", "plan.json")
-    log = devs.work / ".devs" / "output" / "a.txt"
-    until(lambda: log.exists() and "compiling" in log.read_text().splitlines()[-1])
-    shown = devs.run("status", "plan.json")
-    assert "compiling" in shown
-    assert "\033" not in shown
+
+    def shown() -> str:
+        said = devs.run("status", "plan.json")
+        return said if "compiling" in said else ""
+
+    until(lambda: (devs.work / ".devs" / "output" / "a.txt").exists())
+    assert "\033" not in until(shown)
     (devs.work / "stop").touch()
     devs.ends(run, 0)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,13 @@ import pytest
 
 from pausepoint import Engine
 from pausepoint.apps.devs.commands import KEY, TASK, Commands
-from pausepoint.apps.devs.program import PERSON
+from pausepoint.apps.endings import PERSON
 from pausepoint.gate import Processes, warden
-from tests.apps.devs_kit import alive, lines, pids, task, until, write_plan
-from tests.apps.test_devs_faults import Devs
+from tests.apps.devs_kit import alive, lines, pids, task, write_plan
+from tests.apps.programs import Devs
 from tests.support.forkserver import Forks
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
+from tests.support.waits import until
 
 TREE = """\
 [ -e once ] && exit 0
@@ -74,6 +76,7 @@ def test_nothing_that_a_command_started_outlives_it(tmp_path: Path, forks: Forks
         child.signal(signal.SIGKILL)
     devs.ends(child, {"abort": PERSON, "interrupt": 130, "kill": -9, "timeout": 1, "end": 0}[way])
     until(lambda: not any(map(alive, pids(tmp_path))))
+    (tmp_path / "work" / "once").touch()  # a busy machine may have ended the command before it did anything
     devs.run("resume", "plan.json")
 
 
@@ -89,6 +92,8 @@ def tree(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     env = os.environ | {Processes.TOKEN: "mine"}
     command = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env=env, start_new_session=True)
     until(lambda: len(pids(tmp_path)) == 2)
+    # While a process becomes another program, its environment cannot be read.
+    until(lambda: all(Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep") for pid in pids(tmp_path)))
     yield command
     for pid in pids(tmp_path):
         if alive(pid):
@@ -108,6 +113,42 @@ def test_an_orphan_is_found_by_its_token_and_without_it_would_be_missed(
     assert {each.pid for each in processes.find()} == {tree.pid, orphan}
     processes.end(5)
     assert not alive(orphan)
+
+
+AGENT = """
+import os, signal, subprocess, sys, threading, time
+
+def stop(*_):
+    open("stopping", "w").close()
+    time.sleep(1)
+    os._exit(143)
+
+def call():
+    waits = "import time; open('work/hooked', 'a').write('began'); time.sleep(1000)"
+    subprocess.run([sys.executable, "-I", "-c", waits, os.environ["HOOK"]], start_new_session=True)
+    open("called", "w").close()
+
+signal.signal(signal.SIGTERM, stop)
+threading.Thread(target=call, daemon=True).start()
+while True:
+    signal.pause()
+"""
+"""An agent that needs a second to end, and makes its call as soon as the hook has ended."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hook", [warden.HOOK, "another program"])
+def test_an_agent_that_is_ended_does_not_make_the_call_for_which_its_hook_waits(tmp_path: Path, hook: str) -> None:
+    (tmp_path / "work").mkdir()
+    words, env = [sys.executable, "-c", AGENT], os.environ | {Processes.TOKEN: "mine", "HOOK": hook}
+    with subprocess.Popen(words, cwd=tmp_path, env=env, start_new_session=True) as agent:
+        until(lambda: bool(lines(tmp_path, "hooked")))
+        processes = Processes()
+        processes.add(agent.pid, "mine")
+        processes.end(PATIENCE)
+    assert (tmp_path / "stopping").exists()
+    assert (tmp_path / "called").exists() == (hook != warden.HOOK), "a hook that is not known as one shows the fault"
+    assert processes.find() == []
 
 
 def test_no_process_is_ended_that_is_not_ours(
@@ -170,7 +211,6 @@ class Frozen:
         return len(lines(self.folder, "count"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("everything", [False, True], ids=["one", "everything"])
 def test_a_frozen_command_stands_still_and_continues_in_the_same_process(
     tmp_path: Path, forks: Forks, everything: bool
@@ -239,14 +279,17 @@ async def test_frozen_time_does_not_count_and_a_new_key_ends_the_kept_command(
         command = "echo x $$ >> began; while [ ! -e go ]; do sleep 0.01; done"
         (tmp_path / "work").mkdir()
 
+        stopped = asyncio.Event()
+
+        async def safe_point() -> None:
+            stopped.set()
+
         async def keeps(is_frozen: bool) -> bool:
             return True
 
         async def run(key: str, limit: float | None = None) -> int | None:
             env = {KEY: key, TASK: "x"}
-            ran = await commands.run(
-                command, tmp_path / "work", tmp_path / "log", limit, env, safe_point=lambda: asyncio.sleep(0)
-            )
+            ran = await commands.run(command, tmp_path / "work", tmp_path / "log", limit, env, safe_point=safe_point)
             return ran.code
 
         async def frozen(key: str, limit: float | None = None) -> asyncio.Task[int | None]:
@@ -254,9 +297,9 @@ async def test_frozen_time_does_not_count_and_a_new_key_ends_the_kept_command(
             running = asyncio.ensure_future(run(key, limit))
             while len(pids(tmp_path)) == began:
                 await asyncio.sleep(0.01)
+            stopped.clear()
             commands.freezing.set()
-            while not stands_still(pids(tmp_path)[-1]):
-                await asyncio.sleep(0.01)
+            await stopped.wait()
             return running
 
         commands.keeps = keeps

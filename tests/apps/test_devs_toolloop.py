@@ -13,10 +13,11 @@ import pytest
 
 from pausepoint.apps.devs.__main__ import main
 from tests.apps.calls import Call, calling
-from tests.apps.devs_kit import effects, until, write_plan
-from tests.apps.test_devs_faults import Devs
+from tests.apps.devs_kit import effects, write_plan
+from tests.apps.programs import Devs
 from tests.support.forkserver import Child, Forks
 from tests.support.modelserver import Calls, ModelServer, Says, model_in_use
+from tests.support.waits import until
 
 call = calling(main)
 
@@ -38,7 +39,6 @@ def results(server: ModelServer) -> list[Any]:
     return [json.loads(each["content"]) for each in server.requests[-1]["messages"] if each["role"] == "tool"]
 
 
-@pytest.mark.long
 def test_a_model_does_a_task_with_its_tools(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX])
     server.will(
@@ -98,7 +98,6 @@ def test_a_tool_that_the_plan_does_not_give_is_refused(server: ModelServer, here
     assert not (here / "work" / "ran").exists()
 
 
-@pytest.mark.long
 def test_a_restricted_command_asks_and_a_no_is_for_the_model(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX], restricted=["rm"])
     server.will(calls("run", command="rm -f x"), calls("run", command="rm -f y"), Says("I stop."))
@@ -168,7 +167,7 @@ def test_after_a_kill_in_a_tool_call_nothing_finished_is_repeated(devs: DevsWith
         calls("write", path="a.txt", content="x"), calls("run", command="sh task.sh fix"), calls("read", path="a.txt"),
         Says("Done."),
     )  # fmt: skip
-    held = devs.hold("fix")
+    held = devs.hold_task("fix")
     devs.run("run", "plan.json", at="during fix")
     (devs.work / "a.txt").write_text("changed since")
     held.unlink()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from pausepoint import Status
-from pausepoint.apps.helpdesk import errand
+from pausepoint.apps.helpdesk import conversation, errand
 from pausepoint.apps.helpdesk.__main__ import script
 from pausepoint.errors import AnswerConflict, QuestionClosed
 from pausepoint.model.sessions import QuestionStatus
@@ -27,8 +29,8 @@ ASK_ADDRESS = "Where is A-1001, and change the address of A-1002"
 @pytest.mark.parametrize(
     ("sample", "counts", "said"),
     [
-        ("english", (2, 1, 1, 1), "Goodbye!"),
-        ("chinese", (2, 1, 1, 1), "再见！"),
+        ("english", (1, 1, 1, 0, 1), "Goodbye!"),
+        ("chinese", (1, 1, 1, 0, 1), "再见！"),
     ],
 )
 @on_loop
@@ -41,8 +43,7 @@ async def test_the_samples_go_to_their_end_with_each_effect_once(
         assert await chat.session.status() is Status.COMPLETED
         assert tuple(effects(chat.shop).values()) == counts
         heard = [text for role, text in await chat.transcript() if role == "user"]
-        approved = {"yes please": "yes", "好的": "是"}
-        assert heard == [approved.get(line, line) for line in lines]
+        assert heard == lines
 
 
 @on_loop
@@ -93,10 +94,11 @@ async def test_an_appointment_that_cannot_be_is_asked_for_again_with_the_reason(
     tmp_path: Path, when: str, said: str
 ) -> None:
     async with chatting(tmp_path) as chat:
-        await chat.says("book advice tomorrow at 10:00, ann@example.com")
+        await chat.all_of(["book advice tomorrow at 10:00, ann@example.com", "yes"])
         assert said in await chat.says(f"book a repair {when}, +49 431 123456")
         assert effects(chat.shop)["appointments"] == 1
-        assert "Done: repair" in await chat.says("day after tomorrow at 11:30")
+        await chat.says("day after tomorrow at 11:30")
+        assert "Done: repair" in await chat.says("that's fine")
         assert rows(chat.shop, "SELECT day, time, contact FROM appointments WHERE kind = 'repair'") == [
             ("2030-03-06", "11:30", "+49431123456")
         ]
@@ -106,7 +108,8 @@ async def test_an_appointment_that_cannot_be_is_asked_for_again_with_the_reason(
 async def test_appointments_may_follow_one_another_and_end_with_the_day(tmp_path: Path) -> None:
     async with chatting(tmp_path) as chat:
         for at in ("10:00", "10:30", "9:30", "17:30"):
-            assert "Done: repair" in await chat.says(f"book a repair tomorrow at {at}, ann@example.com")
+            await chat.says(f"book a repair tomorrow at {at}, ann@example.com")
+            assert "Done: repair" in await chat.says("yes")
         assert effects(chat.shop)["appointments"] == 4
 
 
@@ -152,7 +155,7 @@ async def test_a_shop_whose_file_is_gone_is_named_and_the_chat_goes_on_when_it_i
 async def test_what_is_missing_is_asked_for_and_null_is_no_value(tmp_path: Path, nothing: str) -> None:
     async with chatting(tmp_path) as chat:
         shown = await chat.says("change the address of A-1002, the city is Kiel")
-        assert shown == "The new address: please tell me the street and house number and the postcode (5 or 6 digits)."
+        assert shown == "The new address: please tell me the street and house number and the postcode."
         await chat.says("Harbour Road 7")
         question = await chat.question()
         assert json.loads(question.collected_params_json or "") == {
@@ -160,7 +163,10 @@ async def test_what_is_missing_is_asked_for_and_null_is_no_value(tmp_path: Path,
         }  # fmt: skip
         assert "the postcode" in await chat.says(nothing)
         assert (await chat.question()).current_round == 3
-        assert "Done: order A-1002 goes to Harbour Road 7, 24105 Kiel." in await chat.says("24105")
+        assert await chat.says("24105") == (
+            "Shall I send order A-1002 (Wool blanket) to Harbour Road 7, 24105 Kiel? Yes or no?"
+        )
+        assert await chat.says("go ahead") == "Done: order A-1002 goes to Harbour Road 7, 24105 Kiel."
 
 
 @pytest.mark.covers("S2.50")
@@ -168,15 +174,16 @@ async def test_what_is_missing_is_asked_for_and_null_is_no_value(tmp_path: Path,
 @on_loop
 async def test_a_form_that_leaves_something_empty_is_asked_again(tmp_path: Path, nothing: str | None) -> None:
     async with chatting(tmp_path) as chat:
-        await chat.says("change the address of A-1002 to Quay 5, 24103 Kiel, no wait")
-        await chat.says("cancel")
         await chat.says("change the address of A-1002")
         await chat.session.answer({"street": nothing, "postcode": "24103", "city": "Kiel"})
         assert await chat.shown() == "The new address: please tell me the street and house number."
         await chat.session.answer({"street": "Harbour Road 7"})
+        assert (await chat.shown()).startswith("Shall I send order A-1002")
+        await chat.session.answer({"approved": True})
         assert "Done: order A-1002" in await chat.shown()
 
 
+@pytest.mark.long
 @pytest.mark.covers("S2.56")
 @on_loop
 async def test_a_wrong_type_or_choice_is_asked_for_again_with_the_reason(tmp_path: Path) -> None:
@@ -197,10 +204,11 @@ async def test_an_earlier_answer_is_corrected_in_the_middle_and_afterwards(tmp_p
         await chat.says("no, the street is Harbour Road 9 and the order is B-2002")
         collected = json.loads((await chat.question()).collected_params_json or "")
         assert (collected["street"], collected["order"]) == ("Harbour Road 9", "B-2002")
-        assert "order B-2002 goes to Harbour Road 9, 24105 Kiel" in await chat.says("24105 Kiel")
-        assert "order B-2002 goes to Harbour Road 11, 24105 Kiel" in await chat.says(
-            "No, the street is Harbour Road 11"
-        )
+        assert "order B-2002 (Rope, 20 m) to Harbour Road 9, 24105 Kiel?" in await chat.says("24105 Kiel")
+        assert "to Harbour Road 10, 24105 Kiel?" in await chat.says("no, the street is Harbour Road 10")
+        assert "order B-2002 goes to Harbour Road 10, 24105 Kiel" in await chat.says("yes")
+        assert "to Harbour Road 11, 24105 Kiel?" in await chat.says("No, the street is Harbour Road 11")
+        await chat.says("correct")
         assert rows(chat.shop, "SELECT street FROM orders WHERE number LIKE '_-_002' ORDER BY number") == [
             ("Quay Street 5",), ("Harbour Road 11",), ("中山路5号",)
         ]  # fmt: skip
@@ -209,7 +217,7 @@ async def test_an_earlier_answer_is_corrected_in_the_middle_and_afterwards(tmp_p
 @on_loop
 async def test_what_cannot_be_taken_back_is_not_done_a_second_time_by_a_correction(tmp_path: Path) -> None:
     async with chatting(tmp_path) as chat:
-        await chat.says("book a repair tomorrow at 10:00, ann@example.com")
+        await chat.all_of(["book a repair tomorrow at 10:00, ann@example.com", "yes"])
         assert (await chat.says("no, the day after tomorrow")).startswith("I did not understand")
         assert effects(chat.shop)["appointments"] == 1
 
@@ -231,14 +239,51 @@ async def test_cancel_in_the_middle_ends_the_request_and_the_chat_goes_on(
         assert await chat.session.questions() == []
 
 
+@pytest.mark.parametrize(("request_", "word", "said", "written"), [
+    ("change the address of A-1002", "I have to go, bye!", "The new address: cancelled, nothing was changed.", {}),
+    ("我要改地址", "谢谢，再见", "修改地址：已取消，没有任何更改。", {}),
+    ("where is my order?", "Tschüss", "", {}),
+    ("refund B-2001, it is damaged", "bye", "The refund: cancelled, nothing was changed.", {}),
+    ("refund B-2001, it is damaged", "no thanks, bye", "Nothing was refunded.", {}),
+    ("refund B-2001, it is damaged", "Yes please. Thanks, bye!", "Done: 35.50 € for order B-2001 is on its way back to"
+     " you.", {"refunds": 1}),
+    ("refund B-2001, it is damaged, and change the address of A-1002", "goodbye",
+     "The refund: cancelled, nothing was changed.\nThe new address: cancelled, nothing was changed.", {}),
+])  # fmt: skip
+@on_loop
+async def test_a_goodbye_to_an_open_question_ends_the_chat_and_says_what_was_not_written(
+    tmp_path: Path, request_: str, word: str, said: str, written: dict[str, int]
+) -> None:
+    async with chatting(tmp_path) as chat:
+        await chat.says(request_)
+        farewell = "再见！" if said.startswith("修改") else "Goodbye!"
+        assert await chat.says(word) == "\n".join(filter(None, [said, farewell]))
+        assert await chat.session.status() is Status.COMPLETED
+        assert effects(chat.shop) == Counter(written)
+
+
+@on_loop
+async def test_a_yes_and_goodbye_with_another_open_request_does_not_end_the_chat(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        await chat.says("refund B-2001, it is damaged, and change the address of A-1002")
+        assert (await chat.says("yes, bye")).splitlines()[1].startswith("The new address: please tell me")
+        assert effects(chat.shop) == Counter(refunds=1)
+
+
 @pytest.mark.parametrize("first", ["change the address of A-1002", "change an address"])
 @on_loop
-async def test_another_request_in_place_of_an_answer_is_told_apart_and_served(tmp_path: Path, first: str) -> None:
+async def test_a_question_in_between_is_answered_and_another_change_takes_the_place(tmp_path: Path, first: str) -> None:
     async with chatting(tmp_path) as chat:
-        await chat.says(first)
+        asked = await chat.says(first)
         shown = await chat.says("where is B-2001?")
-        assert shown.startswith("The new address: cancelled, nothing was changed.\nOrder B-2001")
-        assert [text for role, text in await chat.transcript() if role == "user"] == [first, "where is B-2001?"]
+        assert shown.startswith("Order B-2001 (Tea kettle) was delivered")
+        assert shown.endswith(asked)
+        shown = await chat.says("refund B-2001, it is damaged")
+        assert shown.startswith("The new address: cancelled, nothing was changed.\nShall I refund 35.50 €")
+        await chat.says("no")
+        assert [text for role, text in await chat.transcript() if role == "user"] == [
+            first, "where is B-2001?", "refund B-2001, it is damaged", "no",
+        ]  # fmt: skip
 
 
 @on_loop
@@ -265,7 +310,7 @@ async def test_another_request_is_no_answer_even_if_one_word_was_all_that_lacked
         assert "That is not one of the reasons." in await chat.says("it arrived smashed")
         assert shown in await chat.says(other)
         assert (await chat.says("cancel")).startswith(
-            ("The new address: cancelled", "预约：已取消", "There is nothing")
+            ("The new address: cancelled", "预约：已取消", "The refund: cancelled")
         )
 
 
@@ -276,7 +321,7 @@ async def test_it_is_honest_about_what_it_did_not_understand(tmp_path: Path) -> 
         assert shown.startswith("Order A-1001")
         assert shown.endswith("I did not understand: Sing me a song!")
         shown = await chat.says("🐙 שלום עליכם")
-        assert shown.startswith("I did not understand: 🐙 שלום עליכם\nI can look up an order")
+        assert shown.startswith("I did not understand: 🐙 שלום עליכם\nI can look up, change")
         assert await chat.says("cancel") == "There is nothing to cancel."
 
 
@@ -291,7 +336,7 @@ async def test_money_is_paid_back_only_after_a_yes(tmp_path: Path, answer: str, 
         assert shown == "Shall I refund 35.50 € for order B-2001 (Tea kettle)? Yes or no?"
         question = await chat.question()
         assert (question.kind, question.pending_tool_name) == ("confirm", "Shop.pay_refund")
-        assert await chat.says("yes but only half") == shown
+        assert await chat.says("yes but only half") == f"I did not understand that. {shown}"
         await chat.says(answer)
         assert [amount for (amount,) in rows(chat.shop, "SELECT amount FROM refunds")] == paid
 
@@ -348,12 +393,13 @@ async def test_a_person_or_another_request_instead_of_a_yes_pays_nothing(tmp_pat
         ]  # fmt: skip
         [(about,)] = rows(chat.shop, "SELECT about FROM tickets")
         assert [each["parameters"] for each in json.loads(about)["results"]] == [
-            {"order": "B-2001", "reason": "damaged"}, {"order": "A-1002"},
+            {"order": "B-2001", "reason": "damaged", "amount": "35.50"}, {"order": "A-1002"},
         ]  # fmt: skip
         await chat.says("refund B-2001, it is damaged")
         shown = await chat.says("where is A-1001?")
-        assert shown.startswith("The refund: cancelled, nothing was changed.\nOrder A-1001")
-        assert effects(chat.shop) == {"address_changes": 0, "refunds": 0, "appointments": 0, "tickets": 1}
+        assert shown.startswith("Order A-1001")
+        assert shown.endswith("Shall I refund 35.50 € for order B-2001 (Tea kettle)? Yes or no?")
+        assert effects(chat.shop) == Counter(tickets=1)
 
 
 async def _passes(chat: Chatting, clock: ManualClock, minutes: int) -> None:
@@ -363,6 +409,7 @@ async def _passes(chat: Chatting, clock: ManualClock, minutes: int) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.covers("S2.18", "S2.59")
 @pytest.mark.parametrize("confirming", [False, True])
 @on_loop
 async def test_a_late_answer_is_told_so_and_never_taken_for_a_new_request(tmp_path: Path, confirming: bool) -> None:
@@ -376,6 +423,42 @@ async def test_a_late_answer_is_told_so_and_never_taken_for_a_new_request(tmp_pa
         assert effects(chat.shop).total() == 0
         assert "where is A-1001?" not in [text for _, text in await chat.transcript()]
         assert (await chat.says("where is A-1001?")).startswith("Order A-1001")
+
+
+@pytest.mark.covers("S2.18", "S2.57", "S2.59")
+@pytest.mark.parametrize(("request_", "confirms", "table"), [
+    ("refund B-2001, it is damaged", "Shall I refund 35.50 €", "refunds"),
+    ("change the address of A-1002 to Quay Road 7, 24105 Kiel", "Shall I send order A-1002", "address_changes"),
+    ("cancel my order A-1002", "Shall I cancel order A-1002 (Wool blanket) and pay back 79.00 €", "cancellations"),
+    ("book a repair tomorrow at 10:00, ann@example.com", "Shall I book repair on Tuesday", "appointments"),
+])  # fmt: skip
+@on_loop
+async def test_a_confirmation_expires_after_30_minutes_and_is_asked_again_on_return(
+    tmp_path: Path, request_: str, confirms: str, table: str
+) -> None:
+    clock = ManualClock()
+    async with chatting(tmp_path, clock=clock) as chat:
+        asked = await chat.says(request_)
+        assert asked.startswith(confirms)
+        question = await chat.question()
+        assert question.expired_at is not None
+        assert question.expired_at - question.created_at == timedelta(minutes=30)
+        await _passes(chat, clock, 29)
+        assert (await chat.question()).id == question.id
+        await _passes(chat, clock, 2)
+        assert not await conversation.send(chat.engine, "c1", "yes")  # too late: it is not used
+        shown = await chat.shown()
+        assert shown.startswith(f"{await _expired(chat)}")
+        assert shown.endswith(asked)
+        assert effects(chat.shop).total() == 0
+        await chat.says("yes")
+        assert effects(chat.shop) == Counter({table: 1})
+
+
+async def _expired(chat: Chatting) -> str:
+    state = await chat.session.state()
+    [text] = [each.text for each in state.messages if "I received no answer in time" in each.text]
+    return text
 
 
 @on_loop
@@ -415,9 +498,11 @@ async def test_the_record_of_a_pause_has_the_sub_chain_the_history_and_all_that_
         assert (second.current_round, second.max_rounds, second.pending_tool_id) == (
             2, 4, "helpdesk.change_address",
         )  # fmt: skip
-        await chat.says("24105 Kiel")
-        assert (await chat.transcript())[-3:] == [
+        confirm = await chat.says("24105 Kiel")
+        await chat.says("yes, please")
+        assert (await chat.transcript())[-5:] == [
             ("assistant", second.next_question), ("user", "24105 Kiel"),
+            ("assistant", confirm), ("user", "yes, please"),
             ("assistant", "Done: order A-1002 goes to Harbour Road 7, 24105 Kiel."),
         ]  # fmt: skip
         assert (await chat.session.info()).step == "intent"  # back in the outer chain, waiting for what comes next
@@ -442,7 +527,8 @@ async def test_of_several_requests_in_one_message_the_finished_ones_keep_their_r
     async with chatting(tmp_path) as chat:
         asked = "Where is A-1001, and change the address of A-1002, and refund B-2001 because it is damaged"
         shown = await chat.says(asked)
-        assert shown.startswith("The new address: please tell me the street")
+        assert shown.startswith("Order A-1001 (Storm lantern): on its way.")
+        assert "\nThe new address: please tell me the street" in shown
         question = await chat.question()
         known = json.loads(question.context_json or "")
         assert [(each["tool"], each["facts"]["item"]) for each in known["results"]] == [
@@ -450,10 +536,10 @@ async def test_of_several_requests_in_one_message_the_finished_ones_keep_their_r
         ]  # fmt: skip
         assert [each["tool"] for each in known["calls"]] == ["change_address", "refund"]
     async with chatting(tmp_path) as chat:  # another engine, as after a restart
-        assert (await chat.says("Harbour Road 7, 24105 Kiel")).startswith("Shall I refund 35.50 €")
-        shown = await chat.says("yes")
-        assert [line.split()[0] for line in shown.splitlines()] == ["Order", "Done:", "Done:"]
-        assert effects(chat.shop) == {"address_changes": 1, "refunds": 1, "appointments": 0, "tickets": 0}
+        assert (await chat.says("Harbour Road 7, 24105 Kiel")).startswith("Shall I send order A-1002")
+        assert (await chat.says("yes")).startswith("Done: order A-1002 goes to Harbour Road 7, 24105 Kiel.\nShall I")
+        assert await chat.says("yes") == "Done: 35.50 € for order B-2001 is on its way back to you."
+        assert effects(chat.shop) == Counter(address_changes=1, refunds=1)
 
 
 # several channels, any letters
@@ -485,6 +571,7 @@ async def test_any_letters_go_the_whole_way(tmp_path: Path, street: str) -> None
     async with chatting(tmp_path) as chat:
         await chat.says("change the address of A-1002, the postcode is 24103, the city is קיל 基尔 🏙")
         assert street in await chat.says(street)
+        assert street in await chat.says("👍 yes")
         [(stored, city)] = rows(chat.shop, "SELECT street, city FROM orders WHERE number = 'A-1002'")
         assert city == "קיל 基尔 🏙"
         assert stored == street

@@ -13,10 +13,20 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pausepoint.apps.helpdesk.dates import DAYS, HAN_DAYS, HAN_DIGITS, MONTHS, WORDS, dates, number, times
+from pausepoint.apps.helpdesk.decisions import is_cancel, yes_or_no
 from pausepoint.apps.helpdesk.extraction import LONGEST, address, amounts, choice, emails, normal, orders, phones, place
-from pausepoint.apps.helpdesk.intents import is_cancel, language_of, meaning, wants_person, yes_or_no
+from pausepoint.apps.helpdesk.intents import language_of, meaning, wants_person
 from pausepoint.apps.helpdesk.models import ToolName
-from pausepoint.apps.helpdesk.parameters import CHOICES, MODELS, answered, corrected, found_in, is_correction
+from pausepoint.apps.helpdesk.parameters import (
+    CHOICES,
+    MODELS,
+    AddressChange,
+    Refund,
+    answered,
+    corrected,
+    found_in,
+    is_correction,
+)
 
 TODAY = date(2030, 3, 5)  # a Tuesday
 MONDAY = TODAY - timedelta(days=TODAY.weekday())
@@ -121,6 +131,7 @@ def test_an_order_number_written_in_any_way_is_that_number(letter: str, count: i
         assert [found.value for found in orders(normal(around.format(text)))] == [expected], text
 
 
+@pytest.mark.long
 @given(st.from_regex(r"[a-z][a-z0-9._+-]{0,15}[a-z0-9]", fullmatch=True), AROUND)
 def test_an_email_address_is_found_between_any_words(name: str, around: str) -> None:
     text = normal(around.format(f"{name}@Mail.Example.COM"))
@@ -190,11 +201,57 @@ def test_an_address_is_found_by_its_form_or_by_the_names_of_its_parts(house: int
 def test_a_chinese_address_is_found_too(house: int, postcode: int) -> None:
     expected = {"street": f"中山路{house}号", "postcode": str(postcode), "city": "南京市"}
     for text in (
-        f"改成江苏省南京市鼓楼区中山路{house}号，邮编{postcode}",
+        f"改成江苏省南京市中山路{house}号，邮编{postcode}",
         f"南京市中山路{house}号 {postcode}",
         f"城市是南京市，街道是中山路{house}号，邮编是{postcode}",
     ):
         assert address(normal(text)) == expected, text
+
+
+@pytest.mark.parametrize(
+    ("text", "street", "postcode", "city"),
+    [
+        ("send it to 10 Downing Street, London SW1A 2AA please", "10 Downing Street", "SW1A 2AA", "London"),
+        ("send it to 24 Sussex Drive, Ottawa K1M 1M4", "24 Sussex Drive", "K1M 1M4", "Ottawa"),
+        ("ship it to Keizersgracht 5, 1015 CJ Amsterdam", "Keizersgracht 5", "1015 CJ", "Amsterdam"),
+        ("deliver it to Ring 12, 1010 Wien instead", "Ring 12", "1010", "Wien"),
+        ("改寄南京市鼓楼区中山路5号，邮编210008", "鼓楼区中山路5号", "210008", "南京市"),
+    ],
+)
+def test_addresses_of_other_countries(text: str, street: str, postcode: str, city: str) -> None:
+    expected = {"street": street, "postcode": postcode, "city": city}
+    assert address(normal(text)) == expected
+    assert AddressChange(order="A-1001", **expected).postcode == postcode
+
+
+@pytest.mark.parametrize("code", ["24103", "210008", "sw1a 2aa", "K1M 1M4", "1015 CJ", "100-0001", "00-950", "2000"])
+def test_postcodes_of_all_countries_are_accepted(code: str) -> None:
+    assert AddressChange(order="A-1001", street="Quay 5", postcode=code, city="Kiel").postcode == code.upper()
+
+
+@pytest.mark.parametrize("code", ["soon", "12", "12345678901", "AB CD", "24103 Kiel am See", "-50"])
+def test_other_words_are_no_postcode(code: str) -> None:
+    with pytest.raises(ValidationError):
+        AddressChange(order="A-1001", street="Quay 5", postcode=code, city="Kiel")
+
+
+@pytest.mark.parametrize("text", ["-50 €", "€ -50", "-€50", "minus 50 euros", "−50€", "负50元"])
+def test_a_negative_amount_stays_negative_and_is_refused(text: str) -> None:
+    assert [found.value for found in amounts(normal(text))] == [Decimal(-50)]
+    given = found_in("refund", f"refund {text} for B-2001, damaged", TODAY)
+    with pytest.raises(ValidationError):
+        Refund.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("übermorgen", "2030-03-07"), ("le 7 mars", "2030-03-07"), ("mañana", "2030-03-06"), ("7 marzo", "2030-03-07"),
+        ("in a fortnight", "2030-03-19"), ("whenever", "whenever"), ("03/04/2030", "03/04/2030"), ("5", "5"),
+    ],
+)  # fmt: skip
+def test_a_day_in_another_language_is_read_where_a_day_was_asked_for(text: str, day: str) -> None:
+    assert answered("appointment", text, ["day"], TODAY) == {"day": day}
 
 
 # meanings
@@ -210,6 +267,26 @@ def test_a_chinese_address_is_found_too(house: int, postcode: int) -> None:
         ("地址写错了", ["change_address"]), ("约个时间维修", ["appointment"]), ("找人工客服", ["hand_over"]),
         ("where is A-1001 and B-2001", ["order_status", "order_status"]),
         ("查一下C-3001，另外退款C-3003", ["order_status", "refund"]), ("tell me a joke", []), ("", []),
+        ("Please cancel my order A-1002", ["cancel_order"]), ("取消订单C-3002", ["cancel_order"]),
+        ("I'd like to send the kettle B-2001 back, I want to return it", ["refund"]),
+        ("I do NOT want a refund", []), ("please don't cancel my order", []), ("我不要退款", []), ("别取消订单", []),
+        ("no refund, just tell me where A-1001 is", ["order_status"]),
+        ("can you ask an agent whether A-1001 has been shipped, and where it is", ["order_status"]),
+        ("how much is the cancellation fee for an order?", []), ("what is your refund policy?", []),
+        ("I forgot my password", []), ("where is my invoice?", []),
+        ("My parcel still has not come, B-2002", ["order_status"]), ("Any news on my refund?", ["order_status"]),
+        ("I moved, A-1002 has to go somewhere else", ["change_address"]),
+        ("put me through to a supervisor", ["hand_over"]), ("I want to make a complaint", ["hand_over"]),
+        ("快递什么时候能到", ["order_status"]), ("我要投诉", ["hand_over"]),
+        ("refund B-2001 and A-1001, both arrived broken", ["refund", "refund"]),
+        ("cancel order A-1002; refund B-2001, it is broken", ["cancel_order", "refund"]),
+        ("hi, my kettle B-2001 came broken, can i send it back?", ["refund"]),
+        ("i want a refudn for B-2001", ["refund"]), ("trak my pacakge", ["order_status"]),
+        ("I am still waiting for my refund of 40 dollars", ["order_status"]),
+        ("I don't know how to ask for a reimbursement", ["refund"]), ("I don't want order A-1002", ["cancel_order"]),
+        ("could you help me submit a delivery address?", ["change_address"]),
+        ("how do I get in touch with an assistant?", ["hand_over"]), ("do you ship to Norway?", []),
+        ("under which circumstances do you refund?", []),
     ],
 )  # fmt: skip
 def test_what_a_message_asks_for(text: str, tools: list[str]) -> None:
@@ -222,6 +299,21 @@ def test_what_a_message_asks_for(text: str, tools: list[str]) -> None:
         ("yes", True), ("Y", True), ("Sure!", True), ("好的。", True), ("是", True), ("no", False),
         ("No, thanks", False), ("不", False), ("别", False), ("cancel", False), ("取消", False), ("yes or no", None),
         ("maybe", None), ("", None),
+        *((text, True) for text in (
+            "yes please", "yeah sure", "Yep, go ahead", "ok do it", "okay", "alright then", "that's correct",
+            "That is right.", "sounds good", "Of course", "absolutely!", "I confirm", "please do so", "fine by me",
+            "go for it", "perfect, thanks", "Yes, that's what I want", "👍", "对的", "没问题", "可以的", "嗯，好",
+            "好的，谢谢", "确认", "就这样吧",
+        )),
+        *((text, False) for text in (
+            "nope", "no way", "I'd rather not", "not now", "please don't", "don't do it", "I do not want that",
+            "never mind", "I changed my mind", "that's wrong", "No, leave it as it is", "hold on", "👎", "不用了",
+            "不要", "算了", "先不", "不对", "我不想要", "不需要，谢谢", "等等",
+        )),
+        *((text, None) for text in (
+            "yes, but not now", "yes and no", "what would that cost?", "is that right?", "ok, but to another address",
+            "好像不太对吧？",
+        )),
     ],
 )  # fmt: skip
 def test_a_yes_is_a_yes_and_a_no_a_no(text: str, said: bool | None) -> None:

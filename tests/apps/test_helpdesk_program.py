@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from tests.cli.kit import Process, plain, screen
 from tests.docs.pages import blocks, code, rows, section
 from tests.support.children import ROOT
 from tests.support.forkserver import Forks
+from tests.support.loop import PATIENCE
+from tools import helpdesk_corpus
 
 README = ROOT / "src" / "pausepoint" / "apps" / "helpdesk" / "README.md"
 OURS = ("-m", "pausepoint.apps.helpdesk")
@@ -40,7 +43,7 @@ def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder
     assert "> Where is A-1001" in done.stdout
     assert "Done: order A-1002 goes to Harbour Road 17, 24105 Kiel." in done.stdout
     [shop] = (tmp_path / ".pausepoint").glob("shop-of-chat-*.db")
-    assert effects(shop).total() == 5
+    assert effects(shop).total() == 4
 
 
 @pytest.mark.long
@@ -50,6 +53,7 @@ def test_a_sample_goes_the_same_way_each_time(desk: Forked) -> None:
     assert (first.code, first.stdout) == (0, second.stdout)
 
 
+@pytest.mark.long
 def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, desk: Forked) -> None:
     first = desk("--session-id", "c1", "--say", "退款 C-3003 🐙", "--json")
     assert first.code == 3
@@ -130,16 +134,36 @@ def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_pat
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_late_answer_is_told_so_in_the_language_of_the_chat(tmp_path: Path, desk: Forked) -> None:
-    asked = desk("--session-id", "c1", "--expires", "0.001", "--say", "退款 C-3003", "--json")
+    asked = desk("--session-id", "c1", "--expires", "0.02", "--say", "退款 C-3003", "--json")
     question = json.loads(asked.stdout)["questions"][0]
     time.sleep(max((datetime.fromisoformat(question["expired_at"]) - datetime.now(UTC)).total_seconds(), 0))
     late = desk("--session-id", "c1", "--say", "坏了", "--json")
-    assert "该问题已过期，您的回答未被采用。" in late.stderr
+    assert "该问题已失效，您的回答未被采用。" in late.stderr
     texts = [each["text"] for each in json.loads(late.stdout)["transcript"]]
     assert "坏了" not in texts
-    assert texts[-1].startswith("退款：没有及时收到您的回答")
-    assert "订单C-3001" in desk("--session-id", "c1", "--say", "C-3001到哪了").stdout
+    assert any(text.startswith("退款：没有及时收到您的回答") for text in texts)
+    assert json.loads(late.stdout)["questions"][0]["next_question"].startswith(
+        "退款：请告诉我原因"
+    )  # it is asked again
+
+
+def test_a_failure_is_told_to_the_customer_without_internals_and_to_programs_with_the_reason(
+    tmp_path: Path, desk: Forked
+) -> None:
+    desk("--session-id", "c1", "--say", "refund B-2001, it is damaged")
+    shop = tmp_path / ".pausepoint" / "shop.db"
+    kept = shop.rename(tmp_path / "elsewhere.db")
+    done = desk("--session-id", "c1", "--say", "yes")
+    assert done.code == 1
+    assert "Something went wrong on our side. Nothing is lost." in done.stdout
+    shown = done.stdout + "".join(line for line in done.stderr.splitlines() if not line.startswith("Continue: "))
+    assert not any(word in shown for word in ("shop.db", "Traceback", "settle", "serve", "Error", "c1"))
+    assert "shop.db is missing" in json.loads(desk("--session-id", "c1", "--say", "hm", "--json").stdout)["trouble"]
+    kept.rename(shop)
+    assert "Done: 35.50 €" in desk("--session-id", "c1", "--say", "where is A-1001?").stdout
+    assert effects(shop)["refunds"] == 1
 
 
 def test_a_session_that_is_no_chat_is_refused(tmp_path: Path, desk: Forked) -> None:
@@ -156,13 +180,14 @@ def test_a_session_that_is_no_chat_is_refused(tmp_path: Path, desk: Forked) -> N
 # at a terminal
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [80, 140])
 def test_at_a_terminal_it_prompts_and_ctrl_c_leaves_a_chat_that_goes_on(tmp_path: Path, width: int) -> None:
     with Process("--session-id", "c1", cwd=tmp_path, program=OURS, tty=True, size=(width, 30)) as process:
         process.until("> ")
         process.type("change the address of A-1002\n")
         process.until("the city.")
-        process.type("\x03")
+        process.interrupt()
         done = process.wait()
     assert done.code == 130
     shown = screen(done.stdout)
@@ -172,6 +197,8 @@ def test_at_a_terminal_it_prompts_and_ctrl_c_leaves_a_chat_that_goes_on(tmp_path
     with Process("--session-id", "c1", cwd=tmp_path, program=OURS, tty=True, size=(width, 30)) as process:
         process.until("The new address: please tell me")  # it is asked again
         process.type("Harbour Road 7, 24105 基尔\n")
+        process.until("to Harbour Road 7, 24105 基尔?")
+        process.type("yes, go ahead\n")
         process.until("goes to Harbour Road 7, 24105 基尔.")
         process.type("\nbye\n")
         done = process.wait()
@@ -188,11 +215,22 @@ def test_ctrl_d_leaves_the_chat_waiting(tmp_path: Path) -> None:
     assert "--session-id chat-" in screen(done.stdout).splitlines()[-1]
 
 
+def test_the_share_of_a_corpus_that_is_understood_is_measured(here: Path) -> None:
+    lines = ["utterance,intent", "where is my order?,track_order", "sing,cancel_order", "I lost my bill,get_invoice"]
+    (here / "corpus.csv").write_text("\n".join(lines), "utf-8")
+    sentences = helpdesk_corpus.sample(here / "corpus.csv", 50, 23, others=False)
+    assert sorted(intent for _, intent in sentences) == ["cancel_order", "track_order"]
+    understood, failed = asyncio.run(helpdesk_corpus.measure(sentences, show=False))
+    assert (understood, failed) == ({"cancel_order": 0, "track_order": 1}, 0)
+    others = helpdesk_corpus.sample(here / "corpus.csv", 50, 23, others=True)
+    assert asyncio.run(helpdesk_corpus.measure(others, show=False)) == ({"get_invoice": 1}, 0)
+
+
 # the README
 
 
 def test_the_table_of_components_names_every_file_and_only_those_that_exist() -> None:
-    check_components(README, "sample_data")
+    check_components(README, "sample_data", "page")
 
 
 def test_the_readme_says_what_the_code_does() -> None:
@@ -213,7 +251,7 @@ def test_the_readme_says_what_the_code_does() -> None:
 def test_the_channel_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
     (block,) = blocks(README)
     done = subprocess.run(
-        [sys.executable, "-c", block.source], cwd=tmp_path, capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", block.source], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stdout.splitlines() == [
         "The refund: please tell me the reason (damaged, wrong item, unwanted or late).",

@@ -7,6 +7,7 @@ import pytest
 from pausepoint.apps.memo import checks as checking
 from pausepoint.apps.memo import citations as citing
 from pausepoint.apps.memo import draft as writing
+from pausepoint.apps.memo.claims import doubt
 from pausepoint.apps.memo.models import CompanyData, Source, Validation
 from tests.apps.memo_sources import DATA, MONEY, OUTLINE, REPORT, SUMMARY, source
 
@@ -52,6 +53,18 @@ def test_every_claim_is_compared_with_the_passage_that_it_cites() -> None:
     assert [(each.section, each.citation, each.facts) for each in found.unsupported] == [
         ("Money", 1, ["$5 million"]), ("Money", 2, ["2028"]), ("Money", 3, ["Bo Reed"])
     ]  # fmt: skip
+
+
+def test_a_long_document_that_never_names_the_company_supports_nothing() -> None:
+    def told(name: str, count: int) -> list[str]:
+        texts = [f"Revenue of the northern plants rose to ${number} million." for number in range(1, count)]
+        other = source("other", *texts, f"{name} builds ships.")
+        memo = cited("Revenue of the northern plants rose to $7 million [@other-7].", sources=[other])
+        return [each.why for each in checking.check_citations(memo, [other], "Acme Inc").unsupported]
+
+    why = "Other never names the company, so it may be about another one"
+    assert told("Bellmont Inc", 20) == [why]
+    assert told("Acme", 20) == told("Bellmont Inc", 19) == [], "it names the company, or it is a short note"
 
 
 PASSAGE = (
@@ -172,17 +185,18 @@ def test_every_fact_is_looked_for_in_all_sources_and_the_data() -> None:
     ]  # fmt: skip
 
 
-def test_the_rows_of_a_table_are_claims_too() -> None:
-    memo = cited(
-        "**Sales** [@report-1]",
-        "",
-        "| Year | Revenue |",
-        "|---|---|",
-        "| 2029 | $4.2 million |",
-        "| 2030 | $9 million |",
+def test_a_table_of_a_source_is_no_claim_and_a_row_that_was_changed_is_one() -> None:
+    table = "| Year | Revenue |\n|---|---|\n| 2029 | $4.2 million |\n| 2030 | $7 million |"
+    sources = [source("sales", table)]
+    shown = ["<!-- viz: Sales -->", "**Sales** [@sales-1]", "", *table.splitlines()]
+    memo = cited(*shown, sources=sources)
+    assert checking.check_citations(memo, sources).claims == checking.check_facts(memo, sources, DATA).facts == 0
+    memo = cited(*shown[:-1], "| 2030 | $9 million |", sources=sources)
+    found = checking.check_citations(memo, sources)
+    assert [(each.claim, each.facts) for each in found.unsupported] == [("2030 ; $9 million", ["$9 million"])]
+    assert "| 2030 | $9 million **[⚠ unsupported: no source contains $9 million]** |" in checking.mark(
+        memo, sources, DATA, "Acme"
     )
-    found = checking.check_citations(memo, [REPORT])
-    assert [(each.claim, each.facts) for each in found.unsupported] == [("2030 ; $9 million", ["2030", "$9 million"])]
 
 
 @pytest.mark.covers("S4.23", "S4.42")
@@ -204,3 +218,54 @@ def test_the_score_comes_from_coverage_citations_and_support(
     )
     scores, total = checking.score(memo, OUTLINE, found)
     assert ((scores.coverage, scores.citations, scores.support), total) == (shares, overall)
+
+
+def test_one_invented_figure_caps_the_score_however_much_is_true() -> None:
+    true = [f"Acme raised ${number} million." for number in range(11, 60)]
+    sources = [source("report", *true)]
+    said = [f"{each[:-1]} [@report-{number}]." for number, each in enumerate(true, 1)]
+    for lies, capped in (([], False), (["Acme raised $99 million [@report-1]."], True)):
+        memo = citing.assembled("# Acme\n", {"02-money": "## Money\n\n" + " ".join([*said, *lies])}, [MONEY], sources)
+        found = Validation(
+            citation_validation=checking.check_citations(memo, sources),
+            fact_check_results=checking.check_facts(memo, sources, DATA),
+        )
+        scores, total = checking.score(memo, [MONEY], found)
+        assert (total, scores.unsupported) == ((7.9, 1) if capped else (10.0, 0))
+        assert scores.sections == {"02-money": 9.8 if capped else 10.0}
+
+
+def test_a_mark_is_not_read_as_a_claim_and_the_same_memo_is_not_marked_twice() -> None:
+    memo = cited("- **Acme** raised [$99 million](https://x.example). It is good. Acme raised $3 million [@report-2].")
+    marked = checking.mark(memo, [REPORT], DATA, "Acme")
+    assert "$99 million](https://x.example). **[⚠ unsupported: no source contains $99 million]** It is good." in marked
+    assert checking.mark(marked, [REPORT], DATA, "Acme") == marked
+    assert list(citing.claims(marked)) == list(citing.claims(memo))
+
+
+GREW = "Revenue grew from $1.9 million in 2028 to $4.2 million in 2029."
+STAFF = "Acme had 63 employees, of whom 14 are engineers and 31 work in the plant."
+SALES = "| In millions | 2029 | 2028 |\n|---|---|---|\n| Revenue | $46,309 | $40,111 |\n| Costs | $7,001 | $8,002 |"
+LISTED = "Sales of panels were $2.6 billion and $3.0 billion in 2024 and 2023, respectively."
+EXCHANGED = [
+    (GREW, "Revenue grew from $4.2 million in 2028 to $1.9 million in 2029.", "$4.2 million and $1.9 million"),
+    (GREW, "Revenue was $4.2 million in 2028.", "$4.2 million and the figure of 2028"),
+    (GREW, "In 2029 revenue increased to $4.2 million, up from $1.9 million in 2028.", ""),
+    (GREW, "Revenue reached $4.2 million in 2029.", ""),
+    (STAFF, "Of 63 employees, 31 are engineers and 14 work in the plant.", "31 and 14"),
+    (STAFF, "Of 63 employees, 31 work in the plant and 14 are engineers.", ""),
+    ("Gypsora has 3 plants, Hempwall has 4.", "Gypsora has 4 plants, Hempwall has 3.", "4 and 3"),
+    ("Gypsora has 3 plants, Hempwall has 4.", "Hempwall has 4 plants, and Gypsora has 3.", ""),
+    (SALES, "Revenue was $40,111 million in 2029 and $46,309 million in 2028.", "$40,111 million and $46,309 million"),
+    (SALES, "Revenue rose from $40,111 million in 2028 to $46,309 million.", ""),
+    (LISTED, "Sales of panels were $3.0 billion in 2024 and $2.6 billion in 2023.", "$3.0 billion and $2.6 billion"),
+    (LISTED, "Sales of panels were $2.6 billion in 2024 and $3.0 billion in 2023.", ""),
+]
+
+
+@pytest.mark.covers("S4.21")
+@pytest.mark.parametrize(("passage", "claim", "figures"), EXCHANGED)
+def test_figures_that_a_claim_exchanges_are_found_and_other_words_for_the_same_are_not(
+    passage: str, claim: str, figures: str
+) -> None:
+    assert doubt(claim, passage, company="Acme") == (f"the claim exchanges {figures}" if figures else "")

@@ -239,3 +239,19 @@ def test_the_team_is_the_section_that_says_so_else_the_one_that_is_named_so() ->
     assert outlines.team(plain) == "our-team"
     assert outlines.team([*plain, Section(name="c", title="C", team=True)]) == "c"
     assert outlines.team(plain[:1]) is None
+
+
+def test_items_and_notes_of_an_annual_report_are_headings_in_any_type(tmp_path: Path) -> None:
+    """Filings put them into tables or plain lines. A line of the contents, with its page, is not a heading."""
+    path = tmp_path / "filing.htm"
+    path.write_text(
+        "<p>ITEM 1. Business 4</p><p><b>(503) 671-6453</b></p><p>The cover of the filing.</p>"
+        "<table><tr><td>ITEM 1.</td><td>BUSINESS</td></tr></table><p><b>Products</b></p><p>We sell panels.</p>"
+        "<p>Item 8. Financial Statements</p><p>NOTE 2 — LEASES</p><p>We lease a plant.</p>"
+        "<p>Item 1A of this report describes the risks.</p>"
+    )
+    found = {each.text: (each.part, each.heading) for each in documents.read(path).passages}
+    assert found["The cover of the filing."] == ("", "")
+    assert found["We sell panels."] == ("ITEM 1. BUSINESS", "Products")
+    assert found["We lease a plant."] == ("Item 8. Financial Statements", "NOTE 2 — LEASES")
+    assert found["Item 1A of this report describes the risks."][1] == "NOTE 2 — LEASES"

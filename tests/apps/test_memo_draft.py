@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pausepoint import Status
 from pausepoint.apps.memo import draft as writing
 from pausepoint.apps.memo import enrichment as enriching
 from pausepoint.apps.memo import research
-from pausepoint.apps.memo.models import CompanyData, Finding, Passage, Person, Trademark
+from pausepoint.apps.memo.models import CompanyData, Finding, Passage, Person, Section, Trademark
 from tests.apps import memo_kit
 from tests.apps.memo_kit import Calls, Desk
 from tests.apps.memo_sources import DATA, MONEY, OUTLINE, REPORT, SUMMARY, says, short, source
@@ -32,8 +33,78 @@ def test_sentences_go_to_the_section_whose_words_they_share_with_their_passage()
         ("Acme raised $3 million from Harbour Capital.", "report-2"),
     ]
     assert [each.source for each in found["01-team"]] == ["report-3"]
-    assert [each.source for each in found["00-summary"]] == ["report-3", "report-2"]
+    assert found["00-summary"] == [], "a section keeps its sentences if it has only two"
     assert not any("rained" in each.sentence for findings in found.values() for each in findings)
+
+
+def test_a_section_about_products_prefers_sentences_that_name_them() -> None:
+    report = source(
+        "r", "Every product of Acme is sold to business customers in Europe.", "Acme makes the Tern panel system.",
+        "The Heron product line is new.", "Its products are sold by the company in the United States.",
+    )  # fmt: skip
+    about = Section(name="01-business", title="Business", about=["product", "company", "sells", "customers", "makes"])
+    ranked = sorted(research.select("Acme", [about], [report])["01-business"], key=lambda each: -each.score)
+    assert {each.source for each in ranked[:2]} == {"r-2", "r-3"}
+
+
+def test_the_summary_is_written_last_and_no_section_repeats_another() -> None:
+    later = Section(name="03-recommendation", title="Recommendation", gathers=True)
+    order = writing.rounds([*OUTLINE, later])
+    assert [[section.name for section in each] for each in order] == [
+        ["01-team", "02-money"], ["03-recommendation"], ["00-summary"]
+    ]  # fmt: skip
+    told = ["Revenue rose.", "Acme raised **$3 million** [@report-2]."]
+    writing._check_unlike(["Revenue rose", "It sells panels.", "It hires."], told)
+    with pytest.raises(ValueError, match="'Revenue rose' is in another section; do not repeat that section"):
+        writing._check_unlike(["Revenue rose", "It sells panels."], told)
+
+
+BUSINESS = [
+    "Acme sells panels to 40 customers in Europe.", "Acme makes panels in a plant in Porto.",
+    "Every product of the company is a panel.", "The mission of the company is to replace cement.",
+    "The company was founded in 2026.",
+]  # fmt: skip
+RESULTS = [
+    "Revenue grew by 12 % to $40 million in 2029.", "Orders of $9 million were delivered in 2029.",
+    "Growth in revenue was 7 % in 2028.", "Sold contracts are worth $3 million.",
+    "The backlog of orders is $5 million.",
+    "Revenue in Spain decreased by 4 % in 2029.", "Costs of revenue increased by 9 % in 2029.",
+]  # fmt: skip
+FIGURES = (
+    "| In millions | 2029 | 2028 |\n|---|---|---|\n| Revenue | $40 | $36 |\n| Gross profit | 20 | 18 |\n"
+    "| Operating income | 3 | 5 |"
+)
+
+
+@on_loop
+async def test_no_sentence_is_in_two_sections_and_the_recommendation_has_both_sides_and_what_is_missing(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "papers").mkdir()
+    text = "\n\n".join(["# Report", *BUSINESS, *RESULTS, "## Key figures", FIGURES])
+    (tmp_path / "papers" / "report.md").write_text(text)
+    (tmp_path / "acme.json").write_text('{"name": "Acme", "documents": "papers"}')
+    desk = Desk(tmp_path, "Acme", data=tmp_path / "acme.json")
+    outcome = await desk.run(until="validate")
+    said = [each.sentence for those in outcome.state.section_research.findings.values() for each in those]
+    assert len(said) == len({*said}) >= len(BUSINESS) + len(RESULTS)
+    good, bad = re.split("What speaks (?:for|against) it:", desk.read("2-sections/10-recommendation.md"))[1:]
+    bad, _, rest = bad.partition("The sources say little or nothing about: ")
+    assert "Revenue (In millions): $40 in 2029, $36 in 2028" in good
+    assert "Operating income (In millions): 3 in 2029, 5 in 2028" in bad
+    assert "Revenue in Spain decreased by 4 %" in bad
+    assert "Costs of revenue increased by 9 %" in bad
+    assert "team" in rest
+    assert "the price or the valuation" in rest
+    assert "Neither a model nor a person has weighed this" in rest
+    assert "⚠" not in desk.read("4-final-draft.md")
+
+
+def test_a_section_of_a_model_loses_the_sentences_that_another_section_has() -> None:
+    others = ["## A\n\nRevenue rose [@r-1]. Acme grew [@r-2].\n"]
+    text = "## B\n\nRevenue **rose** [@r-1]. It sells panels [@r-3].\n\n- Acme grew [@r-2].\n"
+    assert writing.without_repeats(text, others) == "## B\n\nIt sells panels [@r-3].\n\n"
+    assert writing.without_repeats("## B\n\nRevenue rose [@r-1].\n", others) == "## B\n\nRevenue rose [@r-1].\n"
 
 
 def test_what_two_sources_say_alike_is_said_once() -> None:
@@ -58,7 +129,8 @@ def test_a_section_that_no_source_has_anything_for_says_so() -> None:
 def test_a_summary_says_what_the_memo_is_for(kind: Any, mode: Any, said: str) -> None:
     finding = Finding(sentence="Revenue rose.", source="report-1", score=1.0)
     job = writing.Job(company="Acme", investment_type=kind, memo_mode=mode, section=SUMMARY, findings=[finding])
-    assert writing.extracted(job) == f"## Summary\n\n{said}\n\n- Revenue rose [@report-1].\n"
+    quoted = "It was written without a language model: every statement is quoted from a source."
+    assert writing.extracted(job) == f"## Summary\n\n{said}\n\n{quoted}\n\n- Revenue rose [@report-1].\n"
 
 
 # enriching
@@ -152,6 +224,7 @@ async def test_a_model_writes_the_sections_and_the_same_validators_check_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: Calls
 ) -> None:
     desk = Desk(tmp_path, outline=short(tmp_path))
+    await desk.run(until="section_research")
     with model_in_use(monkeypatch, price="1000/1000") as server:
         server.will(
             says("Revenue was $4.2 million.", "made-up-1"),
@@ -160,7 +233,7 @@ async def test_a_model_writes_the_sections_and_the_same_validators_check_it(
                 {"text": "It will be $50 million in 2035", "sources": ["annual-report-2"]},
             ]})),
         )  # fmt: skip
-        outcome = await desk.run(until="validate")
+        outcome = await desk.resume(until="validate")
         assert "'made-up-1' is not one of the given sources" in server.requests[1]["messages"][-1]["content"]
         assert len(server.requests) == 2
         assert outcome.spent_usd == pytest.approx(0.24)
@@ -192,9 +265,10 @@ async def test_a_model_can_write_sentences_and_nothing_that_means_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, written: str | None
 ) -> None:
     desk = Desk(tmp_path, outline=short(tmp_path))
+    await desk.run(until="section_research")
     with model_in_use(monkeypatch, price="1000/1000") as server:
         server.will(says(said, "annual-report-2"), says("Revenue rose.", "annual-report-2"))
-        await desk.run(until="draft")
+        await desk.resume(until="draft")
         refused = written is None
         assert len(server.requests) == 1 + refused
         if refused:
@@ -202,6 +276,7 @@ async def test_a_model_can_write_sentences_and_nothing_that_means_more(
     assert desk.read("2-sections/1-money.md") == f"## Money\n\n{written or 'Revenue rose [@annual-report-2].'}\n"
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.2", "S4.7")
 @on_loop
 async def test_what_a_model_has_written_before_it_failed_is_not_written_again(
@@ -210,12 +285,19 @@ async def test_what_a_model_has_written_before_it_failed_is_not_written_again(
     outline = short(tmp_path)
     outline.write_text(outline.read_text() + '[[section]]\nname = "2-risk"\ntitle = "Risk"\nabout = ["risk", "fire"]\n')
     desk = Desk(tmp_path, outline=outline)
+    await desk.run(until="section_research")
     with model_in_use(monkeypatch, price="1000/1000") as server:
         monkeypatch.setattr("pausepoint.apps.memo.workflow.AT_ONCE", 1)
         server.will(says("Revenue was $4.2 million.", "annual-report-2"), Refuses(), says("Risky.", "risks-1"))
-        outcome = await desk.run()
+        outcome = await desk.resume()
         assert (outcome.status, outcome.failure and outcome.failure.step) == (Status.FAILED, "draft")
         assert (calls.sections(), not desk.file("2-sections").exists()) == (["1-money", "2-risk"], True)
+        with monkeypatch.context() as without:
+            without.delenv("PAUSEPOINT_MODEL")
+            outcome = await desk.resume()
+        assert outcome.failure is not None
+        assert outcome.failure.message.startswith("This step began with the model ")
+        assert calls.sections() == [], "what a model has begun is not ended silently without one"
         outcome = await desk.resume()
     assert calls.sections() == ["2-risk"]
     assert len(server.requests) == 3

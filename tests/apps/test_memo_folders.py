@@ -64,7 +64,8 @@ def test_a_lost_artifact_is_made_again_and_a_damaged_one_is_asked_about(
     calls.clear()
     file.unlink()
     assert program("Fernstone", "--resume").startswith(f"✓ Resuming from checkpoint: {DAMAGED[path][0]}\n")
-    assert (calls.taken(), program.ran(), file.read_bytes()) == (DAMAGED[path], DAMAGED[path], whole)
+    again = [agent for agent in DAMAGED[path] if agent != "draft"]  # no section has other inputs, so none is written
+    assert (calls.taken(), program.ran(), file.read_bytes()) == (again, DAMAGED[path], whole)
     for damaged in (whole[:200], bytes([whole[0] ^ 1]) + whole[1:]):
         file.write_bytes(damaged)
         program("Fernstone", "--resume", code=6)
@@ -148,7 +149,9 @@ def test_an_edit_that_others_have_read_needs_a_decision_and_shows_what_it_costs(
     path = here / ONE / "header.md"
     path.write_text(path.read_text().replace("Investment", "Confidential"))
     program("Fernstone", "--resume", code=6)
-    assert "header.md is edited: its content differs from the record\n  cite (0." in program.err
+    assert re.search(
+        r"^header\.md is edited: its content differs from the record\n  cite \(\d", program.err, re.MULTILINE
+    )
     assert "Repeat the command with --edits accept or --edits discard" in program.err
     program("Fernstone", "--resume", "--edits", "accept", "--by", "ada")
     assert program.ran() == [*AGENTS[8:]]
@@ -250,7 +253,6 @@ def test_where_a_migration_fails_the_folder_stays_and_a_new_one_begins_announced
     assert everything(here / ONE) == before
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.58")
 @pytest.mark.parametrize("store", ["the same store", "another store"])
 def test_a_memo_that_is_complete_needs_no_migration(
@@ -294,7 +296,6 @@ def test_a_folder_of_newer_code_is_refused_by_name_stays_and_a_new_one_begins(
     assert everything(here / ONE) == before
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("note", "said"), [("session", "session.json is damaged"), ("done/research", "research.json")])
 def test_a_folder_with_a_damaged_record_is_refused_and_nothing_is_begun_in_its_place(
     here: Path, program: Program, note: str, said: str

@@ -18,7 +18,7 @@ from pausepoint.apps.memo.models import Review, Validation, document
 from pausepoint.artifacts import detect
 from pausepoint.errors import FolderRefused, UndecidedEdits
 from tests.apps import memo_kit
-from tests.apps.memo_kit import FILES, SECTIONS, Calls, Desk, Template
+from tests.apps.memo_kit import FILES, SECTIONS, WRITTEN, Calls, Desk, Template
 from tests.docs.pages import DOCS, section
 from tests.support.loop import on_loop
 
@@ -67,8 +67,8 @@ LEFT: list[tuple[str, str, list[str]]] = [
     ("S4.20", "cite", ["4-final-draft.md"]),
     ("S4.21", "validate_citations", ["3-validation.json"]),
     ("S4.22", "fact_check", []),
-    ("S4.23", "validate", []),
-    ("S4.24", "finalize", ["state.json"]),
+    ("S4.23", "validate", ["4-final-draft.html"]),
+    ("S4.24", "finalize", ["memo.html", "state.json"]),
 ]
 
 
@@ -152,7 +152,6 @@ def flipped(data: bytes) -> bytes:
     return bytes([data[0] ^ 1]) + data[1:]
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.75", "S4.85", "S4.89")
 @pytest.mark.parametrize("damage", [truncated, flipped])
 @pytest.mark.parametrize("path", AGAIN)
@@ -204,7 +203,7 @@ EDITS: dict[str, tuple[Callable[[str], str], str]] = {
                         "The market rivals of"),
     "1-section-research.json": (edited_json("Fernstone expects to make a profit", "Fernstone wants to make a profit"),
                                 "wants to make a profit"),
-    "2-sections/03-market-context.md": (edited_text("competition is expected to rise", "rivals wait"), "rivals wait"),
+    "2-sections/03-market-context.md": (edited_text("is expected to rise", "will rise"), "competition will rise"),
     "header.md": (edited_text("Investment memo", "Confidential memo"), "Confidential memo"),
     "4-final-draft.md": (edited_text("Nothing is decided yet.", "It will be soon."), "It will be soon."),
     "3-validation.json": (edited_json('"overall_score": 10.0', '"overall_score": 9.5'), ""),
@@ -252,14 +251,13 @@ async def test_an_edit_without_finished_readers_is_taken_in_without_further_ado(
 # sections
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.98", "S4.99")
 @on_loop
 async def test_with_seven_of_ten_sections_only_the_missing_three_are_written(tmp_path: Path, calls: Calls) -> None:
     desk = Desk(tmp_path)
     await desk.run(until="draft")
     before = desk.contents()
-    assert calls.sections() == SECTIONS
+    assert calls.sections() == WRITTEN
     lost = [SECTIONS[1], SECTIONS[4], SECTIONS[8]]
     for name in lost:
         desk.file(f"2-sections/{name}.md").unlink()
@@ -420,7 +418,6 @@ def test_markdown_that_is_empty_or_cut_off_does_not_count_and_a_small_header_doe
 # no trace, no deck
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.43", "S4.44")
 @on_loop
 async def test_agents_that_find_nothing_are_done_all_the_same(tmp_path: Path, calls: Calls) -> None:
@@ -514,11 +511,8 @@ async def test_every_agent_can_be_where_another_store_goes_on_from_the_folder(
 
 
 @pytest.mark.covers("S4.67", "S4.69", "S4.70")
-@pytest.mark.parametrize(("answer", "verdict"), [("approve", "approved"), ("reject", "rejected")])
 @on_loop
-async def test_a_low_score_waits_for_a_person_who_is_not_skipped_by_any_resume(
-    tmp_path: Path, calls: Calls, answer: str, verdict: str
-) -> None:
+async def test_a_low_score_waits_for_a_person_who_is_not_skipped_by_any_resume(tmp_path: Path, calls: Calls) -> None:
     desk = Desk(tmp_path, "Quietwater")
     outcome = await desk.run()
     (question,) = outcome.questions
@@ -537,11 +531,11 @@ async def test_a_low_score_waits_for_a_person_who_is_not_skipped_by_any_resume(
     assert not desk.file("state.json").exists()
     calls.taken()
     async with desk.engine() as engine:
-        await engine.answer(question.id, answer, by="ada")
+        await engine.answer(question.id, "approve", by="ada")
         outcome = await (await engine.session("s1")).outcome()
     assert (outcome.status, calls.taken()) == (Status.COMPLETED, ["finalize"])
     assert json.loads(desk.read("state.json"))["review"] == {
-        "verdict": verdict, "score": outcome.state.validation.overall_score
+        "verdict": "approved", "score": outcome.state.validation.overall_score, "reason": "", "agent": ""
     }  # fmt: skip
     assert detect(desk.folder, memo).complete
 

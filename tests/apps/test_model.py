@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from pausepoint import Context, Engine, Outcome, Retry, Workflow, step
 from pausepoint import Status as SessionStatus
 from pausepoint.apps.model import ModelUnavailable, SettingsRefused, ask, settings
+from tests.support.loop import PATIENCE
 from tests.support.modelserver import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,
@@ -269,7 +270,6 @@ def test_an_answer_that_does_not_fit_is_shown_with_the_reason_and_asked_again(
     assert outcome.spent_tokens == paid * TOKENS
 
 
-@pytest.mark.long
 def test_after_three_such_answers_it_is_an_error_and_a_resume_asks_anew(server: ModelServer, tmp_path: Path) -> None:
     server.will(*[Says("no JSON at all")] * 4, Says(GOOD))
     store = tmp_path / "store.db"
@@ -328,7 +328,7 @@ def test_an_outage_parks_the_session_which_resumes_by_itself(tmp_path: Path, mon
             for retrying in await engine.retries("mine"):
                 assert f"The model tiny at {server.url} cannot be reached: " in retrying.error
             with serving(ModelServer(port)):
-                return await asyncio.wait_for(session.outcome(), 60)
+                return await asyncio.wait_for(session.outcome(), PATIENCE)
 
     outcome = asyncio.run(run())
     assert (outcome.status, outcome.state.by, outcome.spent_tokens) == ("completed", "the model", TOKENS)

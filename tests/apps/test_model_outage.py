@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.devs_kit import until
 from tests.support.forkserver import Child, Forks
 from tests.support.held import Driven
-from tests.support.modelserver import Holds, ModelServer, Says
+from tests.support.modelserver import Holds, ModelServer, Says, model_at
 from tests.support.servers import serving
+from tests.support.waits import until
 
 GOOD = Says('{"mood": "calm"}')
 
@@ -22,15 +22,10 @@ class Paper(Driven):
     """The small program, with a model at a port."""
 
     job = "tests.apps.model_watched:job"
-    port = 0
 
-    def begin(self, *args: str, at: str = "", by: signal.Signals | None = None) -> Child:
-        url = f"http://127.0.0.1:{self.port}/v1"
-        settings = {"PAUSEPOINT_MODEL": "tiny", "PAUSEPOINT_MODEL_URL": url, "NO_PROXY": "127.0.0.1"}
-        return self.server.start(
-            self.job, args=[*args, *self.options], folder=str(self.folder), said=str(self._said(self.server.next)),
-            environment=settings,
-        )  # fmt: skip
+    def ask(self, server: ModelServer) -> None:
+        """Use this model."""
+        self.variables = model_at(server.url)
 
     def has_said(self, child: Child, text: str) -> bool:
         out = self._said(child.number)
@@ -46,7 +41,7 @@ def service() -> Iterator[ModelServer]:
 @pytest.fixture
 def paper(tmp_path: Path, forks: Forks, service: ModelServer) -> Paper:
     found = Paper(tmp_path, forks)
-    found.port = service.server_address[1]
+    found.ask(service)
     return found
 
 
@@ -54,17 +49,16 @@ def paper(tmp_path: Path, forks: Forks, service: ModelServer) -> Paper:
 def test_a_program_waits_for_its_model_and_can_be_interrupted_meanwhile(tmp_path: Path, forks: Forks) -> None:
     paper = Paper(tmp_path, forks)
     with serving(ModelServer()) as server:
-        paper.port = server.server_address[1]
+        paper.ask(server)
     child = paper.begin("--session-id", "s1")
     until(lambda: paper.has_said(child, "attempt 2 failed"))
     assert f"The model tiny at {server.url} cannot be reached: " in paper.said(child)
-    shown = paper.run("show", "s1")
-    assert "ask_model waits to be retried at " in shown
+    until(lambda: "ask_model waits to be retried at " in paper.run("show", "s1"))  # not while it tries
     child.signal(signal.SIGINT)
     assert "Resume:" in paper.ends(child, 130)
     child = paper.begin("resume", "s1")
     until(lambda: paper.has_said(child, "failed, ModelUnavailable"))
-    with serving(ModelServer(paper.port)) as server:
+    with serving(ModelServer(server.server_address[1])) as server:
         server.will(GOOD)
         assert "Session s1 of paper completed" in paper.ends(child, 0)
     assert len(server.requests) == 1

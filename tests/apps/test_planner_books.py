@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Engine
+from pausepoint.apps.pdf import Style
 from pausepoint.apps.planner import planner, sessions
 from pausepoint.apps.planner.chapters import LARGEST, Book, book_of
-from pausepoint.apps.planner.materials import TEXT, Bookmark, Page, outline
+from pausepoint.apps.planner.headings import aside
+from pausepoint.apps.planner.materials import PDF, TEXT, Bookmark, Page, outline
 from pausepoint.apps.planner.models import Upload
 from pausepoint.apps.planner.topics import findings
 from tests.apps.pdfs import PICTURE, Bold, make_pdf
@@ -117,6 +119,58 @@ def test_sentences_and_list_items_are_no_headings() -> None:
     assert [topic.basis for topic in of_pages("\n".join(PAGE)).topics] == ["terms"]
 
 
+HEAD, SECTION, SIGN, BODY = Style(17, True), Style(12, True), Style(14, False), Style(10, False)
+
+
+def in_styles(*pages: Sequence[tuple[str, Style]]) -> Book:
+    found = [Page("\n".join(line for line, _ in page), tuple(style for _, style in page)) for page in pages]
+    return book_of({"f:0": findings(found, PDF, 0, [])}, "f.pdf", paged=True)
+
+
+def test_a_book_that_numbers_its_sections_has_no_others() -> None:
+    """Bold words at the start of a paragraph, symbols and drawings stand out, too."""
+    text = [(LINE, BODY)] * 8
+    book = in_styles(
+        [("1. Eels", HEAD), *text, ("1.1. Long eels", SECTION), *text,
+         ("Warning. The letter I is reserved for eels that are imaginary", SECTION), *text,
+         ("Z)/Z at every real place", SECTION), *text, ("1.2. Short eels", SECTION), *text],
+        [("2. Crabs", HEAD), *text, ("hhn Doppelter Strich", SIGN), *text, ("1 the first of the crabs", SECTION), *text,
+         ("2.1. Red crabs", SECTION), *text, ("Danksagung", SECTION), *text],
+        [("Index", HEAD), ("crab, 2", BODY)],
+    )  # fmt: skip
+    assert [(topic.title, [each.title for each in topic.sections]) for topic in book.topics] == [
+        ("Eels", ["Eels", "Long eels", "Short eels"]), ("Crabs", ["Crabs", "Red crabs"]),
+    ]  # fmt: skip
+    assert [each[0] for each in asides(book)] == ["Danksagung", "Index"]
+
+
+def test_sections_without_numbers_have_text_below_them() -> None:
+    text = [(LINE, BODY)] * 8
+    drawing = [each for number in range(6) for each in ((f"A name {number}", SIGN), ("a part", BODY))]
+    book = in_styles(
+        [("1. Eels", HEAD), *text, ("Long eels", SECTION), *text, ("tts", SECTION), *text, *drawing],
+        [("2. Crabs", HEAD), *text, ("Red crabs", SECTION), *text],
+        text,
+    )
+    assert [[each.title for each in topic.sections] for topic in book.topics] == [
+        ["Eels", "Long eels"], ["Crabs", "Red crabs"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["Danksagung", "Acknowledgments and credits", "Version history", "Changelog", "Versionsgeschichte", "謝辞", "致 谢",
+     "修订记录", "変更履歴", "Letzte Änderungen", "Changes since version 2", "Literature used"],
+)  # fmt: skip
+def test_thanks_and_the_history_of_a_book_are_set_aside(title: str) -> None:
+    assert aside(title, 0.9)
+
+
+def test_a_chapter_about_changes_is_studied() -> None:
+    assert aside("Changes", 0.3) is None
+    assert aside("History", 0.9) is None
+
+
 @pytest.mark.parametrize(
     ("heads", "found"),
     [
@@ -135,7 +189,6 @@ def test_chapters_are_numbered_in_several_languages(heads: tuple[str, ...], foun
 # scans
 
 
-@pytest.mark.long
 def test_a_scan_is_never_complete_and_says_what_to_do(tmp_path: Path) -> None:
     scan = make_pdf(tmp_path / "scan.pdf", [PICTURE] * 4)
     with Engine(tmp_path / "p.db", workflows=[planner]) as engine:

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pausepoint import Engine
+from pausepoint import Engine, Retry
 from pausepoint.apps.input import BadInput
+from pausepoint.apps.model import ModelUnavailable
 from pausepoint.apps.pdf import Style
-from pausepoint.apps.planner import SessionDocument, naming, planner, sessions
+from pausepoint.apps.planner import SessionDocument, excerpts, planner, reader, sessions, study
 from pausepoint.apps.planner.chapters import book_of
 from pausepoint.apps.planner.estimation import confidence, estimate, minutes
 from pausepoint.apps.planner.materials import (
@@ -128,7 +129,6 @@ LINES = st.lists(
 )
 
 
-@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=LINES, times=st.integers(1, 12), size=st.sampled_from([1, 3, 20]))
 def test_the_windows_of_a_text_are_the_text(tmp_path: Path, lines: list[str], times: int, size: int) -> None:
@@ -304,7 +304,7 @@ def unheaded(tmp_path: Path) -> Path:
     path = tmp_path / "whales.txt"
     lines = [f"Whales sing in the deep, and whale {number} sings of krill and of currents.\n" for number in range(700)]
     path.write_text("".join(lines))
-    assert naming.LONGEST_EXCERPT < path.stat().st_size < 20 * PAGE_BYTES
+    assert excerpts.LONGEST_EXCERPT < path.stat().st_size < 20 * PAGE_BYTES
     return path
 
 
@@ -323,8 +323,22 @@ def test_a_model_sees_the_whole_text_and_names_what_has_no_headings(tmp_path: Pa
     assert all(f"whale {number} sings" in asked for number in range(700))
 
 
-@pytest.mark.long
-def test_a_model_that_is_busy_is_waited_for(tmp_path: Path, server: ModelServer) -> None:
+def test_topics_of_one_name_stay_topics_of_their_own(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "MOST_TOPICS", 0)
+    path = unheaded(tmp_path)
+    path.write_text(path.read_text() + path.read_text().replace("krill", "squid").replace("deep", "dark"))
+    server.script.extend([says("The songs of whales")] * 4)
+    document = planned(tmp_path, path)
+    found = [each.topic for each in document.ingestion_state.course_topic_evidence]
+    assert found == ["The songs of whales", "The songs of whales (2)"]
+
+
+def test_a_model_that_is_busy_is_waited_for(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "OUTAGE", Retry(attempts=8, first=0, on=(ModelUnavailable,)))
     server.script.extend([*[Status(429)] * 7, says("The songs of whales"), says("Krill in currents")])
     document = planned(tmp_path, unheaded(tmp_path))
     (found,) = document.ingestion_state.course_topic_evidence
@@ -335,15 +349,15 @@ def test_a_model_that_is_busy_is_waited_for(tmp_path: Path, server: ModelServer)
 def test_a_model_that_fails_changes_nothing_and_that_is_said(
     tmp_path: Path, server: ModelServer, answer: Status | Says | Refuses
 ) -> None:
-    server.script.extend([answer] * 3)
+    server.script.extend([answer] * 6)
     document = planned(tmp_path, unheaded(tmp_path))
     (found,) = document.ingestion_state.course_topic_evidence
     assert (document.status, found.topic, found.measure.basis) == ("completed", "Currents, Deep, Krill", "terms")
     (warning,) = (event.summary for event in document.events if event.event_type == "warning")
-    assert warning.startswith("whales.txt: a language model could not name the topics, so their most frequent words")
+    assert warning.startswith("whales.txt: A language model gave no usable answer about 1 topic.")
 
 
-def test_a_model_is_not_asked_about_chapters_that_the_book_names(tmp_path: Path, server: ModelServer) -> None:
+def test_a_model_does_not_name_chapters_that_the_book_names(tmp_path: Path, server: ModelServer) -> None:
     document = planned(tmp_path, SAMPLE / "navigation.txt")
     assert {each.measure.basis for each in document.ingestion_state.course_topic_evidence} == {"heading"}
-    assert server.requests == []
+    assert "Name the topic" not in json.dumps(server.requests)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from pausepoint.apps.planner.progress import standings
 from pausepoint.apps.planner.rows import REVIEW
 from pausepoint.engine import BlockingEngine
 from tests.apps.planner_kit import CALC, HIST, go_on, run
+from tests.support.loop import PATIENCE
 
 SEE = "See `progress`."
 FIRST = date(2030, 2, 8)
@@ -47,7 +50,7 @@ def minutes(rows: list[PlanRow]) -> int:
 
 def planned(engine: BlockingEngine, **inputs: Any) -> SessionDocument:
     """Two courses without material: each is one topic of 120 minutes."""
-    return run(engine, uploads=[], **(COURSES | inputs))
+    return run(engine, **({"uploads": []} | COURSES | inputs))
 
 
 def mark(engine: BlockingEngine, *words: str, status: Any = "done", on: date = FIRST) -> SessionDocument:
@@ -58,7 +61,6 @@ def mark(engine: BlockingEngine, *words: str, status: Any = "done", on: date = F
 # marks
 
 
-@pytest.mark.long
 def test_what_is_done_stays_done_and_the_next_plan_has_what_is_left(engine: BlockingEngine) -> None:
     before = planned(engine)
     first = work(before)[0]
@@ -67,7 +69,7 @@ def test_what_is_done_stays_done_and_the_next_plan_has_what_is_left(engine: Bloc
     with Path(after.artifacts.csv_path or "").open(newline="") as file:
         assert [row["row_id"] for row in csv.DictReader(file) if row["status"] == "done"] == [first.row_id]
     for path in (after.artifacts.page_path, after.artifacts.markdown_path):
-        assert f"{first.course}: {first.estimated_minutes} of 140 minutes done" in Path(path or "").read_text()
+        assert f"{first.course}: {first.estimated_minutes} of 140 planned minutes done" in Path(path or "").read_text()
     sessions.replan(engine, "s1", today=date(2030, 2, 12))
     replanned = go_on(engine)
     assert replanned.planning_state.plan_version == 2
@@ -77,7 +79,6 @@ def test_what_is_done_stays_done_and_the_next_plan_has_what_is_left(engine: Bloc
     assert replanned.user_inputs.progress == after.user_inputs.progress
 
 
-@pytest.mark.long
 def test_a_day_a_topic_or_a_part_of_its_name_can_be_marked(engine: BlockingEngine) -> None:
     before = planned(engine)
     day = work(before)[0].date
@@ -118,7 +119,31 @@ def test_planned_time_is_shown_against_time_done(engine: BlockingEngine) -> None
     assert {row.row_id for each in found.values() for row in each.late} == {row.row_id for row in past} - {first.row_id}
 
 
-@pytest.mark.long
+def test_progress_counts_against_what_is_planned_and_names_what_was_cut(engine: BlockingEngine) -> None:
+    """The total does not include minutes that were cut. Otherwise a finished plan would not count as finished."""
+    calc = CALC | {"midterm_date": "2030-02-11"}
+    before = planned(engine, courses=[calc], shared_constraints={"max_minutes_per_day": 40})
+    rows = [row for row in before.planning_state.plan_rows if row.estimated_minutes]
+    (cut,) = before.planning_state.cuts
+    (found,) = standings(sessions.state_of(engine, "s1"), FIRST)
+    lost = cut.needed_minutes - cut.planned_minutes
+    assert (found.total, found.done, found.cut) == (minutes(rows), 0, lost)
+    assert found.words.endswith(f"0 of {minutes(rows)} planned minutes done; {lost} minutes cut for lack of time")
+    mark(engine, "Calculus II")
+    mark(engine, *(row.row_id for row in rows if row.topic == REVIEW))
+    (found,) = standings(sessions.state_of(engine, "s1"), FIRST)
+    assert (found.total, found.done, found.cut) == (minutes(rows), minutes(rows), lost)
+
+
+def test_a_topic_that_was_left_out_and_is_done_counts_in_full(engine: BlockingEngine) -> None:
+    courses = [CALC | {"midterm_date": "2030-02-09"}]
+    before = planned(engine, courses=courses, shared_constraints={"max_minutes_per_day": 14})
+    assert [each.planned_minutes for each in before.planning_state.cuts] == [0, 0]
+    mark(engine, "Calculus II")
+    (found,) = standings(sessions.state_of(engine, "s1"), FIRST)
+    assert (found.total, found.done, found.cut) == (120, 120, 20)  # the review is still cut
+
+
 def test_the_users_estimate_and_pace_change_the_minutes(engine: BlockingEngine) -> None:
     total = minutes(work(planned(engine)))
     sessions.estimate(engine, "s1", "history", 200, SEE)
@@ -160,7 +185,6 @@ def text(event: Any) -> tuple[object, ...]:
     return event["DTSTART"].dt, event["DTEND"].dt, *(str(event[name]) for name in ("SUMMARY", "DESCRIPTION", "STATUS"))
 
 
-@pytest.mark.long
 def test_a_calendar_that_is_imported_again_is_updated(engine: BlockingEngine) -> None:
     before = planned(engine)
     old = events(before)
@@ -178,6 +202,61 @@ def test_a_calendar_that_is_imported_again_is_updated(engine: BlockingEngine) ->
     made = {event["DTSTAMP"].dt for event in new.values()}
     assert made == {after.planning_state.made_at}
     assert abs(datetime.now(UTC) - made.pop()) < timedelta(minutes=10)
+
+
+@pytest.mark.long
+def test_the_sequence_of_an_event_never_falls(engine: BlockingEngine) -> None:
+    """Marks, their removal and new plans in every order; a row that was done may come back in a later plan."""
+    document = planned(engine)
+    seen: dict[str, int] = {}
+    texts: dict[str, tuple[object, ...]] = {}
+
+    def look(document: SessionDocument) -> None:
+        for uid, event in events(document).items():
+            number, said = int(event["SEQUENCE"]), text(event)
+            assert number > seen.get(uid, -1) if said != texts.get(uid) else number >= seen[uid], (
+                number,
+                seen[uid],
+                said,
+                texts[uid],
+            )
+            seen[uid], texts[uid] = number, said
+
+    look(document)
+    first, second = work(document)[:2]
+    for _ in range(3):
+        look(mark(engine, first.row_id))
+        sessions.unmark(engine, "s1", [first.row_id])
+        look(go_on(engine))
+    look(mark(engine, first.row_id, second.row_id))
+    sessions.replan(engine, "s1", max_minutes=60)
+    look(go_on(engine))
+    sessions.unmark(engine, "s1", [first.row_id, second.row_id])
+    look(go_on(engine))
+    sessions.replan(engine, "s1", max_minutes=120)
+    document = go_on(engine)
+    look(document)
+    assert first.row_id in {row.row_id for row in work(document)}
+    with pytest.raises(BadInput, match="Name the rows or topics"):
+        sessions.unmark(engine, "s1", [])
+
+
+@pytest.mark.long
+def test_the_commands_in_the_calendar_and_on_the_page_work_when_they_are_pasted(
+    tmp_path: Path,
+) -> None:
+    """In any folder: the command names the Python and the store."""
+    (tmp_path / "my plans").mkdir()
+    with Engine(tmp_path / "my plans" / "planner.db", workflows=[planner]) as engine:
+        document = planned(engine)
+    page, markdown = (Path(path or "").read_text() for path in (document.artifacts.page_path,
+                                                                document.artifacts.markdown_path))  # fmt: skip
+    event = next(event for event in events(document).values() if int(event["X-PAUSEPOINT-MINUTES"]))
+    command = str(event["DESCRIPTION"]).partition("When it is done: ")[2]
+    assert command in unescape(page)
+    assert f"\n    {command}\n" in markdown
+    pasted = subprocess.run(command, shell=True, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
+    assert (pasted.returncode, "Marked as done: " in pasted.stdout) == (0, True), pasted.stderr
 
 
 # hours and busy times
@@ -215,7 +294,6 @@ END:VCALENDAR
 """.replace("\n", "\r\n")
 
 
-@pytest.mark.long
 def test_work_is_placed_at_real_hours_around_busy_times(engine: BlockingEngine, tmp_path: Path) -> None:
     (tmp_path / "busy.ics").write_text(CALENDAR)
     hours = {day: ["16–19.00"] for day in ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")}

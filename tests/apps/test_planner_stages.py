@@ -175,7 +175,6 @@ def test_a_retry_reads_only_what_is_missing(engine: BlockingEngine, tmp_path: Pa
         sessions.retry(engine, "s1")
 
 
-@pytest.mark.long
 def test_a_file_of_which_nothing_could_be_read_can_be_given_up_with_a_warning(
     engine: BlockingEngine, chunks: Counter[str]
 ) -> None:
@@ -265,7 +264,6 @@ def test_a_moved_date_makes_one_more_plan_and_the_others_stay_readable(
     assert list(sessions.plans(engine, "s1")) == [1, 2, 3]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stands_at", ["nowhere", "open_session", "collect", "ingest", "estimate", "plan", "review"])
 def test_a_date_can_be_moved_wherever_the_session_stands(engine: BlockingEngine, stands_at: str) -> None:
     engine.start(planner, sessions.starting(INPUTS, FILES), session_id="s1", paused=True)
@@ -294,7 +292,6 @@ def test_a_replan_without_a_change_or_with_a_wrong_one_is_refused_and_changes_no
     assert sessions.document(engine, "s1") == before
 
 
-@pytest.mark.long
 def test_a_file_that_comes_late_is_read_and_no_other_and_the_version_goes_on(
     engine: BlockingEngine, chunks: Counter[str]
 ) -> None:

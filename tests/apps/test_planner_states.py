@@ -80,7 +80,7 @@ def test_the_document_has_the_keys_of_the_specification(engine: BlockingEngine) 
         assert progress["chunking"] == {"mode": "page_window", "max_pages_per_chunk": 20, "total_chunks": 1}
     for evidence in document["ingestion_state"]["course_topic_evidence"]:
         assert set(evidence) == {
-            "course_id", "topic", "evidence_summary", "source_files", "source_chunks", "measure",
+            "course_id", "topic", "evidence_summary", "source_files", "source_chunks", "measure", "study",
         }  # fmt: skip
     for estimate in document["estimation_state"]["topic_estimates"]:
         assert set(estimate) == {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,6 @@ from pausepoint.definition.artifacts import LARGEST, OWN, clash
 from pausepoint.errors import FolderRefused, UndecidedEdits
 from tests.artifacts.pipeline import FILES, Desk, calls, in_folder, memo
 from tests.support.loop import on_loop
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A session that has completed."""
-    desk = Desk(tmp_path)
-    asyncio.run(desk.run())
-    calls.taken()
-    return desk
-
 
 # what is on disk, and when
 
@@ -49,6 +41,55 @@ class Watched:
             return found(target, *args, **kwargs)
 
         return act
+
+
+class Chapters(BaseModel):
+    chapters: dict[str, str] = {}
+    verdict: str = ""
+
+
+@step(writes="chapters", publishes=Artifact("chapters/*.md"))
+async def write_chapters() -> dict[str, str]:
+    return {f"{number:02}": f"Chapter {number}. {'Text. ' * 20}" for number in range(60)}
+
+
+@step(writes="verdict")
+async def listen(ctx: Context) -> str:
+    return await ctx.receive(str)
+
+
+book = Workflow("book", state=Chapters, steps=[write_chapters, listen])
+
+
+@on_loop
+async def test_a_resume_that_changes_nothing_reads_each_artifact_once_and_threads_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, reads, start, read = list[str](), Counter[str](), threading.Thread.start, ArtifactFolder.read
+
+    def noted(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    def counted(folder: ArtifactFolder, path: str) -> bytes | None:
+        reads[path] += 1
+        return read(folder, path)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    monkeypatch.setattr(ArtifactFolder, "read", counted)
+    async with Engine(tmp_path / "a.db", hold=0) as engine:
+        await (await engine.start(book, session_id="b", folder=tmp_path / "out")).outcome()
+        await engine.pause("b")
+    assert len(list((tmp_path / "out" / "chapters").iterdir())) == 60
+    assert len(started) < 30, started
+    started.clear()
+    reads.clear()
+    async with Engine(tmp_path / "a.db", workflows=[book], hold=0) as engine:
+        await engine.send("b", "good")
+        assert (await (await engine.resume("b")).outcome()).state.verdict == "good"
+    chapters = {path: count for path, count in reads.items() if path.startswith("chapters/")}
+    assert (len(chapters), set(chapters.values())) == (60, {1})
+    assert len(started) < 30, started
 
 
 def test_content_is_on_disk_before_it_has_a_name_and_so_is_its_name_before_anybody_hears_of_it(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -24,15 +23,6 @@ KEPT = kept_as(digest_of(MINE.encode()))
 SECTIONS = ["01-intro", "02-team", "03-risks"]
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A session that has completed."""
-    desk = Desk(tmp_path)
-    asyncio.run(desk.run())
-    calls.taken()
-    return desk
-
-
 async def with_accepted_edit(desk: Desk) -> None:
     desk.file(TEAM).write_text(MINE)
     await desk.resume(edits="accept", by="ada")
@@ -50,7 +40,6 @@ async def set_aside(desk: Desk) -> list[str]:
 # accepted edits
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.81", "S4.97")
 @on_loop
 async def test_an_accepted_edit_that_a_rerun_would_replace_is_named_before_and_after_and_can_be_put_back(
@@ -120,7 +109,6 @@ async def test_a_missing_file_does_not_replace_an_accepted_edit_without_a_decisi
     assert len(await set_aside(desk)) == 1
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_step_that_is_named_for_a_rerun_is_decided_and_others_are_not(desk: Desk) -> None:
     await with_accepted_edit(desk)
@@ -176,7 +164,6 @@ async def test_a_file_that_was_only_reformatted_is_not_an_edit_that_can_be_lost(
     assert (await plan_of(desk, rerun=["research"])).replaces == ()
 
 
-@pytest.mark.long
 @on_loop
 async def test_files_that_a_rerun_can_spare_need_no_decision(desk: Desk) -> None:
     await with_accepted_edit(desk)
@@ -190,7 +177,6 @@ async def test_files_that_a_rerun_can_spare_need_no_decision(desk: Desk) -> None
 # put back
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_file_that_is_put_back_to_its_older_version_is_an_edit(desk: Desk) -> None:
     old = desk.file("1-research.json").read_bytes()

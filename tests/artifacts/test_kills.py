@@ -86,9 +86,8 @@ def check(
     return told(path)
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.4", "S4.90", "S4.114")
-def test_killed_before_every_second_write_of_its_artifacts_it_comes_to_the_same_end(
+def test_killed_before_every_fourth_write_of_its_artifacts_it_comes_to_the_same_end(
     server: ForkServer, tmp_path: Path
 ) -> None:
     undisturbed = tmp_path / "undisturbed"
@@ -96,7 +95,7 @@ def test_killed_before_every_second_write_of_its_artifacts_it_comes_to_the_same_
     writes = lives(server, undisturbed, 0)
     assert check(undisturbed) == ALL
     assert writes > 50, "otherwise this is a test of nothing"
-    for at in range(1, writes + 1, 2):
+    for at in range(1, writes + 1, 4):
         path = tmp_path / str(at)
         path.mkdir()
         assert lives(server, path, at) == 0
@@ -109,13 +108,13 @@ def test_killed_before_every_second_write_of_its_artifacts_it_comes_to_the_same_
 @pytest.mark.long
 @pytest.mark.covers("S4.81", "S4.114")
 @pytest.mark.parametrize("decision", ["accept", "discard"])
-def test_killed_before_every_second_write_of_a_resume_that_decides_about_an_edit_the_edit_is_not_lost(
+def test_killed_before_every_fourth_write_of_a_resume_that_decides_about_an_edit_the_edit_is_not_lost(
     server: ForkServer, edited: Path, decision: str
 ) -> None:
     before = Desk(edited / "first").file("1-research.json").read_bytes()
     writes = lives(server, copied(edited, f"{decision}-undisturbed"), 0, edits=decision)
     assert writes > 5
-    for at in range(1 + (decision == "discard"), writes + 1, 2):
+    for at in range(1 + 2 * (decision == "discard"), writes + 1, 4):
         path = copied(edited, f"{decision}-{at}")
         assert lives(server, path, at, edits=decision) == 0
         lives(server, path, 0, edits=decision)
@@ -154,7 +153,6 @@ def test_a_twin_that_breaks_a_promise_is_found_out(server: ForkServer, tmp_path:
     pytest.fail(f"nobody noticed: {broken}")
 
 
-@pytest.mark.long
 def test_a_crash_before_or_after_any_write_to_the_store_changes_neither_state_nor_artifacts(tmp_path: Path) -> None:
     points = every_crash_point(quiet, company="Fern", folder=tmp_path)
     assert len(points) == 6

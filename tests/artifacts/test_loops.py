@@ -95,7 +95,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_of_what_every_round_has_read_is_redone_from_the_first_round_on(folder: Path) -> None:
     async with Engine(folder.parent / "hold.db", signals=False) as engine:
@@ -110,7 +109,6 @@ async def test_an_edit_of_what_every_round_has_read_is_redone_from_the_first_rou
     assert outcome.state.draft == "[new 0][new 1][new 2]"
 
 
-@pytest.mark.long
 @on_loop
 async def test_the_same_in_the_middle_of_a_loop(folder: Path) -> None:
     async with Engine(folder.parent / "hold.db", signals=False) as engine:
@@ -136,7 +134,6 @@ async def test_who_has_read_an_earlier_round_is_stale_with_it(folder: Path) -> N
     assert outcome.state.final == "[new 0][new 1] 7 characters of [new 0] May"
 
 
-@pytest.mark.long
 @on_loop
 async def test_what_only_the_last_round_has_left_is_made_again_by_the_last_round_alone(folder: Path) -> None:
     async with Engine(folder.parent / "hold.db", signals=False) as engine:
@@ -154,7 +151,6 @@ async def test_what_only_the_last_round_has_left_is_made_again_by_the_last_round
     assert outcome.state.final == "[by hand] 9 characters of [by hand] June"
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_file_edited_after_its_field_was_edited_in_the_state_counts_in_every_round(folder: Path) -> None:
     async with Engine(folder.parent / "hold.db", signals=False) as engine:
@@ -167,7 +163,6 @@ async def test_a_file_edited_after_its_field_was_edited_in_the_state_counts_in_e
     assert (outcome.state.sources, outcome.state.draft) == ("new", "[new 0][new 1][new 2]")
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_plan_says_of_a_step_whose_rounds_are_passed_once_more_that_it_may_run(folder: Path) -> None:
     """Nothing that `write` has read was edited, but only its last visit could be kept."""
@@ -194,7 +189,6 @@ async def test_a_plan_in_the_middle_of_a_loop_has_one_step_that_comes_next(folde
     assert calls.taken() == ["review", "write"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_of_the_state_in_the_middle_of_a_loop_is_known_by_the_folder_alone(folder: Path) -> None:
     async with Engine(folder.parent / "hold.db", signals=False) as engine:

@@ -75,7 +75,6 @@ async def test_every_step_can_be_where_a_session_goes_on_in_another_store(tmp_pa
     assert detect(desk.folder, rated).complete
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_complete_folder_is_complete_and_no_step_runs(desk: Desk) -> None:
     assert detect(desk.folder, rated).resume_at == "complete"
@@ -89,7 +88,6 @@ async def test_a_complete_folder_is_complete_and_no_step_runs(desk: Desk) -> Non
         assert outcome.state == await engine.state("s1"), "also what no file carries"
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.40", "S4.75")
 @pytest.mark.parametrize("broken", MADE_BY)
 @pytest.mark.parametrize("how", ["deleted", "truncated"])
@@ -302,7 +300,6 @@ def test_the_latest_folder_is_the_one_with_the_highest_number(tmp_path: Path) ->
     assert folders.make().name == "Fern-Stone-v0.0.12"
 
 
-@pytest.mark.long
 @on_loop
 async def test_those_that_have_begun_and_are_not_complete_are_known(desk: Desk, tmp_path: Path) -> None:
     folders = VersionFolders(tmp_path / "output", "Fern")
@@ -371,7 +368,6 @@ async def test_a_folder_that_was_moved_is_not_taken_for_one_whose_files_are_miss
     assert detect(moved, rated).session_id == "s2"
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_session_that_was_migrated_on_its_way_is_rebuilt_from_its_folder(tmp_path: Path) -> None:
     desk = Desk(tmp_path, rated)
@@ -390,7 +386,6 @@ async def test_a_session_that_was_migrated_on_its_way_is_rebuilt_from_its_folder
     assert ran() == ["finalize", "rate"]
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.94")
 @pytest.mark.parametrize("why", ["cannot be resumed with this code", "Run the newer code"])
 @on_loop
@@ -424,7 +419,6 @@ async def approve(memo: str, ctx: Context) -> bool:
     return await ctx.ask(f"Is this well? {memo[:20]}", bool)
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.70")
 @on_loop
 async def test_a_question_to_a_person_is_skipped_neither_by_a_rebuild_nor_by_an_edit(tmp_path: Path) -> None:
@@ -476,7 +470,6 @@ def to_findings(state: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.long
 @on_loop
 async def test_steps_and_fields_that_are_called_otherwise_now_are_still_known_by_their_files(desk: Desk) -> None:
     newer = Workflow(

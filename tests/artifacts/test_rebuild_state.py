@@ -59,7 +59,6 @@ async def same_elsewhere(path: Path, workflow: Workflow[Any], folder: Path, stat
         assert outcome.state == state
 
 
-@pytest.mark.long
 @on_loop
 async def test_of_a_loop_all_rounds_are_in_the_folder_although_a_step_has_one_record(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", signals=False) as engine:
@@ -69,7 +68,6 @@ async def test_of_a_loop_all_rounds_are_in_the_folder_although_a_step_has_one_re
     await same_elsewhere(tmp_path, talk, tmp_path / "out", outcome.state)
 
 
-@pytest.mark.long
 @on_loop
 async def test_edits_of_the_state_are_in_the_folder_whenever_they_were_made_and_whoever_read_them(
     tmp_path: Path,
@@ -89,7 +87,6 @@ async def test_edits_of_the_state_are_in_the_folder_whenever_they_were_made_and_
     await same_elsewhere(tmp_path, memo, desk.folder, outcome.state)
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_that_a_rewind_has_left_behind_is_not_in_the_folder_any_more(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
@@ -104,7 +101,6 @@ async def test_an_edit_that_a_rewind_has_left_behind_is_not_in_the_folder_any_mo
     await same_elsewhere(tmp_path, memo, desk.folder, outcome.state)
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_session_that_did_not_begin_with_the_first_step_is_known_by_its_folder(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
@@ -126,7 +122,6 @@ async def test_a_session_that_did_not_begin_with_the_first_step_is_known_by_its_
     assert calls.taken() == []
 
 
-@pytest.mark.long
 @on_loop
 async def test_the_beginning_of_a_session_is_noted_anew_if_its_note_is_lost(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
@@ -210,7 +205,6 @@ async def redone_elsewhere(path: Path, session: Session[Note], steps: list[str])
         assert there.state == here.state, name
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_step_that_is_redone_after_a_rebuild_sees_what_was_edited_before_it_ran(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", signals=False) as engine:
@@ -223,7 +217,6 @@ async def test_a_step_that_is_redone_after_a_rebuild_sees_what_was_edited_before
         assert (await session.state()).text == "polished(on moss)"
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_of_what_files_show_is_in_the_folder_wherever_steps_are_redone(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", signals=False) as engine:
@@ -246,7 +239,6 @@ def allowed(topic: str) -> str | None:
 guarded = Workflow("guarded", state=Note, steps=[begin, polish, divide, close], guards=[allowed])
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_fork_that_began_behind_a_step_is_known_by_its_folder(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", signals=False) as engine:

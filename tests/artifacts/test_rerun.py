@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,19 +17,9 @@ from tests.support.loop import on_loop
 SECTIONS = ["01-intro", "02-team", "03-risks"]
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A session that has completed."""
-    desk = Desk(tmp_path)
-    asyncio.run(desk.run())
-    calls.taken()
-    return desk
-
-
 # edits of the state
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_of_the_state_stays_when_a_later_redo_goes_back_further_than_the_one_that_carried_it(
     desk: Desk,
@@ -58,7 +47,6 @@ async def test_a_step_that_is_to_run_again_sees_what_was_edited_since_and_others
     assert outcome.state.company == "Moss"
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_of_what_a_kept_step_wrote_stays_behind_it_however_often_it_is_kept(desk: Desk) -> None:
     desk.file("header.md").write_text("# by Ada\n")

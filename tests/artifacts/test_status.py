@@ -247,7 +247,6 @@ async def test_edits_of_a_step_that_runs_again_anyway_are_asked_about_and_not_lo
     assert b"## 02-team\n\nAda, alone.\n" in [path.read_bytes() for path in edits.iterdir()]
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_second_edit_makes_stale_what_ran_after_the_first(desk: Desk) -> None:
     desk.edit_research("The first edit of this claim.")
@@ -259,7 +258,6 @@ async def test_a_second_edit_makes_stale_what_ran_after_the_first(desk: Desk) ->
     assert "The second edit" in outcome.state.memo
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_of_something_kept_stays_when_something_before_it_runs_again(desk: Desk) -> None:
     desk.file("header.md").write_text("# Fern, by Ada\n")
@@ -325,7 +323,6 @@ async def test_a_rewind_makes_the_files_behind_it_ours_still_and_stale(desk: Des
     assert (desk.bin(), set((await desk.states()).values())) == ([], {"valid"})
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_stays_when_the_session_is_rewound_to_a_later_step(desk: Desk) -> None:
     desk.edit_research()
@@ -346,7 +343,6 @@ async def test_an_edit_stays_when_the_session_is_rewound_to_a_later_step(desk: D
         assert (await engine.state("s1")).model_dump()["research"][0]["claim"].endswith("grows moss.")
 
 
-@pytest.mark.long
 @on_loop
 async def test_what_is_kept_and_spared_stays_so_over_an_interruption_unless_something_changes_again(desk: Desk) -> None:
     """The redoing is stopped half way, and another file is edited before it goes on."""
@@ -435,7 +431,6 @@ async def test_a_redacted_field_is_in_no_record_of_edits_and_kept_checkpoints(de
     assert b"a secret of Ada" not in payloads
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_exported_session_finds_its_artifacts_in_the_folder_that_the_import_names(desk: Desk) -> None:
     desk.edit_research()
@@ -450,7 +445,6 @@ async def test_an_exported_session_finds_its_artifacts_in_the_folder_that_the_im
     assert calls.taken() == ["header", "finalize"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_large_values_are_kept_and_redone_as_well(tmp_path: Path) -> None:
     """Above 16 KiB a value lies in the store by its hash."""
@@ -469,7 +463,6 @@ async def test_large_values_are_kept_and_redone_as_well(tmp_path: Path) -> None:
     assert set((await desk.states()).values()) == {"valid"}
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_that_was_taken_in_is_what_is_put_back(desk: Desk) -> None:
     desk.edit_research()
@@ -493,7 +486,6 @@ async def test_an_edit_that_was_taken_in_is_what_is_put_back(desk: Desk) -> None
     assert calls.taken() == ["research", "draft", *SECTIONS, "finalize"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_entry_that_was_taken_in_is_put_back_from_the_log(desk: Desk) -> None:
     desk.file("2-sections/02-team.md").write_text("## 02-team\n\nAda, alone.\n")
@@ -535,7 +527,6 @@ async def test_an_edit_before_a_migration_is_refused_and_nothing_is_changed(desk
         assert (await engine.info("s1")).seq == before
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_edit_of_the_state_stands_through_one_redo_after_another(desk: Desk) -> None:
     """The second goes back further than the first, to before the edit, which an edited file has nothing to do with."""
@@ -552,7 +543,6 @@ async def test_an_edit_of_the_state_stands_through_one_redo_after_another(desk: 
     assert "Moss" in desk.file("4-final.md").read_text()
 
 
-@pytest.mark.long
 @on_loop
 async def test_what_is_read_of_the_log_does_not_follow_the_number_of_files(tmp_path: Path) -> None:
     """Files that were cut off are compared with what was recorded, and all are restored."""

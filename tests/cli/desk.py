@@ -18,7 +18,8 @@ from pausepoint.cli.exits import code_of
 from pausepoint.errors import PausepointError
 from pausepoint.model.views import SessionInfo
 from tests.cli import brief as sample
-from tests.cli.kit import PATIENCE, plain
+from tests.cli.kit import plain
+from tests.support.loop import PATIENCE
 
 
 class Desk:

@@ -23,10 +23,10 @@ from subprocess import Popen
 from typing import NamedTuple
 
 from pausepoint.cli.app import COMMANDS
+from pausepoint.runtime.signals import ECHO
 from tests.cli import documents, ways
 from tests.support.forked import FORKS, Program
-
-PATIENCE = 120.0
+from tests.support.loop import PATIENCE
 
 PAUSEPOINT = ("-m", "pausepoint")
 
@@ -148,6 +148,7 @@ class Process:
         self.type("\x03")
 
     def signal(self, number: signal.Signals) -> None:
+        time.sleep(2 * ECHO)  # an engine would take it for the same as one just before
         self.child.send_signal(number)
 
     def until(self, text: str) -> str:

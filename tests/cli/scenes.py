@@ -359,6 +359,14 @@ def gated(folder: Path) -> None:
         assert ended(folder, ["gate", "install", "claude", "--yes", *words])[0] == 0
 
 
+def scheduled(folder: Path) -> None:
+    async def act(engine: Engine, job: Any, _: Any) -> None:
+        await engine.schedule("daily", job, cron="0 7 * * *")
+        await engine.pause_schedule("daily")
+
+    stored(project(folder), act)
+
+
 SCENES = {
     "a gate": Scene(gated, ("gate install claude --yes", "gate check", "gate uninstall --yes"), codes={"gate": 1}),
     "no gate": Scene(project, ("gate spend --usd 1", "gate check")),
@@ -428,7 +436,9 @@ SCENES = {
         ),
         healed,
     ),
-    "the process was killed": Scene(interrupted, ("doctor", "show hold1")),
+    "the process was killed": Scene(interrupted, ("doctor", "show hold1", "ls --stranded")),
+    "no schedule yet": Scene(project, ("schedule ls",)),
+    "a schedule": Scene(scheduled, ("schedule resume daily", "schedule trigger daily")),
     "it was killed, and the session is damaged": Scene(damaged_and_left, ("doctor",), codes={"verify": 1}),
     "it crashes": Scene(crashed, ("doctor",)),
     "a damaged session": Scene(damaged_row, ("doctor",), codes={"verify": 1}),

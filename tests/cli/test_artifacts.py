@@ -72,7 +72,6 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-@pytest.mark.long
 def test_a_shell_sees_how_artifacts_stand(project: Project) -> None:
     assert project("artifacts", "verify", "fern").code == 0
     project.file("1-research.json").write_text('["Fern grows moss"]')
@@ -95,7 +94,6 @@ def test_a_shell_sees_how_artifacts_stand(project: Project) -> None:
     assert [(each["path"], each["state"]) for each in reason["artifacts"]] == [("header.md", "missing")]
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.97")
 def test_without_a_terminal_a_decision_that_is_needed_is_exit_code_6_and_nothing_changes(project: Project) -> None:
     project.file("1-research.json").write_text('["Fern grows moss"]')
@@ -112,7 +110,6 @@ def test_without_a_terminal_a_decision_that_is_needed_is_exit_code_6_and_nothing
     assert (again.code, project.calls(), "already complete" in again.stdout) == (0, [], True)
 
 
-@pytest.mark.long
 def test_discarded_edits_are_put_back(project: Project) -> None:
     project.file("memo.md").write_text("Memo: something else.")
     project.file("1-research.json").write_text("[broken")
@@ -125,7 +122,6 @@ def test_discarded_edits_are_put_back(project: Project) -> None:
     assert project.calls() == []
 
 
-@pytest.mark.long
 def test_at_a_terminal_it_is_asked(project: Project) -> None:
     project.file("1-research.json").write_text('["Fern grows moss"]')
     code, out, _ = run("resume", "fern", cwd=project.path, tty=True, typed="accept\n")
@@ -133,7 +129,6 @@ def test_at_a_terminal_it_is_asked(project: Project) -> None:
     assert (code, project.calls()) == (0, ["finalize"])
 
 
-@pytest.mark.long
 def test_single_files_are_taken_in_or_put_back(project: Project) -> None:
     project.file("1-research.json").write_text('["Fern grows moss"]')
     project.file("header.md").write_text("# Moss")
@@ -151,7 +146,6 @@ def test_single_files_are_taken_in_or_put_back(project: Project) -> None:
     assert project.calls() == ["header", "finalize"]
 
 
-@pytest.mark.long
 def test_what_was_taken_in_is_said_with_what_it_costs(project: Project) -> None:
     project.file("1-research.json").write_text('["Fern grows moss"]')
     done = project("artifacts", "adopt", "fern")
@@ -161,7 +155,6 @@ def test_what_was_taken_in_is_said_with_what_it_costs(project: Project) -> None:
     assert "Adopted: nothing" in project("artifacts", "adopt", "fern").stdout
 
 
-@pytest.mark.long
 def test_accepted_edits_that_a_step_would_replace_are_listed_and_need_a_decision(project: Project) -> None:
     project.file("memo.md").write_text("Memo: by hand, and long enough.")
     assert project("resume", "fern", "--by", "ada").code == 0
@@ -183,7 +176,6 @@ def test_accepted_edits_that_a_step_would_replace_are_listed_and_need_a_decision
     assert project("artifacts", "adopt", "fern").stdout.startswith("Adopted: memo.md")
 
 
-@pytest.mark.long
 def test_the_command_that_writes_missing_files_again_works_as_it_is_printed(project: Project) -> None:
     project.file("memo.md").write_text("Memo: by hand, and long enough.")
     assert project("resume", "fern", "--by", "ada").code == 0
@@ -195,7 +187,6 @@ def test_the_command_that_writes_missing_files_again_works_as_it_is_printed(proj
     assert (project("resume", "fern").code, project.calls()) == (0, [])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("words", ["show fern", "plan fern", "resume fern", "artifacts ls fern"])
 def test_a_folder_that_is_gone_is_named_with_a_command_that_helps(project: Project, words: str) -> None:
     project.file("").rename(project.path / "away")
@@ -220,7 +211,6 @@ def test_show_and_plan_name_a_text_that_is_too_short(project: Project) -> None:
     assert run("artifacts", "adopt", "fern", cwd=project.path).stdout.startswith("Adopted: memo.md")
 
 
-@pytest.mark.long
 def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
     project.file("memo.md").write_text("Memo: by hand.")
     done = project("resume", "fern")
@@ -233,7 +223,6 @@ def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
     assert project.calls() == ["header"]
 
 
-@pytest.mark.long
 def test_a_resume_warns_of_code_that_has_changed_and_keeps_what_it_left(project: Project) -> None:
     code = project.path / "memo.py"
     code.write_text(code.read_text().replace('return f"# {company}"', 'return f"# The {company}"'))
@@ -256,7 +245,6 @@ def test_a_workflow_that_leaves_artifacts_is_not_run_without_a_folder(project: P
     assert "needs a folder" in done.stderr
 
 
-@pytest.mark.long
 def test_going_back_and_running_again_are_decided_about_before_anything_is_changed(project: Project) -> None:
     project.file("1-research.json").write_text("[broken")
     for words in (["--from", "finalize"], ["--from", "finalize", "--edits", "accept"], ["--rerun", "header"]):
@@ -267,7 +255,6 @@ def test_going_back_and_running_again_are_decided_about_before_anything_is_chang
     assert project.calls() == ["finalize"]
 
 
-@pytest.mark.long
 def test_a_plan_knows_what_is_to_run_again(project: Project) -> None:
     shown = project("resume", "fern", "--dry-run", "--rerun", "research").stdout
     assert "Runs again: research (" in shown

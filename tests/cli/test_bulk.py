@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from pausepoint import Engine, Status
 from pausepoint.cli.filters import Filters, Moment
 from pausepoint.model.records import first_digest, rechained
-from pausepoint.model.sessions import Whole
+from pausepoint.model.stores import Whole
 from tests.cli import night as sample
-from tests.cli.kit import PATIENCE, Process, plain, run
-from tests.support.loop import on_loop
+from tests.cli.kit import Process, plain, run
+from tests.support.loop import PATIENCE, on_loop
 
 FAILED = ("--status", "failed", "--tag", "night")
 ONCE = {"night-0000": 1}
@@ -118,7 +118,6 @@ def test_a_thousand_failed_sessions_are_retried_by_one_command(night: Night) -> 
     assert (empty.code, empty.stdout) == (0, "There is nothing to resume: no session matches.\n")
 
 
-@pytest.mark.long
 def test_a_command_that_was_killed_can_be_run_again_and_nothing_is_doubled(night: Night) -> None:
     night.fail(30)
     night.write("hold", "")
@@ -155,7 +154,6 @@ def test_ctrl_c_leaves_the_rest_as_it_was_and_says_how_to_continue(night: Night)
     assert night.calls == ONCE
 
 
-@pytest.mark.long
 def test_a_dry_run_lists_what_would_happen_and_changes_nothing(night: Night) -> None:
     night.fail(3)
     for verb, count in (("resume", 3), ("cancel", 3), ("pause", 0)):
@@ -192,8 +190,8 @@ def test_one_session_is_handed_to_a_worker(night: Night) -> None:
         done = run("resume", "night-0000", "--hand-over", cwd=night.folder)
         assert (done.code, done.stdout.startswith("night-0000 is handed over.")) == (0, True)
         worker.until("completed")
-    refused = run("resume", "night-0000", "--hand-over", "--wake", cwd=night.folder)
-    assert (refused.code, refused.stderr) == (2, "pausepoint: --wake cannot be used with --hand-over.\n")
+    refused = run("resume", "night-0000", "--hand-over", "--wake", "--detach", cwd=night.folder)
+    assert (refused.code, refused.stderr) == (2, "pausepoint: --detach and --wake cannot be used with --hand-over.\n")
 
 
 def test_what_was_paused_by_a_filter_is_resumed_by_the_printed_command(night: Night) -> None:

@@ -51,7 +51,6 @@ def test_doctor_reports_it_and_the_way_out_works(tmp_path: Path, damaged: Path) 
     assert "is not damaged, so nothing was changed" in again.stdout
 
 
-@pytest.mark.long
 def test_verify_reports_it_and_the_way_out_works(tmp_path: Path, damaged: Path) -> None:
     done = run("verify", "--json", cwd=tmp_path)
     found = json.loads(done.stdout)

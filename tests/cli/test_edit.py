@@ -102,7 +102,6 @@ def test_set_takes_texts_and_json_by_the_type_of_the_field_and_goes_on_when_told
     assert (edited.data["by"], edited.data["reason"]) == (getpass.getuser(), "typo")
 
 
-@pytest.mark.long
 def test_an_edit_goes_on_here_with_run_as_far_as_it_is_told(place: Path) -> None:
     run("rewind", "one", "--to", "write#1", cwd=place)
     done = run("edit", "one", "--set", "topic=seals", "--run", "--until", "review", "--json", cwd=place)
@@ -172,7 +171,6 @@ async def held_in_write(place: Path) -> AsyncIterator[tuple[Engine, Session[Any]
         office.held.clear()
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_running_session_is_refused_or_with_force_paused_first(tmp_path: Path) -> None:
     async with held_in_write(tmp_path) as (_, session, gate):
@@ -210,7 +208,6 @@ async def test_a_fork_with_force_stops_the_other_one_first(tmp_path: Path) -> No
 # edit in an editor
 
 
-@pytest.mark.long
 def test_what_was_changed_in_the_editor_is_one_edit(place: Path) -> None:
     change = editor(place, "text = text.replace('otters', 'seals').replace('\"pages\": 1', '\"pages\": 3')")
     done = run("edit", "one", cwd=place, env={"EDITOR": change})
@@ -229,7 +226,6 @@ def test_nothing_changed_in_the_editor_is_nothing_recorded(place: Path, monkeypa
     assert look(place)[0].seq == seq
 
 
-@pytest.mark.long
 def test_without_a_terminal_a_refused_text_is_kept_and_its_place_told(place: Path) -> None:
     change = editor(place, 'text = text.replace(\'"wanted": 2\', \'"wanted": "many"\')')
     done = run("edit", "one", cwd=place, env={"EDITOR": change, "TMPDIR": str(place)})
@@ -240,7 +236,6 @@ def test_without_a_terminal_a_refused_text_is_kept_and_its_place_told(place: Pat
     assert kept.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.long
 def test_at_a_terminal_a_refused_text_is_offered_again(place: Path) -> None:
     change = editor(
         place, 'text = text.replace(\'"wanted": 2\', \'"wanted": "many"\')', "text = text.replace('\"many\"', '4')"
@@ -368,7 +363,6 @@ def test_a_strict_model_gets_values_of_its_types() -> None:
 # edit --dry-run
 
 
-@pytest.mark.long
 def test_an_edit_is_planned_and_changes_nothing(place: Path) -> None:
     before = look(place)
     done = run("edit", "one", "--set", "wanted=5", "--dry-run", cwd=place)
@@ -382,7 +376,6 @@ def test_an_edit_is_planned_and_changes_nothing(place: Path) -> None:
     assert look(place) == before
 
 
-@pytest.mark.long
 def test_an_edit_that_would_be_refused_says_why_when_it_is_planned(place: Path) -> None:
     before = look(place)
     refused = run("edit", "one", "--set", "plan.pages=0", "--dry-run", cwd=place)
@@ -397,7 +390,6 @@ def test_an_edit_that_would_be_refused_says_why_when_it_is_planned(place: Path) 
 # rewind
 
 
-@pytest.mark.long
 def test_a_rewind_is_planned_then_done_and_the_session_stands_still(place: Path) -> None:
     before = look(place)
     done = run("rewind", "one", "--to", "write#2", "--dry-run", cwd=place, tty=True)
@@ -421,7 +413,6 @@ def test_a_rewind_is_planned_then_done_and_the_session_stands_still(place: Path)
     assert (rewound.data["by"], rewound.data["reason"]) == (getpass.getuser(), "dull")
 
 
-@pytest.mark.long
 def test_a_rewind_to_a_number_with_run_redoes_it_here(place: Path) -> None:
     async def number() -> int:
         async with opened(place) as engine:
@@ -436,7 +427,6 @@ def test_a_rewind_to_a_number_with_run_redoes_it_here(place: Path) -> None:
     assert [event.data["reuse"] for event in events if event.event_type == "session.rewound"] == [True]
 
 
-@pytest.mark.long
 def test_a_rewind_sets_values_in_the_same_act(place: Path) -> None:
     before = look(place)
     assert call("rewind", "one", "--to", "write#1", "--set", "plan.pages=0", "--dry-run").exit_code != 0
@@ -478,7 +468,6 @@ def test_many_visits_are_not_all_listed() -> None:
 # fork
 
 
-@pytest.mark.long
 def test_a_fork_stands_still_until_it_is_told_to_go_on(place: Path) -> None:
     done = run(
         "fork", "one", "--at-step", "write#2", "--set", "topic=seals", "--session-id", "two", "--tag", "ice", "--json",

@@ -41,7 +41,7 @@ async def work(done: int) -> int:
 
 @route(after=work)
 def again(done: int) -> Literal["work"] | None:
-    return "work" if done < 40 else None
+    return "work" if done < 1_000_000 else None  # no session ends before the pause
 
 
 job = Workflow("job", state=Doc, steps=[work], routes=[again])
@@ -105,5 +105,4 @@ def test_after_a_pause_of_everything_a_fleet_begins_nothing(folder: Path) -> Non
         assert [worker.wait().code for worker in workers] == [143] * WORKERS
     assert (paused.code, begun(folder)) == (0, at_rest)
     found = Counter(each["status"] for each in json.loads(run("ls", "--all", "--json", cwd=folder).stdout)["sessions"])
-    assert found["paused"] > SESSIONS // 2
-    assert set(found) <= {"paused", "completed"}
+    assert found == {"paused": SESSIONS}

@@ -47,7 +47,6 @@ def said(text: str) -> str:
     return " ".join(text.split()).lower()
 
 
-@pytest.mark.long
 def test_show_says_where_its_code_runs_and_answer_does_not_offer_to_run_it(store: Path, tmp_path: Path) -> None:
     code, out, _ = run("show", "t", cwd=tmp_path)
     assert (code, "Answer:" in out, "--run" in out) == (0, True, False)
@@ -60,7 +59,6 @@ def test_show_says_where_its_code_runs_and_answer_does_not_offer_to_run_it(store
     assert asyncio.run(visit(store, "t")) == "done"
 
 
-@pytest.mark.long
 def test_resume_withdraws_pauses_and_runs_nothing(store: Path, tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(CODE)
     assert run("pause", "t", "--by", "ann", cwd=tmp_path).code == 0
@@ -76,7 +74,6 @@ def test_resume_withdraws_pauses_and_runs_nothing(store: Path, tmp_path: Path) -
     assert (code, "Nothing was ready" in out + err) == (0, True)
 
 
-@pytest.mark.long
 def test_a_failed_or_ready_guest_is_not_offered_for_a_resume(store: Path, tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         asyncio.run(visit(store, "broken", fails=True))
@@ -89,7 +86,6 @@ def test_a_failed_or_ready_guest_is_not_offered_for_a_resume(store: Path, tmp_pa
     assert (code, "broken" in out) == (0, True)
 
 
-@pytest.mark.long
 def test_pause_all_and_its_lift_cover_guests(store: Path, tmp_path: Path) -> None:
     assert run("pause", "--all", "--reason", "fire", cwd=tmp_path).code == 0
     with pytest.raises(Parked, match="fire"):
@@ -108,7 +104,6 @@ async def nap(path: Path) -> str:
     return "done"
 
 
-@pytest.mark.long
 def test_a_sleeping_guest_can_be_woken_and_the_command_is_shown(store: Path, tmp_path: Path) -> None:
     with pytest.raises(Parked, match="wake=True"):
         asyncio.run(nap(store))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from pausepoint import Engine
+from pausepoint.cli.app import app
+from pausepoint.errors import WrongOwner
 from tests.cli.kit import Process, plain, run
 from tests.cli.samples import STORE, within
 
@@ -66,6 +70,10 @@ def pid_of(process: Process) -> str:
     return f"process {process.child.pid} on "
 
 
+async def budget(engine: Engine) -> float | None:
+    return (await engine.info("x")).budget_usd
+
+
 @pytest.fixture
 def keeper(folder: Path) -> Iterator[Process]:
     """A worker that keeps the step of the paused session x in memory."""
@@ -80,14 +88,24 @@ def keeper(folder: Path) -> Iterator[Process]:
 
 @pytest.mark.long
 def test_at_a_terminal_a_paused_step_stays_and_a_resume_without_the_code_continues_it(folder: Path) -> None:
-    with Process("run", "agent.py", "--session-id", "x", cwd=folder, tty=True, size=(120, 24)) as process:
+    words = ("run", "agent.py", "--session-id", "x", "--owner", "ann")
+    with Process(*words, cwd=folder, tty=True, size=(120, 24)) as process:
         process.until("0 of 1 step")
         paused = run("pause", "x", "--wait", cwd=folder)
         assert f"paused     at act, kept in {pid_of(process)}" in paused.stdout
         process.until(HELD)
         assert f"step kept by  {pid_of(process)}" in run("show", "x", cwd=folder).stdout
-        done = run(*paused.stderr.splitlines()[0].partition("pausepoint ")[2].split(), cwd=folder)
+        with chdir(folder):
+            for options in (["--dry-run"], ["--from", "act"], ["--until", "act"]):  # these need the code
+                refused = CliRunner().invoke(app, ["resume", "x", *options])
+                assert (refused.exit_code, "workflow 'agent'" in refused.stderr) == (2, True), refused.stderr
+            wrong = CliRunner().invoke(app, ["resume", "x", "--owner", "bob"])
+            assert isinstance(wrong.exception, WrongOwner)
+        assert "status        paused" in run("show", "x", cwd=folder).stdout
+        resume = paused.stderr.splitlines()[0].partition("pausepoint ")[2].split()
+        done = run(*resume, "--owner", "ann", "--budget", "9", cwd=folder)
         assert done.code == 0, done
+        assert within(folder / STORE, budget) == 9
         assert re.fullmatch(rf"The pause of x is withdrawn\. It continues in {pid_of(process)}\S+\.\n", done.stdout)
         process.until("Resumed in place: act continues")
         (folder / "enough").touch()
@@ -95,7 +113,6 @@ def test_at_a_terminal_a_paused_step_stays_and_a_resume_without_the_code_continu
     assert opened(folder) == 1
 
 
-@pytest.mark.long
 def test_without_a_terminal_a_paused_step_exits(folder: Path) -> None:
     with Process("run", "agent.py", "--session-id", "x", cwd=folder) as process:
         process.until("Running step: act")

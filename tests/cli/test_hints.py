@@ -40,7 +40,6 @@ def test_the_footer_of_ls_counts_the_store_and_not_the_page(tmp_path: Path) -> N
     assert "4 questions wait for an answer:  pausepoint inbox" in run("ls", "--limit", "2", cwd=tmp_path).stderr
 
 
-@pytest.mark.long
 def test_why_without_a_step_says_why_the_session_does_not_run(tmp_path: Path) -> None:
     letters(project(tmp_path), ada="Ada")
     done = run("why", "ada", cwd=tmp_path)
@@ -66,7 +65,6 @@ survey = Workflow("survey", state=Survey, steps=[look])
 """
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("given", "field", "expected"),
     [
@@ -89,7 +87,6 @@ def test_a_list_is_given_as_json_or_item_by_item(
     assert within(tmp_path / ".pausepoint" / "pausepoint.db", stored) == expected
 
 
-@pytest.mark.long
 def test_a_file_that_imports_a_workflow_means_its_own(tmp_path: Path) -> None:
     project(tmp_path)
     own = LISTS.replace("from pydantic", "from letter import letter\nfrom pydantic")
@@ -99,7 +96,6 @@ def test_a_file_that_imports_a_workflow_means_its_own(tmp_path: Path) -> None:
     assert "of letter" in run("run", "only.py", "--name", "Ada", cwd=tmp_path).stdout
 
 
-@pytest.mark.long
 def test_long_values_are_cut_folded_or_left_out(tmp_path: Path) -> None:
     (tmp_path / "survey.py").write_text(LISTS)
     angles = [f"angle number {number}" for number in range(100)]
@@ -177,7 +173,6 @@ def test_the_process_that_drives_a_session_is_named_by_its_command_line() -> Non
     assert command_of("engine 4") == ""
 
 
-@pytest.mark.long
 def test_init_beside_a_file_of_ones_own_promises_no_example(tmp_path: Path) -> None:
     (tmp_path / "brief.py").write_text(LISTS)
     done = run("init", cwd=tmp_path)

@@ -66,7 +66,6 @@ def waiting(folder: Path) -> int:
 # the list
 
 
-@pytest.mark.long
 def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(folder: Path) -> None:
     ids = asking(folder, "tone", "call", owner="ann")
     asking(folder, "refund", owner="ben")
@@ -96,7 +95,6 @@ def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(fol
     assert (refused.code, "--after is not a cursor of this list" in refused.stderr) == (2, True)
 
 
-@pytest.mark.long
 def test_ids_are_cut_on_a_terminal_and_any_beginning_is_taken(folder: Path) -> None:
     ids = asking(folder, "tone")
     shown = plain(run("inbox", cwd=folder, tty=True).stdout)
@@ -115,7 +113,6 @@ def test_without_a_store_the_inbox_is_empty_and_nothing_is_made(tmp_path: Path) 
 # answering without a terminal
 
 
-@pytest.mark.long
 def test_run_without_a_terminal_ends_with_3_and_the_command_that_answers_and_goes_on(folder: Path) -> None:
     done = run("run", "survey", "--how", "tone", "--session-id", "mine", cwd=folder)
     assert done.code == 3
@@ -131,7 +128,6 @@ def test_run_without_a_terminal_ends_with_3_and_the_command_that_answers_and_goe
     assert (done.code, found["status"], found["state"]["said"]) == (0, "completed", ["playful", 300])
 
 
-@pytest.mark.long
 def test_an_answer_is_recorded_once_with_who_gave_it_and_waits_for_who_drives(folder: Path) -> None:
     ids = asking(folder, "address")
     first = here(folder, "answer", "address", "--set", "street=Kai 鯨", "--set", "number=7", "--by", "ann", "--json")
@@ -146,7 +142,6 @@ def test_an_answer_is_recorded_once_with_who_gave_it_and_waits_for_who_drives(fo
     assert said(folder, "address") == {"street": "Kai 鯨", "number": 7, "kind": "home"}
 
 
-@pytest.mark.long
 def test_confirmations_are_approved_or_rejected_with_a_reason(folder: Path) -> None:
     ids = asking(folder, "refund", "tone")
     assert here(folder, "answer", "tone", "--approve").code == 2
@@ -158,7 +153,6 @@ def test_confirmations_are_approved_or_rejected_with_a_reason(folder: Path) -> N
     assert (done.code, json.loads(done.stdout)["state"]["said"]) == (0, True)
 
 
-@pytest.mark.long
 def test_parameters_are_set_one_by_one_and_an_answer_may_come_through_a_pipe(folder: Path) -> None:
     ids = asking(folder, "collect", "tone")
     done = here(folder, "answer", "collect", "--set", "street=Quay", "--run")
@@ -168,7 +162,6 @@ def test_parameters_are_set_one_by_one_and_an_answer_may_come_through_a_pipe(fol
     assert run("answer", "tone", "--data", "-", cwd=folder, typed='"formal"').code == 0
 
 
-@pytest.mark.long
 def test_with_run_nothing_is_taken_where_the_code_is_not_at_hand(folder: Path) -> None:
     ids = asking(folder, "tone")
     (folder / "pyproject.toml").unlink()
@@ -193,7 +186,6 @@ def test_later_shows_the_question_and_leaves_it_open(folder: Path) -> None:
     assert here(folder, "answer", "tone", "formal", "--seen", found["digest"]).code == 0
 
 
-@pytest.mark.long
 def test_what_cannot_be_meant_is_refused_in_words_and_nothing_is_answered(folder: Path) -> None:
     ids = asking(folder, "tone", "address", "both")
     for words, code, text in (
@@ -213,7 +205,6 @@ def test_what_cannot_be_meant_is_refused_in_words_and_nothing_is_answered(folder
     assert waiting(folder) == len(ids) + 1
 
 
-@pytest.mark.long
 def test_what_is_asked_cannot_move_a_terminals_cursor_and_keeps_its_letters(folder: Path) -> None:
     asking(folder, "odd")
     for words in ("inbox", "answer odd --later", "show odd", "ls", "answer odd --approve"):
@@ -227,7 +218,6 @@ def test_what_is_asked_cannot_move_a_terminals_cursor_and_keeps_its_letters(fold
 # at a terminal
 
 
-@pytest.mark.long
 def test_run_asks_in_place_at_a_terminal_until_nothing_is_asked(folder: Path) -> None:
     says = {
         "2  playful": "rude\n", "not one of formal, playful": "2\n",
@@ -241,7 +231,6 @@ def test_run_asks_in_place_at_a_terminal_until_nothing_is_asked(folder: Path) ->
     assert [each["data"]["channel"] for each in answered] == ["cli", "cli"]
 
 
-@pytest.mark.long
 def test_the_prompts_follow_the_schema_and_ctrl_d_leaves_the_question_for_a_resume(folder: Path) -> None:
     left = talk(folder, "run", "survey", "--how", "call", "--session-id", "mine", says={"street (where": "\x04"})
     assert left.code == 3
@@ -254,7 +243,6 @@ def test_the_prompts_follow_the_schema_and_ctrl_d_leaves_the_question_for_a_resu
     assert (done.code, said(folder, "mine")) == (0, {"street": "Quay", "number": 7, "kind": "work"})
 
 
-@pytest.mark.long
 def test_answer_asks_at_a_terminal_and_drives_on_if_asked_to(folder: Path) -> None:
     asking(folder, "collect", "refund", "tags")
     says = {"street": "\n", "number": "\n", "Give at least one": "Quay\n7\n"}
@@ -267,13 +255,11 @@ def test_answer_asks_at_a_terminal_and_drives_on_if_asked_to(folder: Path) -> No
     assert said(folder, "tags") == ["red", "blue"]
 
 
-@pytest.mark.long
 def test_several_questions_of_one_session_are_asked_one_after_the_other(folder: Path) -> None:
     done = talk(folder, "run", "survey", "--how", "both", "--session-id", "x", says={"First?": "1\n", "Second?": "2\n"})
     assert (done.code, said(folder, "x")) == (0, ["1", "2"])
 
 
-@pytest.mark.long
 def test_one_ctrl_c_at_a_prompt_ends_the_program_and_not_the_question(folder: Path) -> None:
     done = talk(folder, "run", "survey", "--how", "tone", "--session-id", "mine", says={"Answer (": "\x03"})
     assert (done.code, last_line(done.stdout)) == (130, "Resume:  pausepoint resume mine --target survey.py:survey")
@@ -283,7 +269,6 @@ def test_one_ctrl_c_at_a_prompt_ends_the_program_and_not_the_question(folder: Pa
     assert (found["status"], found["current_round"]) == ("WAITING_USER_INPUT", 1)
 
 
-@pytest.mark.long
 def test_who_types_while_another_answers_is_told_and_sees_how_it_goes_on(folder: Path) -> None:
     with Process("run", "survey", "--how", "tone", "--session-id", "mine", cwd=folder, tty=True) as process:
         process.until("Answer (")
@@ -310,7 +295,6 @@ def test_an_answer_that_is_typed_too_late_is_not_taken_and_the_session_goes_on_a
 # elsewhere
 
 
-@pytest.mark.long
 def test_commands_that_look_name_the_question_and_the_command_that_answers(folder: Path) -> None:
     ids = asking(folder, "tone", "call")
     command = f"Answer:  pausepoint answer {ids['tone']}"
@@ -336,7 +320,6 @@ def test_a_shell_is_offered_the_questions_that_wait_and_their_sessions(folder: P
         assert [each.partition(",")[2] for each in found] == offered
 
 
-@pytest.mark.long
 def test_a_program_has_the_commands_too_and_calls_itself(folder: Path) -> None:
     program = ("survey.py",)
     done = run("--how", "tone", "--session-id", "mine", cwd=folder, program=program)

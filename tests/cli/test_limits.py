@@ -11,7 +11,8 @@ import pytest
 from pausepoint.cli.commands.detach import option_words
 from pausepoint.cli.options import BudgetOption
 from pausepoint.model.budgets import Budget
-from tests.cli.kit import PATIENCE, run
+from tests.cli.kit import run
+from tests.support.loop import PATIENCE
 
 PROGRAM = """
 from pydantic import BaseModel
@@ -53,7 +54,6 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.long
 def test_limits_are_given_shown_and_raised(place: Path) -> None:
     words = ("run", "limits.py:counting", "--session-id", "s", "--budget", "usd=2.50,operations=3")
     done = run(*words, cwd=place)

@@ -30,7 +30,6 @@ def rows(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-@pytest.mark.long
 def test_ls_in_a_pipe_lists_whole_ids_the_last_that_moved_first(zoo: Zoo) -> None:
     folder, ids = zoo
     done = run("ls", cwd=folder)
@@ -54,7 +53,6 @@ def test_ls_in_a_pipe_lists_whole_ids_the_last_that_moved_first(zoo: Zoo) -> Non
     assert "$0.03" in said[ids["octopus"]]
 
 
-@pytest.mark.long
 def test_ls_on_a_terminal_cuts_ids_and_lines_to_what_fits(zoo: Zoo) -> None:
     folder, ids = zoo
     done = run("ls", cwd=folder, tty=True)
@@ -75,7 +73,6 @@ def test_ls_on_a_terminal_cuts_ids_and_lines_to_what_fits(zoo: Zoo) -> None:
     assert "(in 2 h 59 min)" in without.stdout, "there is room for it now"
 
 
-@pytest.mark.long
 def test_ls_filters_sorts_and_cuts(zoo: Zoo) -> None:
     folder, ids = zoo
 
@@ -149,6 +146,15 @@ def test_status_tells_who_waits_for_whom_and_until_when(zoo: Zoo) -> None:
     assert found["trouble"] is None
 
 
+def test_status_names_the_child_that_a_paused_session_waits_for(tmp_path: Path) -> None:
+    parent = fill(tmp_path, "call")["call"]
+    here(tmp_path, "pause", parent)
+    sessions = json.loads(here(tmp_path, "status", "--json").stdout)["sessions"]
+    [found] = [each for each in sessions if each["session_id"] == parent]
+    assert found["status"] == "paused"
+    assert [each["session_id"].startswith(f"{parent}.") for each in found["waits_for"]] == [True]
+
+
 @pytest.mark.long
 def test_of_thousands_of_sessions_only_those_that_are_shown_are_read(tmp_path: Path) -> None:
     async def start(engine: Engine) -> None:
@@ -167,7 +173,6 @@ def test_of_thousands_of_sessions_only_those_that_are_shown_are_read(tmp_path: P
     assert here(tmp_path, "ls", "--all").stderr.count("! Session") == 1950, "the damage is there to be found"
 
 
-@pytest.mark.long
 def test_children_stand_below_who_called_them_if_that_one_is_listed(zoo: Zoo) -> None:
     folder, ids = zoo
 
@@ -183,7 +188,6 @@ def test_children_stand_below_who_called_them_if_that_one_is_listed(zoo: Zoo) ->
     assert listed("--owner", "ann") == [], "nor below one that is not listed"
 
 
-@pytest.mark.long
 def test_a_limit_counts_sessions_and_cuts_long_rows_of_children(tmp_path: Path) -> None:
     async def start(engine: Engine) -> None:
         await (await engine.start(crowd, session_id="crowd", size=CHILDREN + 5)).outcome()
@@ -220,7 +224,6 @@ def test_notes_do_not_depend_on_the_day() -> None:
     assert clock(datetime(2023, 4, 1, 12, tzinfo=UTC), noon).startswith("2023-04-01")
 
 
-@pytest.mark.long
 def test_a_list_is_searched_for_a_text_and_read_page_by_page(zoo: Zoo) -> None:
     folder, ids = zoo
 

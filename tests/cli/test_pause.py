@@ -20,7 +20,7 @@ from pausepoint import Engine, Session, Status
 from pausepoint.cli.app import app
 from tests.cli import documents, office
 from tests.cli.kit import Done, Process, plain, run
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import Gate
 
 OFFICE = Path(office.__file__)
@@ -118,7 +118,7 @@ async def test_abort_does_not_wait_for_the_step_and_json_says_how_it_ended(place
         told = json.loads(done.stdout)
         (found,) = told["sessions"]
         assert (found["session_id"], found["status"], found["step"]) == ("brief-1", "paused", "write")
-        assert 0 < told["stopped_in"] < 10
+        assert 0 < told["stopped_in"] < PATIENCE
         assert not gate.opened.is_set()
 
 
@@ -133,7 +133,6 @@ async def test_who_waits_is_told_that_somebody_took_the_pause_back(place: Path) 
         gate.opened.set()
 
 
-@pytest.mark.long
 @on_loop
 async def test_who_is_tired_of_waiting_leaves_the_pause_behind(place: Path) -> None:
     async with writing(place) as (session, gate):
@@ -147,7 +146,6 @@ async def test_who_is_tired_of_waiting_leaves_the_pause_behind(place: Path) -> N
         assert (await session.outcome()).status is Status.PAUSED
 
 
-@pytest.mark.long
 @on_loop
 async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
     async with opened(place) as engine:
@@ -174,7 +172,6 @@ async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
         ]
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_session_that_has_ended_stays_as_it_is_and_says_so(place: Path) -> None:
     async with opened(place) as engine:
@@ -238,7 +235,6 @@ def test_without_a_store_all_is_nothing_and_an_id_is_not_found(tmp_path: Path, m
 # cancel
 
 
-@pytest.mark.long
 @on_loop
 async def test_cancel_ends_what_nobody_drives_at_once_and_the_rest_at_its_next_safe_point(place: Path) -> None:
     gate = office.held["write"] = Gate()
@@ -274,7 +270,6 @@ async def test_cancelling_twice_is_no_error(place: Path) -> None:
 # send
 
 
-@pytest.mark.long
 @on_loop
 async def test_messages_reach_a_session_as_text_as_json_and_from_the_standard_input(place: Path) -> None:
     async with opened(place) as engine:
@@ -300,7 +295,6 @@ async def test_the_hint_of_a_pause_works_without_the_code_while_the_process_stil
         assert not (await session.info()).pause_requested
 
 
-@pytest.mark.long
 @on_loop
 async def test_the_hint_of_a_pause_works_without_the_code_after_the_step_has_exited(place: Path) -> None:
     gate = office.held["write"] = Gate()
@@ -335,7 +329,6 @@ def test_a_pause_can_be_withdrawn_without_the_code_and_the_command_says_what_is_
     assert run("resume", "brief-1", "--target", f"{OFFICE}:brief", cwd=place).code == 0
 
 
-@pytest.mark.long
 def test_a_hint_names_the_store_that_the_command_was_given(place: Path) -> None:
     with Engine(place / "other.db") as engine:
         engine.start(office.brief, topic="otters", session_id="brief-1", paused=True)
@@ -347,7 +340,6 @@ def test_a_hint_names_the_store_that_the_command_was_given(place: Path) -> None:
         assert all("--store other.db" in hint for hint in hints), hints
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Path) -> None:
     async with opened(place) as engine:
@@ -361,7 +353,6 @@ async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Pat
     assert (done.code, "accepts no more messages" in done.stderr) == (5, True)
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_message_with_a_key_is_sent_once(place: Path) -> None:
     async with opened(place) as engine:
@@ -380,7 +371,6 @@ async def test_a_message_with_a_key_is_sent_once(place: Path) -> None:
         assert (await session.state()).said == ["hi"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_with_a_workflow_a_session_is_started_and_every_turn_is_run_here(place: Path) -> None:
     target = f"{OFFICE}:chat"

@@ -117,7 +117,6 @@ def own_command(text: str) -> str:
 # running
 
 
-@pytest.mark.long
 def test_without_a_command_it_runs_and_prints_its_own_result(shop: Desk) -> None:
     done = ours(shop)
     assert done.code == 0, done
@@ -126,7 +125,6 @@ def test_without_a_command_it_runs_and_prints_its_own_result(shop: Desk) -> None
     assert [info.workflow for info in shop.sessions()] == ["brief"]
 
 
-@pytest.mark.long
 def test_the_options_are_those_of_begin(shop: Desk) -> None:
     done = ours(shop, "--about", "squid", "--count", "1")
     assert last_line(done.stdout) == "THE LEAFLET: squid: fact about squid 0"
@@ -147,7 +145,6 @@ def test_json_is_the_document_of_run_and_nothing_else(shop: Desk) -> None:
     assert "THE LEAFLET" not in done.stdout
 
 
-@pytest.mark.long
 def test_progress_is_drawn_on_a_terminal_and_the_result_comes_last(shop: Desk) -> None:
     shop.hold("write")
     with Process(cwd=shop.root, program=OURS, tty=True) as process:
@@ -185,7 +182,6 @@ def test_a_failed_step_ends_with_1_and_the_programs_own_command(shop: Desk) -> N
     assert pasted(own_command(done.stderr), shop).returncode == 0
 
 
-@pytest.mark.long
 def test_what_one_begins_pausepoint_goes_on_with_and_the_other_way_round(shop: Desk) -> None:
     shop.hold("write")
     with Process("--session-id", "mine", cwd=shop.root, program=OURS) as process:
@@ -202,7 +198,6 @@ def test_what_one_begins_pausepoint_goes_on_with_and_the_other_way_round(shop: D
     assert shop.calls.count("plan") == 1
 
 
-@pytest.mark.long
 def test_an_interrupted_session_of_the_same_input_is_offered(shop: Desk) -> None:
     shop.breaks("review")
     first = ours(shop)
@@ -239,7 +234,6 @@ def typed_on_the_page() -> list[tuple[str, list[str]]]:
     return [(command, printed) for command, *printed in parts]
 
 
-@pytest.mark.long
 def test_the_page_about_programs_shows_programs_that_do_so(tmp_path: Path) -> None:
     first, second = (block.source for block in blocks(PAGE) if "main = program(" in block.source)
     ending = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
@@ -283,7 +277,6 @@ def test_bad_input_is_named_and_nothing_is_stored(shop: Desk, args: list[str], s
 # several workflows
 
 
-@pytest.mark.long
 def test_other_workflows_are_run_by_name_and_show_their_fields(shop: Desk) -> None:
     done = ours(shop, "note", "--text", "quiet")
     assert done.code == 0, done
@@ -291,7 +284,6 @@ def test_other_workflows_are_run_by_name_and_show_their_fields(shop: Desk) -> No
     assert "--text TEXT" in ours(shop, "run", "note", "--help").stdout
 
 
-@pytest.mark.long
 def test_a_session_of_another_programs_workflow_is_left_alone(shop: Desk) -> None:
     with Engine(shop.store) as engine:
         engine.start(SPEECH, word="hush", session_id="theirs", paused=True)
@@ -308,7 +300,6 @@ def test_a_session_of_another_programs_workflow_is_left_alone(shop: Desk) -> Non
 # its store, its name
 
 
-@pytest.mark.long
 def test_a_store_of_its_own_is_used_unless_another_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     main = program(SPEECH, store="own/speech.db", arguments=["word"])
@@ -399,7 +390,6 @@ def begun(begin: Any, *args: str) -> Any:
     return program(SPEECH, begin=begin, result=shown, store="speech.db")(list(args), standalone_mode=False)
 
 
-@pytest.mark.long
 def test_begin_is_told_the_store_and_the_owner_wherever_they_were_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

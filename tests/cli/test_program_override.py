@@ -132,7 +132,8 @@ def test_a_program_that_makes_its_own_workflows_needs_a_name_and_none_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    main = program(instead=echo, name="crew", without=["resume", "worker", "serve", "notify"])
+    others = ["resume", "worker", "serve", "notify", "schedule", "mirror", "mcp"]
+    main = program(instead=echo, name="crew", without=others)
 
     @main.verb()
     @click.argument("session")

@@ -82,7 +82,6 @@ def test_a_verb_prints_its_text_or_with_json_its_document(capsys: pytest.Capture
     assert (code, json.loads(out)) == (0, {"word": "ahoy", "said": "AHOY"})
 
 
-@pytest.mark.long
 def test_a_session_that_is_returned_goes_on_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     called(capsys, "--session-id", "n1")
     code, out, _ = called(capsys, "say-it", "n1", "hello")
@@ -92,7 +91,6 @@ def test_a_session_that_is_returned_goes_on_and_is_shown(capsys: pytest.CaptureF
     assert called(capsys, "tell", "n1")[1] == "HELLO\n"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("word", "said"),
     [

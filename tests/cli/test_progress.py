@@ -59,7 +59,6 @@ def lines(*args: str, cwd: Path, program: tuple[str, ...] = ("-m", "pausepoint")
     return re.sub(r"(in|after) [\d.<]+ ?\w+( \w+)?", r"\1 TIME", out).splitlines()
 
 
-@pytest.mark.long
 def test_every_line_comes_when_it_is_true(place: Path) -> None:
     out = lines("run", "pair.py", "--session-id", "s", "--ok", cwd=place)
     assert out[:7] == [
@@ -73,14 +72,12 @@ def test_every_line_comes_when_it_is_true(place: Path) -> None:
     ]
 
 
-@pytest.mark.long
 def test_a_session_that_was_stored_paused_starts_and_does_not_look_for_checkpoints(place: Path) -> None:
     run("run", "pair.py", "--session-id", "s", "--paused", cwd=place)
     out = lines("resume", "s", "--target", "pair.py", cwd=place)
     assert out[:3] == ["Running step: one", "one prints", "Finished step: one in TIME"]
 
 
-@pytest.mark.long
 def test_a_resumed_session_says_so_before_its_step_prints(place: Path) -> None:
     run("run", "pair.py", "--session-id", "s", cwd=place)
     run("edit", "s", "--set", "ok=true", "--target", "pair.py", cwd=place)
@@ -90,7 +87,6 @@ def test_a_resumed_session_says_so_before_its_step_prints(place: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.long
 def test_a_session_that_paused_itself_is_not_reported_as_pausing_when_it_is_resumed(place: Path) -> None:
     run("run", "pair.py", "--session-id", "s", "--ok", "--budget", "0.5", cwd=place)
     out = lines("resume", "s", "--budget", "5", "--target", "pair.py", cwd=place)
@@ -105,7 +101,6 @@ def test_a_program_chooses_the_word_for_its_steps(place: Path) -> None:
     assert [line for line in out if " step" in line] == []
 
 
-@pytest.mark.long
 def test_the_store_is_named_before_or_after_the_command(place: Path) -> None:
     run("--store", "x.db", "run", "pair.py", "--session-id", "s", "--paused", cwd=place)
     for words in (["--store", "x.db", "ls"], ["--store=x.db", "ls"], ["ls", "--store", "x.db"]):
@@ -135,7 +130,6 @@ program(Workflow("long", state=Doc, steps=[write]), result=lambda outcome: outco
 """
 
 
-@pytest.mark.long
 def test_the_result_of_a_program_is_wrapped_between_words(tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text(LONG)
     code, out, _ = run(cwd=tmp_path, program=("long.py",), tty=True)

@@ -73,7 +73,6 @@ def test_several_candidates_are_listed_and_not_guessed(desk: Desk) -> None:
     assert desk.calls == []
 
 
-@pytest.mark.long
 def test_of_many_candidates_the_newest_are_listed_and_no_others_read(desk: Desk) -> None:
     desk.stored(*(f"s{number:02}" for number in range(30)))
     execute(desk.store, "UPDATE sessions SET visit = visit + 1 WHERE session_id < 's05'")
@@ -83,7 +82,6 @@ def test_of_many_candidates_the_newest_are_listed_and_no_others_read(desk: Desk)
     assert err == "More than 20 sessions can be resumed. Name one:  pausepoint resume s29 --target brief.py\n"
 
 
-@pytest.mark.long
 def test_what_was_done_within_the_first_step_is_kept_and_said_to_be(desk: Desk) -> None:
     source = (desk.root / "brief.py").read_text()
     (desk.root / "brief.py").write_text(source.replace('await ctx.do(begin, "plan")', FIRST))
@@ -115,7 +113,6 @@ def test_what_is_not_there_cannot_go_on(desk: Desk) -> None:
     assert (code, "Add --target file.py:name" in said) == (2, True)
 
 
-@pytest.mark.long
 def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(desk: Desk) -> None:
     (desk.root / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nbrief = "brief.py:brief"\n')
     below = desk.root / "notes"
@@ -129,7 +126,6 @@ def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(
     assert len(desk.sessions()) == 2
 
 
-@pytest.mark.long
 @pytest.mark.covers("S1.63")
 def test_a_dry_run_shows_the_plan_and_runs_nothing(desk: Desk) -> None:
     session = desk.failed("write")
@@ -148,7 +144,6 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(desk: Desk) -> None:
     assert (code, "Did you mean 'review'" in said) == (2, True)
 
 
-@pytest.mark.long
 def test_from_a_step_until_a_step(desk: Desk) -> None:
     session = desk.failed("review")
     args = ("resume", session, "--from", "research", "--until", "write", "--by", "Ada", *TARGET)
@@ -158,6 +153,16 @@ def test_from_a_step_until_a_step(desk: Desk) -> None:
     assert desk.calls == ["look_up otters 0", "look_up otters 1", "look_up otters 2", "research", "write"]
     assert "Paused by Ada: ran until write as requested" in err
     assert resume_command(err) == ["resume", session, *TARGET]
+
+
+def test_a_resume_as_another_owner_is_refused_before_the_session_is_rewound(desk: Desk) -> None:
+    desk.stored("mine", owner="ann")
+    assert run("resume", "mine", "--until", "plan", *TARGET, cwd=desk.root).code == 3
+    before = desk.sessions()
+    for words in (["--from", "plan"], ["--dry-run"]):
+        code, said = desk.refused("resume", "mine", *words, "--owner", "bob", *TARGET)
+        assert (code, "'mine' belongs to 'ann', not to 'bob'" in said) == (5, True)
+    assert desk.sessions() == before
 
 
 @pytest.mark.covers("S4.63")
@@ -176,7 +181,6 @@ def test_ctrl_c_while_resuming_says_how_to_resume_and_exits_with_130(desk: Desk)
     assert resume_command(done.stdout) == ["resume", session, *TARGET]
 
 
-@pytest.mark.long
 def test_a_complete_session_is_said_to_be_complete_and_nothing_runs(desk: Desk) -> None:
     document = json.loads(run("run", "brief.py", "--topic", "otters", "--json", cwd=desk.root).stdout)
     desk.forget_calls()
@@ -186,7 +190,6 @@ def test_a_complete_session_is_said_to_be_complete_and_nothing_runs(desk: Desk) 
     assert desk.calls == []
 
 
-@pytest.mark.long
 def test_a_session_that_runs_elsewhere_is_a_conflict_unless_it_is_taken_over(desk: Desk) -> None:
     desk.hold("write")
     with Process("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root) as process:
@@ -205,7 +208,6 @@ def test_a_session_that_runs_elsewhere_is_a_conflict_unless_it_is_taken_over(des
     assert info.status.value == "completed"
 
 
-@pytest.mark.long
 def test_a_new_budget_lets_a_session_go_on_and_a_wrong_owner_does_not(desk: Desk) -> None:
     desk.stored("mine", owner="ada", budget=0.5)
     code, said = desk.refused("resume", "mine", "--owner", "bob", *TARGET)
@@ -218,7 +220,6 @@ def test_a_new_budget_lets_a_session_go_on_and_a_wrong_owner_does_not(desk: Desk
     assert plain(document["state"]["draft"]).startswith("otters")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "says"),
     [("wriet", "has no step 'wriet'. Did you mean 'write'?"), ("write", "so --rerun has no effect. Redo the step and")],

@@ -71,6 +71,11 @@ def test_what_is_not_given_is_not_input(desk: Desk, monkeypatch: pytest.MonkeyPa
         pytest.param(["brie.py"], "There is no file brie.py", id="no file"),
         pytest.param(["brief.py:breif"], "Did you mean 'brief'", id="no workflow"),
         pytest.param(["brief.py", "--topic", "x", "--resume", "--force-restart"], "Give one of them", id="both"),
+        pytest.param(
+            ["brief.py", "--topic", "x", "--resume", "--tag", "a", "--priority", "0"],
+            "--priority and --tag cannot be used with --resume",
+            id="for a new session",
+        ),
         pytest.param([], "TARGET", id="nothing"),
     ],
 )
@@ -148,7 +153,6 @@ def test_jsonl_is_every_event_and_last_how_it_stands(desk: Desk) -> None:
     assert outcome["status"] == "completed"
 
 
-@pytest.mark.long
 def test_a_failure_ends_with_the_reason_and_below_the_traceback_with_the_command_that_goes_on(desk: Desk) -> None:
     desk.breaks("write")
     code, out, err = run("run", "brief.py", "--topic", "otters", cwd=desk.root)
@@ -201,7 +205,6 @@ def test_a_run_that_stands_still_says_how_to_go_on_and_exits_with_3(desk: Desk) 
     assert desk.calls == []
 
 
-@pytest.mark.long
 def test_an_id_that_is_taken_goes_on_or_is_a_conflict(desk: Desk) -> None:
     desk.stored("mine")
     code, out, _ = run("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root)
@@ -214,7 +217,6 @@ def test_an_id_that_is_taken_goes_on_or_is_a_conflict(desk: Desk) -> None:
     assert (code, "already exists with different input" in said) == (5, True)
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.59")
 def test_a_run_that_is_to_resume_and_finds_nothing_says_so_and_runs(desk: Desk) -> None:
     code, out, err = run("run", "brief.py", "--topic", "otters", "--resume", cwd=desk.root)
@@ -243,7 +245,6 @@ def test_a_detached_run_returns_once_it_is_stored_and_goes_on_by_itself(desk: De
 # an interrupted session of the same input
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.62", "S4.78", "S4.79")
 def test_without_a_terminal_an_interrupted_session_of_the_same_input_is_a_hint_and_a_fresh_one_starts(
     desk: Desk,
@@ -257,12 +258,12 @@ def test_without_a_terminal_an_interrupted_session_of_the_same_input_is_a_hint_a
     code, _, err = run("run", "brief.py", "--topic", "otters", "--force-restart", cwd=desk.root)
     assert (code, err) == (0, "")
     desk.forget_calls()
-    code, out, _ = run("run", "brief.py", "--topic", "otters", "--resume", cwd=desk.root)
+    code, out, _ = run("run", "brief.py", "--topic", "otters", "--resume", "--budget", "9", cwd=desk.root)
     assert (code, "Resuming from checkpoint: research" in out) == (0, True)
     assert desk.calls == ["write", "review"]
+    assert [each.budget_usd for each in desk.sessions() if each.session_id == first] == [9]
 
 
-@pytest.mark.long
 def test_to_find_a_session_of_the_same_input_no_other_is_read(desk: Desk) -> None:
     desk.stored("other", count=1)
     desk.stored("same")
@@ -277,7 +278,6 @@ def at_terminal(desk: Desk) -> Process:
     return Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True)
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.78")
 @pytest.mark.parametrize(("answer", "runs"), [("\n", ["write", "review"]), ("n\n", ["plan", "look_up otters 0"])])
 def test_on_a_terminal_it_is_offered(desk: Desk, answer: str, runs: list[str]) -> None:
@@ -300,7 +300,6 @@ def test_a_wrong_key_at_the_offer_is_asked_again_and_the_end_of_the_input_leaves
     assert len(desk.sessions()) == 1
 
 
-@pytest.mark.long
 def test_a_refused_run_creates_no_store(desk: Desk) -> None:
     for words in (
         ["--session-id", "no id"],
@@ -312,12 +311,12 @@ def test_a_refused_run_creates_no_store(desk: Desk) -> None:
         assert not desk.store.exists(), words
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.79")
-def test_a_forced_restart_never_asks(desk: Desk) -> None:
+@pytest.mark.parametrize(("option", "code"), [("--force-restart", 0), ("--paused", 3)])
+def test_a_forced_restart_and_a_session_to_store_paused_never_ask(desk: Desk, option: str, code: int) -> None:
     desk.stored("old")
-    code, out, _ = run("run", "brief.py", "--topic", "otters", "--force-restart", cwd=desk.root, tty=True)
-    assert (code, "Resume it?" in out) == (0, False)
+    done = run("run", "brief.py", "--topic", "otters", option, cwd=desk.root, tty=True)
+    assert (done.code, "Resume it?" in done.stdout) == (code, False)
     assert len(desk.sessions()) == 2
 
 
@@ -342,7 +341,6 @@ def test_a_terminal_shows_what_is_done_and_what_is_pending_and_at_the_end_when_i
     assert all(len(line) <= 100 for line in chart.splitlines())
 
 
-@pytest.mark.long
 def test_no_color_means_none(desk: Desk) -> None:
     args = ("run", "brief.py", "--topic", "otters")
     _, out, _ = run(*args, cwd=desk.root, tty=True, env={"NO_COLOR": "1"})
@@ -350,7 +348,6 @@ def test_no_color_means_none(desk: Desk) -> None:
     assert re.findall(r"\x1b\[[0-9;]*3[0-7]m", out) == []
 
 
-@pytest.mark.long
 def test_ctrl_c_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
     desk.hold("write")
     with at_terminal(desk) as process:

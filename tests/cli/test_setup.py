@@ -127,18 +127,18 @@ def test_make_demo_passes_options_on_and_its_help_fits_a_terminal() -> None:
 
 
 @pytest.mark.long
-def test_help_takes_less_than_200_ms_of_cpu(tmp_path: Path) -> None:
-    def cpu() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
+def test_help_takes_little_more_cpu_than_the_import_of_click() -> None:
     bare = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-    spent = []
-    for _ in range(3):
-        before = cpu()
-        subprocess.run([sys.executable, "-m", "pausepoint", "--help"], env=bare, stdout=subprocess.DEVNULL, check=True)
-        spent.append(cpu() - before)
-    assert min(spent) < 0.2, spent
+
+    def cpu(*words: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *words], env=bare, stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    # A busy machine makes both slower, so their ratio counts. 1.6 is usual; with the engine it would be more than 4.
+    pairs = [(cpu("-m", "pausepoint", "--help"), cpu("-c", "import click")) for _ in range(4)]
+    assert min(spent for spent, _ in pairs) < 2.5 * min(least for _, least in pairs), pairs
 
 
 # Every command in a process of its own, forked from one that has imported nothing but the table of commands.
@@ -189,7 +189,7 @@ def test_help_of_any_command_imports_neither_the_engine_nor_what_draws(tmp_path:
     assert "click" in found[0][1]
 
 
-MOST_MODULES = 420
+MOST_MODULES = 435  # some interpreters load modules of their own, such as a sitecustomize
 """Processor time of a short command is import time, which only a quiet machine can measure. A module can be counted."""
 
 

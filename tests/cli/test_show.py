@@ -87,7 +87,6 @@ def test_the_way_out_carries_the_store_and_the_target(tmp_path: Path) -> None:
     assert f"Resume:  pausepoint resume ada --store {store}\n" in text
 
 
-@pytest.mark.long
 def test_show_at_a_checkpoint_by_number_or_name(zoo: Zoo) -> None:
     folder, ids = zoo
     name = ids["octopus"]
@@ -150,7 +149,6 @@ def test_a_removed_session_is_said_to_be_removed(tmp_path: Path) -> None:
     assert re.search(r"Session 'ada' \(letter\) was removed .* by bob: she asked", done.stderr)
 
 
-@pytest.mark.long
 def test_damage_is_told_beside_what_can_still_be_read(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     execute(store, "UPDATE log SET payload = x'00' WHERE seq = 2")
@@ -219,7 +217,6 @@ def test_plan_without_the_code_says_how_to_name_it(tmp_path: Path) -> None:
     assert "Add --target" in done.stderr
 
 
-@pytest.mark.long
 def test_why_explains_one_step(zoo: Zoo) -> None:
     folder, ids = zoo
     done = run("why", ids["fail"], "research", cwd=folder)
@@ -311,7 +308,6 @@ def test_values_are_cut_with_their_size() -> None:
     assert value("a\u009bb\nc") == r'"a\x9bb\nc"'
 
 
-@pytest.mark.long
 def test_json_escapes_what_a_terminal_would_obey_and_still_means_the_same(tmp_path: Path) -> None:
     name = "Zo\u00eb \x9b31m\x7f \u202egnirts\u2066 \u2028 \ufeff"
     within(letters(tmp_path, ada=name), lambda engine: engine.pause("ada", reason=name))

@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from tests.cli import naps
 from tests.cli.desk import Desk
 from tests.cli.kit import Process, plain, run
 from tests.cli.samples import STORE, within
-from tests.support.loop import PATIENCE
+from tests.support.waits import until
 
 
 @pytest.fixture
@@ -57,7 +55,6 @@ def test_without_a_terminal_a_run_that_sleeps_returns_3_and_the_wake_time(folder
     assert "pausepoint resume x --target" in err
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("form", ["--json", "--jsonl"])
 def test_without_a_terminal_the_document_has_the_wake_time(folder: Path, form: str) -> None:
     code, out, err = run("run", "naps.py:nap", "--session-id", "x", form, cwd=folder)
@@ -80,7 +77,6 @@ def test_a_short_sleep_is_waited_for(folder: Path) -> None:
         assert (code, "completed" in out) == (0, True)
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.63")
 @pytest.mark.parametrize(
     ("number", "code", "said"), [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "Terminated")]
@@ -105,7 +101,6 @@ def test_a_signal_while_a_session_sleeps_prints_two_lines(
     assert status_of(folder) is Status.SLEEPING
 
 
-@pytest.mark.long
 def test_a_background_process_stays_with_a_sleeping_session_until_a_signal(folder: Path) -> None:
     code, out, _ = run("run", "naps.py:nap", "--session-id", "x", "--detach", cwd=folder)
     assert code == 0
@@ -119,13 +114,6 @@ def test_a_background_process_stays_with_a_sleeping_session_until_a_signal(folde
     until(lambda: "Resume:" in log.read_text())
     assert "Terminated at rest#1, sleeping until" in log.read_text().splitlines()[-2]
     assert not re.search(r"Traceback|never retrieved", log.read_text())
-
-
-def until(fact: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.05)
 
 
 # resume --detach

@@ -101,7 +101,7 @@ def test_sessions_that_were_paused_one_by_one_stay_paused_and_are_counted(folder
         assert json.loads(run("show", name, "--json", cwd=folder).stdout)["status"] == "paused"
 
 
-@pytest.mark.parametrize("args", [("mine",), ("--dry-run",), ("--from", "write"), ("--budget", "3"), ("--steal",)])
+@pytest.mark.parametrize("args", [("mine",), ("--dry-run",), ("--from", "write"), ("--budget", "3"), ("--jobs", "8")])
 def test_a_resume_of_all_takes_nothing_else(
     args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,18 +1,22 @@
-"""`export` and `import`: a session as one file."""
+"""`export` and `import`: a session as one file. `move`: all sessions of a store."""
 
 from __future__ import annotations
 
 import json
+import signal
+import sqlite3
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from pausepoint import Engine
-from tests.cli.kit import plain, run
+from tests.cli.kit import Process, plain, run
 from tests.cli.samples import STORE, letter, letters, project, within
+from tests.support.loop import PATIENCE
 
 
-@pytest.mark.long
 def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
@@ -48,7 +52,6 @@ def test_a_folder_for_a_session_without_artifacts_is_refused_with_the_option_to_
     assert (refused.code, "Nothing was imported. Leave out --folder." in refused.stderr) == (5, True)
 
 
-@pytest.mark.long
 def test_a_file_that_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> None:
     letters(tmp_path, ada="Ada")
     (tmp_path / "kept.jsonl").write_text("mine")
@@ -64,7 +67,6 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> No
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["kept.jsonl"]
 
 
-@pytest.mark.long
 def test_an_id_that_is_taken_is_a_conflict_and_another_id_is_not(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     within(store, lambda engine: engine.export_session("ada", tmp_path / "ada.jsonl"))
@@ -82,7 +84,6 @@ def test_an_id_that_is_taken_is_a_conflict_and_another_id_is_not(tmp_path: Path)
     assert within(store, both, letter) == (True, "thanks", "waiting")
 
 
-@pytest.mark.long
 def test_a_file_that_was_changed_or_is_missing_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     store = letters(tmp_path / "here", ada="Ada")
     path = tmp_path / "ada.jsonl"
@@ -94,3 +95,82 @@ def test_a_file_that_was_changed_or_is_missing_is_refused_and_nothing_is_stored(
     assert run("import", "missing.jsonl", cwd=tmp_path).code == 2
     assert run("export", "ada", cwd=tmp_path).code == 4  # there is no store here, or no such session in it
     assert json.loads(run("ls", "--json", cwd=tmp_path).stdout)["sessions"] == []
+
+
+@pytest.mark.long
+def test_a_killed_move_is_repeated_and_every_session_is_in_the_new_store_once(tmp_path: Path) -> None:
+    names = {f"s{number:03}": "Ada" for number in range(100)}
+    command = ("move", STORE, "sqlite:///new.db")
+    folder, before = tmp_path, 0
+    for attempt in range(10):  # on a busy machine, a kill may come when all of them are there
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        letters(folder, **names)
+        planned = run(*command, "--dry-run", "--json", cwd=folder)
+        assert (planned.code, json.loads(planned.stdout)["moved"]) == (0, sorted(names))
+        assert not (folder / "new.db").exists()
+        if (before := _killed(folder, *command)) < 100:
+            break
+    assert 5 <= before < 100, before  # the fault fired in the middle
+
+    done = json.loads(run(*command, "--json", cwd=folder).stdout)
+    assert (len(done["there"]), len(done["moved"]), done["refused"]) == (before, 100 - before, {})
+    assert _sessions(folder / "new.db") == dict.fromkeys(names, "waiting")
+    assert _sessions(folder / STORE) == dict.fromkeys(names, "paused")
+    again = run(*command, cwd=folder)
+    assert (again.code, again.stdout.splitlines()) == (0, [
+        "Moved 0 sessions to sqlite:///new.db. 100 sessions are there already.",
+        f"Everything in {STORE} is paused and stays there.",
+    ])  # fmt: skip
+
+    async def go_on(engine: Engine) -> tuple[str, bool]:
+        await engine.send("s007", "thanks")
+        return (await engine.outcome("s007")).state.reply, (await engine.verify()).ok
+
+    assert within(folder / "new.db", go_on) == ("thanks", True)
+
+
+def _killed(folder: Path, *command: str) -> int:
+    """Kill a move when it has moved some sessions, and return how many are in the new store then."""
+    with Process(*command, cwd=folder) as process:
+        end = time.monotonic() + PATIENCE
+        while _stored(folder / "new.db") < 5 and time.monotonic() < end:
+            time.sleep(0.002)
+        process.child.send_signal(signal.SIGKILL)
+        process.child.wait(PATIENCE)
+    return len(_sessions(folder / "new.db"))
+
+
+def _stored(store: Path) -> int:
+    """Return how many sessions a store has. It is read without an engine, because the process is to be killed soon."""
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db:
+        return int(db.execute("SELECT count(*) FROM sessions").fetchone()[0])
+    return 0
+
+
+def _sessions(store: Path) -> dict[str, str]:
+    async def look(engine: Engine) -> dict[str, str]:
+        return {str(info.session_id): info.status.value for info in await engine.sessions()}
+
+    return within(store, look) if store.exists() else {}
+
+
+def test_a_move_names_what_it_cannot_move_and_how_to_repeat_it(tmp_path: Path) -> None:
+    letters(tmp_path, ada="Ada", ben="Ben")
+    (tmp_path / "other").mkdir()
+    letters(tmp_path / "other", ada="Another")
+    refused = run("move", STORE, f"other/{STORE}", cwd=tmp_path)
+    assert refused.code == 5
+    assert "Not moved: ada. The other store has a different session 'ada'." in plain(refused.stdout)
+    assert refused.stderr == f"Repeat it when these are solved:  pausepoint move {STORE} other/{STORE}\n"
+    assert _sessions(tmp_path / "other" / STORE).keys() == {"ada", "ben"}
+
+    for words, code, said in (
+        ((STORE, STORE), 2, "FROM and TO are the same store"),
+        (("nothing.db", "new.db"), 4, "Check FROM."),
+        ((STORE, ":memory:"), 2, "is in memory and ends with its process"),
+    ):
+        found = run("move", *words, cwd=tmp_path)
+        assert (found.code, said in found.stderr) == (code, True), found.stderr
+    assert run("--store", STORE, "move", STORE, "new.db", cwd=tmp_path).code == 2
+    assert not (tmp_path / "new.db").exists()

@@ -17,7 +17,8 @@ from pausepoint.cli import findings
 from pausepoint.cli.commands import doctor as examining
 from pausepoint.cli.commands.verify import Duration, Ticker
 from pausepoint.cli.console import Output
-from pausepoint.model.sessions import About, Holder, Status
+from pausepoint.model.sessions import Status
+from pausepoint.model.stores import About, Holder
 from pausepoint.model.views import Health
 from pausepoint.testing import ManualClock
 from tests.cli.kit import plain, run
@@ -48,7 +49,6 @@ asyncio.run(main())
 # verify
 
 
-@pytest.mark.long
 def test_verify_says_what_was_looked_at(tmp_path: Path) -> None:
     letters(tmp_path, ada="Ada", bob="Bob")
     done = run("verify", cwd=tmp_path)
@@ -59,7 +59,6 @@ def test_verify_says_what_was_looked_at(tmp_path: Path) -> None:
     assert (one.code, found["ok"], found["session_id"], found["sessions"]) == (0, True, "ada", 1)
 
 
-@pytest.mark.long
 def test_verify_names_the_first_bad_record_and_exits_with_1(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada", bob="Bob")
     execute(store, "UPDATE log SET payload = x'7b7c' WHERE seq >= 2 AND session = 1")
@@ -81,7 +80,6 @@ def with_file(folder: Path, content: bytes = b"a secret") -> tuple[Path, File]:
     return store, found
 
 
-@pytest.mark.long
 def test_verify_counts_files_and_names_one_that_was_changed(tmp_path: Path) -> None:
     store, file = with_file(tmp_path)
     done = run("verify", cwd=tmp_path)
@@ -99,7 +97,6 @@ def test_verify_counts_files_and_names_one_that_was_changed(tmp_path: Path) -> N
 # redact
 
 
-@pytest.mark.long
 def test_redact_takes_a_file_away_for_good(tmp_path: Path) -> None:
     store, file = with_file(tmp_path)
     other = run("redact", "ada", "--file", "file_0", cwd=tmp_path)
@@ -114,7 +111,23 @@ def test_redact_takes_a_file_away_for_good(tmp_path: Path) -> None:
     assert "asked for by Ada" in json.dumps(told)
 
 
-@pytest.mark.long
+def test_redact_takes_a_drawer_away_and_doctor_and_gc_know_those_of_the_store(tmp_path: Path) -> None:
+    store = letters(tmp_path, ada="Ada")
+    within(store, lambda engine: engine.drawer("lg", session="ada").put("k", b"secret"))
+    within(store, lambda engine: engine.drawer("claude", keep_for=timedelta(0)).append("s", [b"1", b"2"]))
+    found = next(line for line in run("doctor", cwd=tmp_path).stdout.splitlines() if "drawers" in line)
+    assert "claude (1 stream, 0 values, 2 B)" in plain(found)
+    done = run("redact", "ada", "--drawer", "lg", "--by", "dpo", cwd=tmp_path)
+    assert (done.code, done.stdout) == (0, "ada: redacted drawer lg.\n")
+    assert within(store, lambda engine: engine.drawers("ada")) == []
+    assert b"secret" not in store.read_bytes()
+    again = run("redact", "ada", "--drawer", "lg", cwd=tmp_path)
+    assert (again.code, "Session 'ada' has no drawer 'lg'" in again.stderr) == (5, True)
+    swept = plain(run("gc", "--apply", cwd=tmp_path).stdout)
+    assert "1 old stream or value in drawers" in swept
+    assert within(store, lambda engine: engine.drawer("claude").read("s")) is None
+
+
 def test_redact_takes_a_field_a_record_or_an_event_away(tmp_path: Path) -> None:
     project(tmp_path)
     store = letters(tmp_path, ada="Ada", bob="Bob")
@@ -136,7 +149,7 @@ def test_redact_wants_one_thing_and_the_code_for_a_field(tmp_path: Path) -> None
     for args in ([], ["--seq", "2", "--field", "name"]):
         done = run("redact", "ada", *args, cwd=tmp_path)
         assert (done.code, done.stdout) == (2, "")
-        assert "Name exactly one thing to redact: --field, --file, --seq or --event." in done.stderr
+        assert "Name exactly one thing to redact: --field, --file, --drawer, --seq or --event." in done.stderr
     assert run("redact", "ada", "--field", "text", cwd=tmp_path).code == 2
     assert "Add --field." in run("redact", "ada", "--seq", "2", "--value", "x", cwd=tmp_path).stderr
     assert run("redact", "nobody", "--seq", "2", cwd=tmp_path).code == 4
@@ -228,7 +241,6 @@ def test_doctor_says_who_holds_a_session_and_who_died_with_one(tmp_path: Path) -
     assert "pausepoint resume stuck" in after.stdout
 
 
-@pytest.mark.long
 def test_doctor_finds_sessions_that_no_longer_fit_the_code(tmp_path: Path) -> None:
     letters(project(tmp_path, CODE.replace("steps=[write, post]", "steps=[post]")), ada="Ada")
     done = run("doctor", cwd=tmp_path)
@@ -319,7 +331,6 @@ def test_doctor_tells_of_crashes_and_of_damaged_facts() -> None:
 # gc
 
 
-@pytest.mark.long
 def test_gc_shows_what_could_go_and_apply_does_it(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada", bob="Bob", eve="Eve")
 

@@ -6,12 +6,14 @@ import asyncio
 import json
 import re
 import signal
+import socket
 import time
 from contextlib import chdir
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import CliRunner
 from pydantic import BaseModel
@@ -19,12 +21,15 @@ from pydantic import BaseModel
 from pausepoint import Engine, Workflow, step
 from pausepoint.cli.app import app
 from pausepoint.cli.commands import worker
+from pausepoint.cli.health import Health
+from pausepoint.errors import StoreUnavailable
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from tests.cli import brief as sample
 from tests.cli.desk import Desk
-from tests.cli.kit import Process, run
+from tests.cli.kit import Process, plain, run
 from tests.cli.samples import STORE, execute, letters, project, within
+from tests.support.loop import PATIENCE
 
 TARGET = ("--target", "brief.py")
 
@@ -83,7 +88,6 @@ def interrupted(desk: Desk, *ids: str) -> None:
     desk.forget_calls()
 
 
-@pytest.mark.long
 def test_a_worker_drives_what_is_ready_and_leaves_what_was_paused_or_failed(desk: Desk) -> None:
     interrupted(desk, "one", "two")
     desk.stored("paused")
@@ -116,7 +120,6 @@ def test_a_worker_takes_up_what_another_process_was_killed_with_and_ends_with_14
     assert desk.calls.count("plan") == 1
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("everything", [False, True])
 def test_a_pause_that_comes_between_the_look_and_the_pick_up_stays(
     desk: Desk, everything: bool, monkeypatch: pytest.MonkeyPatch
@@ -142,7 +145,6 @@ def test_a_pause_that_comes_between_the_look_and_the_pick_up_stays(
     assert {info.session_id: info.status.value for info in desk.sessions()} == {"one": "paused", "two": "paused"}
 
 
-@pytest.mark.long
 def test_an_interrupted_worker_leaves_its_sessions_ready(desk: Desk) -> None:
     interrupted(desk, "mine")
     desk.hold("write")
@@ -159,6 +161,44 @@ def test_an_interrupted_worker_leaves_its_sessions_ready(desk: Desk) -> None:
 
 
 @pytest.mark.long
+def test_a_worker_tells_its_health_and_drains_for_as_long_as_it_may(desk: Desk) -> None:
+    interrupted(desk, "mine")
+    desk.hold("write")
+    with (
+        Process("worker", "--health", "127.0.0.1:0", "--drain", "5", *TARGET, cwd=desk.root, tty=True) as worker,
+        httpx.Client(timeout=PATIENCE, trust_env=False, verify=False) as client,  # certificates take long to load
+    ):
+        worker.until("mine  resumed")
+        found = re.search(r"(http://\S+)/healthz", plain(worker.seen))
+        assert found is not None
+        desk.reaches("write")
+        assert [client.get(found[1] + path).status_code for path in ("/healthz", "/readyz", "/x")] == [200, 200, 404]
+        assert client.post(found[1] + "/healthz").status_code == 405
+        figures = client.get(found[1] + "/metrics").text
+        assert "pausepoint_worker_running 1\n" in figures
+        assert "pausepoint_worker_taken_total 1\n" in figures
+        worker.signal(signal.SIGTERM)
+        codes = set()
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:  # it answers until it has stopped
+            try:
+                codes.add(tuple(client.get(found[1] + path).status_code for path in ("/healthz", "/readyz")))
+            except httpx.TransportError:
+                break
+            time.sleep(0.1)
+        done = worker.wait()  # although the step still holds
+    assert (done.code, (200, 503) in codes) == (143, True)
+    (info,) = desk.sessions()
+    assert info.status.value == "ready"
+    assert within(desk.store, lambda engine: engine.health(), sample.brief).crashes == {}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run("worker", "--once", "--health", address, *TARGET, cwd=desk.root)
+    assert (done.code, f"{address}: Address already in use. Choose another" in done.stderr) == (2, True)
+    for wrong in ("8099", "127.0.0.1:http", ":"):
+        assert "HOST:PORT" in run("worker", "--once", "--health", wrong, *TARGET, cwd=desk.root).stderr
+
+
 def test_one_document_tells_what_was_driven(desk: Desk) -> None:
     interrupted(desk, "mine")
     code, out, _ = run("worker", "--once", "--json", "--workflow", "brief", *TARGET, cwd=desk.root)
@@ -178,7 +218,6 @@ def test_a_worker_needs_code_and_an_end_for_one_document(desk: Desk) -> None:
     assert not desk.store.parent.exists()
 
 
-@pytest.mark.long
 def test_what_nobody_could_drive_is_not_even_read(desk: Desk) -> None:
     desk.stored(*(f"p{number}" for number in range(20)))
     interrupted(desk, "mine")
@@ -188,7 +227,6 @@ def test_what_nobody_could_drive_is_not_even_read(desk: Desk) -> None:
     assert desk.calls.count("review") == 1
 
 
-@pytest.mark.long
 def test_a_run_drives_its_own_session_and_leaves_what_is_due_to_a_worker(tmp_path: Path) -> None:
     folder = project(tmp_path)
     store = letters(folder, other="Bob")
@@ -247,8 +285,51 @@ def test_a_worker_rests_after_a_search_that_found_nothing_and_not_after_it_has_b
         rests.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", rest)
-    job: Any = SimpleNamespace(concurrency=2, by=None)
+    job: Any = SimpleNamespace(health=Health(1), concurrency=2, by=None)
     asyncio.run(worker.Job._loop(job, SlowSearch(), once=True))  # type: ignore[arg-type]  # all that the loop needs
     assert rests[0] == 0.05
     assert rests[1] > 0.05 * worker.SHARE / 2
     assert len(rests) == 2
+
+
+def test_stranded_sessions_are_those_that_no_running_process_drives(desk: Desk) -> None:
+    interrupted(desk, "mine")
+    done = run("ls", "--stranded", cwd=desk.root)
+    assert ("mine" in done.stdout, "worker" in done.stderr) == (True, True)
+    listed = json.loads(run("ls", "--stranded", "--json", cwd=desk.root).stdout)
+    assert [each["session_id"] for each in listed["sessions"]] == ["mine"]
+    assert run("ls", "--stranded", "--owner", "ann", cwd=desk.root).code == 2
+
+    async def look(engine: Engine) -> list[str]:
+        return [info.session_id for info in await engine.stranded()]
+
+    assert within(desk.store, look, sample.brief) == []  # this engine drives it
+    assert within(desk.store, look, Workflow("other", state=Nothing, steps=[nothing])) == ["mine"]
+    desk.hold("write")
+    with Process("worker", *TARGET, cwd=desk.root, tty=True) as process:
+        process.until("mine  resumed")
+        assert "No session is stranded" in run("ls", "--stranded", cwd=desk.root).stderr
+        desk.release("write")
+        process.signal(signal.SIGTERM)
+        process.wait()
+
+
+def test_a_session_in_a_queue_that_no_worker_serves_is_stranded_and_the_queue_is_named(desk: Desk) -> None:
+    with chdir(desk.root), Engine(desk.store, workflows=[sample.brief], queues=["mail"]) as engine:
+        engine.start(sample.brief, topic="otters", session_id="painted", queue="gpu")
+        shown = run("ls", "--stranded", cwd=desk.root)
+        [listed] = json.loads(run("ls", "--stranded", "--json", cwd=desk.root).stdout)["sessions"]
+    assert "in queue gpu, which no running process drives" in shown.stderr
+    assert "worker --queue gpu" in shown.stderr
+    assert (listed["session_id"], listed["queue"]) == ("painted", "gpu")
+
+
+def test_a_worker_looks_again_when_the_store_cannot_be_reached() -> None:
+    class Down:
+        async def take_ready(self, limit: int, by: str | None) -> list[str]:
+            raise StoreUnavailable("The server restarts.")
+
+    engine: Any = Down()
+    assert asyncio.run(worker._taken(engine, 1, None, once=False)) == []
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(worker._taken(engine, 1, None, once=True))

@@ -22,7 +22,6 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return elsewhere
 
 
-@pytest.mark.long
 def test_workflows_are_listed_without_their_code(zoo: Path) -> None:
     done = run("workflows", cwd=zoo)
     assert (done.code, done.stderr) == (0, "")

@@ -94,7 +94,7 @@ def workflow(folder: Path) -> Any:
 
 
 def fill(folder: Path, *topics: str, **paused: str) -> dict[str, str]:
-    """A session for each topic, until it stands still: the ids, by topic. ``paused``: ids and reasons of others."""
+    """A session for each topic, until it pauses or ends: the ids, by topic. ``paused``: ids and reasons of others."""
     project(folder)
     brief = workflow(folder)
 

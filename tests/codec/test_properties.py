@@ -128,7 +128,6 @@ def follow(root: Any, path: str) -> Any:
     return eval(f"root{path.removeprefix('x')}", {"root": root})
 
 
-@pytest.mark.long
 @relaxed
 @given(GARBAGE)
 def test_garbage_is_stored_faithfully_or_refused_with_a_path_that_leads_to_it(value: Any) -> None:
@@ -156,7 +155,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.long
 @relaxed
 @given(JSON)
 def test_whatever_is_stored_is_read_as_data_or_called_damaged(value: Any) -> None:
@@ -189,7 +187,6 @@ class Watch:
 WATCH = Watch()
 
 
-@pytest.mark.long
 @relaxed
 @given(VALUES | JSON)
 def test_reading_never_executes_compiles_or_imports_anything(value: Any) -> None:

@@ -268,7 +268,6 @@ async def test_a_parked_session_survives_a_new_parameter_and_a_migration(tmp_pat
         assert (await (await engine.resume("b")).outcome()).result == "about ink"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "first",
     ["import pausepoint.definition", "from pausepoint import Engine, run", "import pausepoint.definition.workflow"],

@@ -185,7 +185,6 @@ RETRIES = st.builds(
 )
 
 
-@pytest.mark.long
 @given(RETRIES, st.integers(1, 60), st.none() | st.floats(0, 1e9), st.floats(0, 1, exclude_max=True))
 def test_a_wait_is_at_least_what_was_asked_and_otherwise_at_most_the_longest_with_jitter(
     retry: Retry, attempt: int, asked: float | None, drawn: float
@@ -200,7 +199,6 @@ def test_a_wait_is_at_least_what_was_asked_and_otherwise_at_most_the_longest_wit
         assert 0 <= wait <= retry.longest * (1 + retry.jitter) * (1 + 1e-9)
 
 
-@pytest.mark.long
 @given(RETRIES, st.integers(1, 49))
 def test_without_jitter_waits_never_shrink(retry: Retry, attempt: int) -> None:
     now, later = (retry.delay(n, OSError(), middle, NOW) for n in (attempt, attempt + 1))

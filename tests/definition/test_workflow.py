@@ -176,7 +176,6 @@ def test_all_problems_are_told_together_one_per_line() -> None:
     assert (len(error.problems), error.workflow) == (2, "brief")
 
 
-@pytest.mark.long
 def test_importing_the_definitions_does_not_import_pydantic() -> None:
     look = "import sys, pausepoint.definition.workflow; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0

@@ -174,7 +174,8 @@ def server() -> ForkServer:
 
 def warm_up() -> None:
     """Import what most programs need."""
-    for name in ("pausepoint.cli.commands.run", "pausepoint.engine.engine", "fastapi", "uvicorn"):
+    agents = ("pausepoint.integrations.pydantic_ai", "pydantic_ai.models.function")  # take three seconds
+    for name in ("pausepoint.cli.commands.run", "pausepoint.engine.engine", "fastapi", "uvicorn", *agents):
         with suppress(ImportError):  # the tests that need a server say so
             import_module(name)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.children import LEAN
 from tools.acceptance import (
     LIST,
     Item,
@@ -24,9 +25,6 @@ from tools.acceptance import (
 )
 
 pytest_plugins = ["pytester"]
-
-LEAN = ("-p", "no:schemathesis", "-p", "no:hypothesispytest", "-p", "no:playwright")
-"""Without plugins that take long to import."""
 
 ITEMS = {
     item.number: item

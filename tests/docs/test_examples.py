@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from tests.cli.kit import run as run_command
-from tests.docs.pages import EXAMPLES, PAGES, ROOT, Block, blocks, name_of, section
+from tests.docs.pages import DOCS, EXAMPLES, PAGES, ROOT, Block, blocks, name_of, section
 from tests.support.telemetry import no_providers
 
-README = ROOT / "README.md"
+README, TOUR = ROOT / "README.md", DOCS / "tour.md"
 WITH_PYTHON = [page for page in PAGES if any(block.runs for block in blocks(page))]
 
 
@@ -72,17 +72,17 @@ def test_an_error_in_a_block_is_noticed_at_its_line(tmp_path: Path) -> None:
     assert (caught.traceback[-1].path, caught.traceback[-1].lineno + 1) == (page, 5)
 
 
-def commands_in_the_readme() -> list[list[str]]:
+def commands_of_the_tour() -> list[list[str]]:
     """What the page has people type, word by word."""
-    shown = section(README, "From the command line").partition("```console\n")[2].partition("```")[0]
+    shown = section(TOUR, "From the command line").partition("```console\n")[2].partition("```")[0]
     return [shlex.split(line.removeprefix("$ "), comments=True) for line in shown.splitlines()]
 
 
 @pytest.mark.long
 @pytest.mark.covers("S4.57", "S4.113")
-def test_the_commands_in_the_readme_do_what_is_said(tmp_path: Path) -> None:
-    (tmp_path / "brief.py").write_text(blocks(README)[1].source)
-    typed = commands_in_the_readme()
+def test_the_commands_of_the_tour_do_what_is_said(tmp_path: Path) -> None:
+    (tmp_path / "brief.py").write_text(blocks(TOUR)[0].source)
+    typed = commands_of_the_tour()
     assert {words[0] for words in typed} == {"pausepoint"}
     assert {"run", "resume", "pause", "plan"} <= {words[1] for words in typed}
     for words in typed:
@@ -92,10 +92,10 @@ def test_the_commands_in_the_readme_do_what_is_said(tmp_path: Path) -> None:
 
 
 def shown_applications() -> dict[str, list[str]]:
-    """The lines that the README shows of each application, by its name."""
-    text = section(README, "A program of your own, and five applications")
+    """The lines that the tour shows of each application, by its name."""
+    text = section(TOUR, "A program of your own, and five applications")
     found = re.findall(
-        r"^\*\*\[\w+\]\(src/pausepoint/apps/(\w+)/\).*?^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE
+        r"^\*\*\[\w+\]\(\.\./src/pausepoint/apps/(\w+)/\).*?^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE
     )
     return {name: shown.splitlines() for name, shown in found}
 
@@ -107,7 +107,7 @@ def test_each_application_is_shown_in_five_lines() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("application", shown_applications())
-def test_an_application_prints_what_the_readme_shows(application: str, tmp_path: Path) -> None:
+def test_an_application_prints_what_the_tour_shows(application: str, tmp_path: Path) -> None:
     """What is typed goes to a shell; every line that is shown below it is one that it prints, in that order."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PAUSEPOINT_")}
     environment = kept | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -128,20 +128,20 @@ def start(program: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, program.name], cwd=program.parent, stdout=subprocess.PIPE, text=True)
 
 
-def printed_in_the_readme(name: str) -> tuple[list[str], list[str]]:
+def printed_on(page: Path, name: str) -> tuple[list[str], list[str]]:
     """The lines that the page shows for the run that is killed and for the one after it."""
-    _, _, after = README.read_text("utf-8").partition(f"$ python {name}\n")
+    _, _, after = page.read_text("utf-8").partition(f"$ python {name}\n")
     killed, _, rest = after.partition("^Z\n")
     _, _, second = rest.partition(f"$ python {name}\n")
     return killed.splitlines(), second.partition("```")[0].splitlines()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("block", "name"), [(0, "answer.py"), (1, "brief.py")])
-def test_a_program_in_the_readme_goes_on_after_a_kill_as_shown(tmp_path: Path, block: int, name: str) -> None:
+@pytest.mark.parametrize(("page", "name"), [(README, "answer.py"), (TOUR, "brief.py")], ids=["README", "tour"])
+def test_the_program_of_a_page_goes_on_after_a_kill_as_shown(tmp_path: Path, page: Path, name: str) -> None:
     program = tmp_path / name
-    program.write_text(blocks(README)[block].source)
-    killed, second = printed_in_the_readme(name)
+    program.write_text(blocks(page)[0].source)
+    killed, second = printed_on(page, name)
     with start(program) as first:
         assert first.stdout is not None
         assert [first.stdout.readline().rstrip() for _ in killed] == killed
@@ -150,3 +150,14 @@ def test_a_program_in_the_readme_goes_on_after_a_kill_as_shown(tmp_path: Path, b
     with start(program) as again:
         output, _ = again.communicate(timeout=120)
     assert output.splitlines() == second
+
+
+def test_the_readme_fits_on_two_screens_and_has_what_a_first_look_needs() -> None:
+    text = README.read_text("utf-8")
+    assert len(text.splitlines()) <= 120
+    assert text.count("![") == 2, "the gate and the page"
+    assert "\nmake demo\nmake test\n" in text
+    assert len(blocks(README)) == 1, "the first program"
+    assert {"start", "tour", "agent", "concepts", "api", "deployment", "why", "index"} <= set(
+        re.findall(r"\(docs/([\w-]+)\.md", text)
+    )

@@ -296,14 +296,17 @@ async def waited() -> list[Event]:
 
     @step
     async def whole(ctx: Context) -> None:
-        await ctx.sleep(0.01)
+        await ctx.sleep(60)
         await ctx.receive(int)
         await asyncio.gather(*[ctx.call(parts, n=n) for n in range(4)], return_exceptions=True)
 
-    async with Engine(":memory:") as engine:
+    clock = ManualClock()
+    async with Engine(":memory:", clock=clock) as engine:
         session = await engine.start(Workflow("whole", state=Everything, steps=[whole]))
         await session.pause(freeze=True)
         await session.resume()
+        await settled(session, Status.SLEEPING)
+        clock.advance(60)
         await session.send("one")
         await session.send(1)
         await session.outcome()
@@ -462,7 +465,9 @@ async def held_in_place() -> list[Event]:
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("held", state=Counter, steps=[twice]))
         await began.wait()
-        await session.pause(wait=True, timeout=0.5)
+        await session.pause()
+        while "session.pausing" not in [event.event_type async for event in session.events()]:
+            await asyncio.sleep(0.01)
         go.set()
         await session.outcome()
         await session.resume()

@@ -30,7 +30,7 @@ def transcript(page: Path) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", ["agent.md", "chat.md"])
+@pytest.mark.parametrize("page", ["agent.md", "chat.md", "pydantic-ai.md"])
 def test_the_commands_of_a_page_print_what_it_shows(page: str, tmp_path: Path) -> None:
     """Every line below a command is, or ends, a line that the command prints, in that order."""
     folder, typed = Folder(tmp_path), 0

@@ -15,8 +15,9 @@ import pytest
 
 from pausepoint.model import Restarted, StreamChunk, StreamText
 from tests.docs.programs import NEVER, Folder, Program
-from tests.engine.test_servers import INSTALL, free_port
+from tests.engine.test_servers import INSTALL
 from tests.support.loop import PATIENCE
+from tests.support.ports import free_port
 
 pytest.importorskip("fastapi", reason=INSTALL)
 pytest.importorskip("uvicorn", reason=INSTALL)
@@ -163,7 +164,6 @@ def test_a_killed_server_and_a_deploy_lose_nothing_and_repeat_nothing(tmp_path: 
     ]
 
 
-@pytest.mark.long
 def test_an_app_that_starts_without_a_look_is_caught(tmp_path: Path) -> None:
     folder, page = Folder(tmp_path), Page()
     folder.replace("app.py", "        return await show(run, engine)  # a repeated", "        pass  # a repeated")

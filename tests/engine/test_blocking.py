@@ -12,15 +12,18 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Outcome, Session, Status, Workflow, run, step
+from pausepoint import BlockingContext, Context, Engine, Outcome, Session, Status, Workflow, run, step
 from pausepoint.engine import BlockingEngine, BlockingSession
-from pausepoint.engine.blocking import BlockingFiles
+from pausepoint.engine.drawers import Drawer
 from pausepoint.errors import AlreadyRunning, CallRefused, StateRefused, StoreClosed, StoreError, UnknownSession
+from pausepoint.runtime.artifacts import StepArtifact
+from pausepoint.runtime.blocking import BlockingDrawer, BlockingFiles, BlockingStepArtifact, BlockingStepFiles
+from pausepoint.runtime.chunks import StepFiles
 from pausepoint.runtime.files import Files
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import FINISHED, Doc, Pipeline
@@ -85,17 +88,17 @@ def parameters(verb: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(verb).parameters.values())
 
 
-PAIRS = [(Engine, BlockingEngine), (Session, BlockingSession), (Files, BlockingFiles)]
+PAIRS = [(Engine, BlockingEngine), (Session, BlockingSession), (Files, BlockingFiles), (Drawer, BlockingDrawer)]
 
 
-@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files"])
+@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files", "drawer"])
 def test_every_verb_has_its_blocking_form_and_there_is_none_beside(kind: type, blocking: type) -> None:
     missing = sorted(public(kind).keys() - public(blocking).keys())
-    assert not missing, f"add a line for each to {blocking.__name__} in src/pausepoint/blocking.py: {missing}"
+    assert not missing, f"add a line for each to {blocking.__name__} in {blocking.__module__}: {missing}"
     assert public(blocking).keys() <= public(kind).keys()
 
 
-@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files"])
+@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files", "drawer"])
 def test_a_blocking_verb_has_the_parameters_and_the_words_of_the_async_one(kind: type, blocking: type) -> None:
     for name, verb in public(kind).items():
         here = public(blocking)[name]
@@ -108,7 +111,7 @@ def test_a_blocking_verb_has_the_parameters_and_the_words_of_the_async_one(kind:
         assert (here.__name__, here.__qualname__) == (name, f"{blocking.__name__}.{name}")
 
 
-@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files"])
+@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files", "drawer"])
 def test_a_blocking_verb_never_gives_something_that_must_be_awaited(kind: type, blocking: type) -> None:
     for name, verb in public(blocking).items():
         returns = str(inspect.signature(getattr(verb, "fget", verb)).return_annotation)
@@ -116,6 +119,51 @@ def test_a_blocking_verb_never_gives_something_that_must_be_awaited(kind: type, 
         if "BlockingSession" in returns:  # a session inside a list or tuple would reach the caller unwrapped
             other = r"( \| Listing\[SessionInfo\]| \| BulkReport)?"
             assert re.fullmatch(rf"BlockingSession\[\w+(, \w+)?\]{other}", returns), name
+
+
+STEP_PAIRS = [
+    (Context, BlockingContext), (StepFiles, BlockingStepFiles), (StepArtifact, BlockingStepArtifact),
+    (Drawer, BlockingDrawer),
+]  # fmt: skip
+OWN = {"artifact", "chunks", "do", "drawer", "files", "first", "map", "stream"}
+"""The verbs whose types or whose work differ in a thread."""
+
+
+@pytest.mark.parametrize(("kind", "blocking"), STEP_PAIRS, ids=["context", "files", "artifact", "drawer"])
+def test_a_def_step_can_call_what_an_async_step_can(kind: type, blocking: type) -> None:
+    assert public(blocking).keys() == public(kind).keys()
+    for name, verb in public(kind).items():
+        if not isinstance(verb, property):
+            ours, theirs = parameters(public(blocking)[name]), parameters(verb)
+            assert [(each.name, each.kind, each.default) for each in ours] == [
+                (each.name, each.kind, each.default) for each in theirs
+            ], name
+
+
+@pytest.mark.parametrize(("kind", "blocking"), STEP_PAIRS, ids=["context", "files", "artifact", "drawer"])
+def test_the_signatures_that_a_def_step_sees_are_those_of_the_async_verbs(kind: type, blocking: type) -> None:
+    """They are declared a second time, for type checkers, and could drift apart."""
+    for name, verb in public(kind).items():
+        here = public(blocking)[name]
+        if isinstance(verb, property) or name in OWN:
+            continue
+        assert declared(here) == declared(verb), name
+        assert not inspect.iscoroutinefunction(here), name
+
+
+def declared(verb: Any) -> list[str]:
+    verb = inspect.unwrap(verb)
+    return [str(inspect.signature(each)) for each in [*get_overloads(verb), verb]]
+
+
+@pytest.mark.parametrize(("kind", "blocking"), STEP_PAIRS, ids=["context", "files", "artifact", "drawer"])
+def test_help_on_a_verb_of_a_def_step_shows_the_words_of_the_async_verb(kind: type, blocking: type) -> None:
+    inherited = {"get", "list", "open", "progress"} if kind is StepFiles else set()  # those of `Files`
+    for name, verb in public(kind).items():
+        here = public(blocking)[name]
+        if name not in OWN | inherited and not isinstance(verb, property):
+            assert here.__doc__ == verb.__doc__, name
+            assert here.__qualname__ == f"{blocking.__name__}.{name}"
 
 
 def test_running_in_one_line_takes_what_start_takes() -> None:
@@ -243,7 +291,7 @@ def test_an_interrupt_while_its_thread_starts_passes_and_leaves_no_thread(monkey
     with pytest.raises(KeyboardInterrupt):
         Engine(":memory:").__enter__()
     for thread in loop_threads():
-        thread.join(10)
+        thread.join(PATIENCE)
     assert loop_threads() == []
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from pausepoint import Append, Engine, Status, Workflow, guard, route, step
 from pausepoint.errors import HoldLost, StateRefused
-from pausepoint.model.sessions import Commit
+from pausepoint.model.commits import Commit
 from pausepoint.stores.found import Found
 from tests.engine.essay import COLLECTING, Collection, Desk, Middle, Plan, again, close, collect, events
 from tests.support.loop import on_loop

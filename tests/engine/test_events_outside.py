@@ -197,7 +197,6 @@ async def _events(engine: Engine, after: str = "") -> list[Event]:
     return [event async for event in engine.events("c", after)]
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_long_history_is_read_a_few_records_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -69,7 +69,7 @@ async def test_inside_gather_task_groups_and_orphans_the_block_is_left() -> None
         await queue.get()
 
     async def nested() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.create_task(gathered())
 
     async def handler(engine: Engine, id: str, code: Callable[[], Awaitable[None]]) -> None:
@@ -193,7 +193,7 @@ async def test_a_guest_that_was_taken_over_hears_it_and_writes_nothing(tmp_path:
     taken: list[SessionRow] = []
     async with Engine(tmp_path / "h.db") as engine:
         other = SqliteStore(tmp_path / "h.db")
-        await other.open(lambda: None)
+        await other.open(lambda keys: None)
         with pytest.raises(HoldLost):
             await handler()
         assert await other.get("t") == taken[0]
@@ -265,7 +265,7 @@ async def test_a_thread_of_the_block_hears_it_too() -> None:
     async with Engine(":memory:") as engine:
         with pytest.raises(Parked):
             await handler()
-    assert over.wait(60)
+    assert over.wait(PATIENCE)
     assert heard == ["StepExited"]
 
 

@@ -53,7 +53,6 @@ async def test_an_older_state_is_carried_up_version_by_version_in_one_commit(tmp
     assert record["seq"] == before["seq"] + 1
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.82")
 @on_loop
 async def test_every_checkpoint_and_key_frame_carries_the_version_of_the_state_it_was_made_with(tmp_path: Path) -> None:
@@ -248,7 +247,6 @@ class HeavyToo(BaseModel):
     more: int = 7
 
 
-@pytest.mark.long
 @on_loop
 async def test_large_values_and_growing_fields_are_not_written_again(tmp_path: Path) -> None:
     @step(writes="trail")
@@ -384,7 +382,6 @@ async def test_a_migration_that_cannot_be_stored_never_happened(tmp_path: Path) 
         assert (await (await resumed(engine)).state()).words == 1
 
 
-@pytest.mark.long
 @on_loop
 async def test_misfits_lists_what_would_not_go_on_and_touches_nothing(tmp_path: Path) -> None:
     path = tmp_path / "h.db"

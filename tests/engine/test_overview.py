@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
+import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, step
 from tests.support.loop import PATIENCE, on_loop
+from tests.support.postgres import schema_of
 
 
 class Doc(BaseModel):
@@ -72,3 +75,33 @@ async def test_progress_is_that_of_the_steps_that_run_here() -> None:
         go.set()
         await session.outcome()
         assert await engine.progress() == {}
+
+
+async def check_stranded(url: str) -> None:
+    async def stranded(limit: int = 100) -> list[str]:
+        return [str(info.session_id) for info in await observer.stranded(limit=limit)]
+
+    async with Engine(url, drives="none") as observer, Engine(url, workflows=[napping], queues=["web"]) as web:
+        for id, queue in (("g1", "gpu"), ("m1", "mail"), ("g2", "gpu")):
+            await web.start(napping, session_id=id, queue=queue)
+        assert await stranded() == ["g2", "m1", "g1"]
+        async with Engine(url, workflows=[napping], queues=["mail"], concurrency=1):
+            assert await stranded() == ["g2", "g1"], "a worker for mail leaves the queue gpu to others"
+            assert await stranded(limit=1) == ["g2"]
+            other = Workflow("other", state=Doc, steps=[nap])
+            async with Engine(url, workflows=[other], queues=["gpu"]):
+                assert await stranded() == ["g2", "g1"], "workflow and queue must be those of one engine"
+        async with Engine(url, workflows=[napping]):
+            assert await stranded() == []
+
+
+@on_loop
+async def test_a_session_in_a_queue_that_no_engine_drives_is_stranded(tmp_path: Path) -> None:
+    await check_stranded(str(tmp_path / "store.db"))
+
+
+@pytest.mark.long
+@on_loop
+async def test_a_session_in_a_queue_that_no_engine_drives_is_stranded_on_postgres_too() -> None:
+    with schema_of() as url:
+        await check_stranded(url)

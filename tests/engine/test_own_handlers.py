@@ -240,6 +240,6 @@ def test_an_engine_whose_opener_has_ended_ends_the_program_too(tmp_path: Any) ->
         program.expect("running")
         program.signal(TERM)
         program.signal(TERM)
-        assert program.ended() == 143
+        assert program.ended() in (143, -TERM)  # the second signal may come when the handlers are gone
     with Engine(tmp_path / "a.db") as engine:
         assert engine.info("x").status in (Status.READY, Status.CREATED)

@@ -37,6 +37,29 @@ async def test_a_start_of_a_known_session_by_another_owner_is_refused_too() -> N
         assert pipeline.calls == []
 
 
+@on_loop
+async def test_a_session_is_not_paused_by_a_start_of_another_owner() -> None:
+    pipeline = Pipeline()
+    async with Engine(":memory:") as engine:
+        session = await engine.start(pipeline.workflow, session_id="memo-1", owner="ann")
+        await session.outcome()
+        await session.rewind("draft")
+        with pytest.raises(WrongOwner):
+            await engine.start(pipeline.workflow, session_id="memo-1", owner="bob", paused=True)
+        assert await session.pauses() == []
+
+
+@pytest.mark.parametrize("other", ["Ann", "ann ", "an", "annie"])
+@on_loop
+async def test_owners_are_told_apart_by_every_letter(other: str) -> None:
+    pipeline = Pipeline()
+    async with Engine(":memory:") as engine:
+        session = await engine.start(pipeline.workflow, owner="ann", paused=True)
+        with pytest.raises(WrongOwner):
+            await session.resume(owner=other)
+        assert pipeline.calls == []
+
+
 @pytest.mark.covers("S1.30")
 @on_loop
 async def test_the_owner_is_asked_for_whatever_the_status() -> None:

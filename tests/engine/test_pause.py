@@ -15,7 +15,7 @@ from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
 from pausepoint.errors import StepExited, UnknownSession
 from pausepoint.model.views import Listing
 from tests.support.children import outside_sql, run_child
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import FINISHED, STEPS, Gate, Pipeline, until
 
 
@@ -301,7 +301,7 @@ async def test_a_plain_function_that_is_aborted_is_ended_at_its_next_call_and_it
         if ends:
             return "second run"
         loop.call_soon_threadsafe(begun.set)
-        go.wait(5)
+        go.wait(PATIENCE)
         try:
             ctx.safe_point()
         except BaseException as error:
@@ -337,7 +337,7 @@ async def test_a_plain_function_that_returns_after_its_abort_has_its_result_disc
         mine = len(runs)
         loop.call_soon_threadsafe(begun.set)
         if mine == 1:
-            go.wait(5)
+            go.wait(PATIENCE)
             over.set()
         return f"run {mine}"
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, guard, route, step
-from pausepoint.engine.plan import Plan
+from pausepoint.engine.plans import Plan
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 

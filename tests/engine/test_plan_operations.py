@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Retry, Status, Workflow, step, workflow
-from pausepoint.engine.plan import Plan
+from pausepoint.engine.plans import Plan
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.status import settled

@@ -170,6 +170,7 @@ class Watched(SqliteStore):
         return found
 
 
+@pytest.mark.long
 @on_loop
 async def test_health_counts_all_sessions_and_reads_only_those_whose_process_died(tmp_path: Path) -> None:
     store = Watched(tmp_path / "store.db")

@@ -38,7 +38,8 @@ async def test_a_redacted_field_is_gone_from_state_log_and_files(tmp_path: Path)
             "session.redacted",
         ]
         assert events[-1].data == {
-            "field": "letter", "by": "dpo", "reason": "asked for", "signals": [], "records": [[before[1].seq] * 2],
+            "field": "letter", "drawer": None, "by": "dpo", "reason": "asked for", "signals": [],
+            "records": [[before[1].seq] * 2],
         }  # fmt: skip
         with pytest.raises(Redacted, match=f"Record {before[1].seq}"):
             await session.state(at_checkpoint="write")
@@ -188,6 +189,20 @@ async def test_a_driven_session_cannot_be_redacted() -> None:
 
 
 @on_loop
+async def test_a_large_value_that_the_present_state_uses_outlives_the_record_that_wrote_it(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", workflows=[case]) as engine:
+        session = await closed_case(engine, name=LARGE)
+        state = await session.state()
+        wrote = (await session.checkpoints())[1]
+        assert wrote.step == "write"
+        assert (await session.redact(seq=wrote.seq)).records == (wrote.seq,)
+        assert await session.state() == state
+        assert (await engine.verify()).ok
+    async with Engine(tmp_path / "store.db", workflows=[case]) as engine:
+        assert await engine.state("c1") == state
+
+
+@on_loop
 async def test_another_session_keeps_a_value_that_was_redacted_here(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", workflows=[case]) as engine:
         first, second = await closed_case(engine, "c1", LARGE), await closed_case(engine, "c2", LARGE)
@@ -267,9 +282,12 @@ class New(BaseModel):
 async def set_name() -> None: ...
 
 
+@pytest.mark.parametrize("text", [SECRET, LARGE], ids=["small", "large"])  # a large value is not written again
 @pytest.mark.parametrize("field", ["title", "note"])
 @on_loop
-async def test_a_field_is_found_under_the_name_that_it_had_before_a_migration(tmp_path: Path, field: str) -> None:
+async def test_a_field_is_found_under_the_name_that_it_had_before_a_migration(
+    tmp_path: Path, field: str, text: str
+) -> None:
     @migrate(from_version=1)
     def renamed(state: dict[str, Any]) -> dict[str, Any]:
         return {"title": state["name"]}
@@ -278,7 +296,7 @@ async def test_a_field_is_found_under_the_name_that_it_had_before_a_migration(tm
     old = Workflow("doc", state=Old, steps=[set_name])
     new = Workflow("doc", state=New, steps=[set_name], version=2, migrations=[renamed])
     async with Engine(path, workflows=[old]) as engine:
-        given = Old(name=SECRET) if field == "title" else Old(note=SECRET)
+        given = Old(name=text) if field == "title" else Old(note=text)
         await engine.start(old, given, session_id="d1", paused=True)
     async with Engine(path, workflows=[new]) as engine:
         session = await engine.resume("d1")

@@ -85,7 +85,7 @@ async def killed_and_repeated(path: Path, verb: Verb, writes: int, after: bool, 
     await prepared(path)
     engine, store = engine_on(path)
     await engine.__aenter__()
-    engine.described["wait"] = engine.clock.now()  # so that all writes belong to the request
+    engine._service.described["wait"] = engine.clock.now()  # so that all writes belong to the request
     store.doom(writes, after)
     died = False
     try:

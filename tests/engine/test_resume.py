@@ -269,7 +269,6 @@ async with Engine(args[0]) as engine:
 """
 
 
-@pytest.mark.long
 @pytest.mark.covers("S1.52")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @on_loop
@@ -324,6 +323,7 @@ async def test_leaving_the_engines_block_leaves_its_sessions_ready(tmp_path: Pat
 # crashes
 
 
+@pytest.mark.long
 @pytest.mark.covers("S3.85", "S4.4")
 @on_loop
 async def test_a_run_that_is_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
@@ -363,9 +363,11 @@ async with Engine(args[0], workflows=[pipeline.workflow]) as engine:
 """
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("here", [True, False], ids=["here", "handed over"])
 @on_loop
-async def test_three_crashes_at_one_position_pause_the_session_and_a_resume_tries_again(tmp_path: Path) -> None:
+async def test_three_crashes_at_one_position_pause_the_session_and_a_resume_tries_again(
+    tmp_path: Path, here: bool
+) -> None:
     path, log = tmp_path / "h.db", tmp_path / "log"
     for _ in range(3):
         with child(POISON, path, log) as running:
@@ -378,7 +380,7 @@ async def test_three_crashes_at_one_position_pause_the_session_and_a_resume_trie
         assert pause.kind == "crashes"
         assert "3 processes died at draft#1" in pause.reason
         assert "then resume" in pause.reason
-        outcome = await (await engine.resume("memo-1")).outcome()
+        outcome = await (await engine.resume("memo-1", here=here)).outcome()
         assert (outcome.status, outcome.state, outcome.pauses) == (Status.COMPLETED, FINISHED, ())
 
 

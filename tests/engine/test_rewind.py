@@ -111,7 +111,6 @@ async def test_a_rewind_to_a_line_that_was_left_behind_brings_it_back() -> None:
         assert (await session.state(at_checkpoint="write#2")).topic == "squid"
 
 
-@pytest.mark.long
 @on_loop
 async def test_rewinds_over_many_key_frames_find_every_visit() -> None:
     async with Engine(":memory:") as engine:
@@ -289,7 +288,6 @@ async def test_a_kept_journal_survives_another_rewind_and_a_fork() -> None:
             assert sorted(fan.calls) == ["after", "work 1", "work 4"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_key_for_outside_services_is_the_same_after_a_crash_behind_a_key_frame(tmp_path: Path) -> None:
     keys: list[str] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import pytest
 from pausepoint import Engine, Status
 from tests.support.children import ROOT
 from tests.support.loop import PATIENCE
+from tests.support.ports import free_port
 
 INSTALL = "install the servers that the tests use: pip install -e '.[dev]'"
 pytest.importorskip("fastapi", reason=INSTALL)
@@ -71,12 +71,6 @@ class Server:
             return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the server is still alive:\n{self.log.read_text()}") from None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -35,7 +35,6 @@ async def announced(engine: Engine, session_id: str, expected: bool = True) -> N
         await asyncio.sleep(0.001)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["resumed", "lifted", "answered"])
 @on_loop
 async def test_it_returns_when_another_process_lets_the_session_continue_and_nothing_runs_before(
@@ -60,7 +59,7 @@ async def test_it_returns_when_another_process_lets_the_session_continue_and_not
             await other.lift_pause()
         info = await waiting
         assert (info.status, engine.running) == (Status.READY, ())
-        assert "listening/one" not in engine.standing_by
+        assert "listening/one" not in engine._service.standing_by
         assert (await (await engine.resume("one")).outcome()).state.said == "ahoy"
 
 

@@ -6,7 +6,6 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, step
@@ -19,7 +18,6 @@ class Work(BaseModel):
     out: str = ""
 
 
-@pytest.mark.long
 @on_loop
 async def test_the_pause_of_everything_names_what_is_still_finishing_and_then_how_long_it_took(tmp_path: Path) -> None:
     gate, inside = asyncio.Event(), asyncio.Event()

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, create_model
 
 from pausepoint import Append, Context, Engine, Merge, Replace, Status, Workflow, step
 from pausepoint.errors import AlreadyRunning, DefinitionError, StateRefused, StoreUnavailable
-from pausepoint.model.sessions import Commit
+from pausepoint.model.commits import Commit
 from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
@@ -145,7 +145,6 @@ async def stopped_at_verdict(path: Path) -> None:
         await gate.reached.wait()
 
 
-@pytest.mark.long
 @pytest.mark.covers("S1.1")
 @on_loop
 async def test_a_stored_field_of_a_wrong_type_is_named_and_the_stored_state_stays_as_it_was(tmp_path: Path) -> None:
@@ -237,13 +236,12 @@ async def test_a_step_that_the_workflow_lost_pauses_the_session_with_the_way_out
         assert pause.kind == "definition"
         assert "'verdict'" in pause.reason
         assert "Did you mean 'verdicts'?" in pause.reason
-        assert "restore the step and resume" in pause.reason
+        assert "put the step back into the code and resume" in pause.reason
     async with Engine(path, workflows=[Pipeline().workflow]) as engine:
         outcome = await (await engine.resume("memo-1")).outcome()
         assert (outcome.status, outcome.state, outcome.pauses) == (Status.COMPLETED, FINISHED, ())
 
 
-@pytest.mark.long
 @on_loop
 async def test_state_of_a_newer_version_is_refused_and_that_of_an_older_one_pauses(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
@@ -456,9 +454,11 @@ async def test_a_process_that_dies_in_the_middle_of_a_save_leaves_the_old_state_
         assert (outcome.state.left, outcome.state.right) == (3, 3)
 
 
-def _twin_step(number: int) -> Any:
+def _twin_step(number: int, seen: Path | None = None) -> Any:
     @step(writes=["left", "right", "pad"], name=f"step{number}")
     async def write(left: int, right: int) -> dict[str, Any]:
+        while seen is not None and number % 100 == 99 and not Path(f"{seen}{number}").exists():
+            await asyncio.sleep(0.001)
         return {"left": left + 1, "right": right + 1, "pad": str(number % 10) * 20_000}
 
     return write
@@ -470,7 +470,8 @@ twins = Workflow("twins", state=Twins, steps=[_twin_step(number) for number in (
 @pytest.mark.covers("S3.89")
 @on_loop
 async def test_a_reader_in_another_process_never_sees_a_half_written_state(tmp_path: Path) -> None:
-    many = Workflow("twins", state=Twins, steps=[_twin_step(number) for number in range(300)])
+    seen = tmp_path / "seen"  # the writer waits at some states until the reader has seen them
+    many = Workflow("twins", state=Twins, steps=[_twin_step(number, seen) for number in range(300)])
     with child(
         """
         from tests.engine.test_stored_state import Twins, _twin_step
@@ -482,12 +483,14 @@ async def test_a_reader_in_another_process_never_sees_a_half_written_state(tmp_p
                 state = await engine.state("twins")
                 assert state.left == state.right and len(set(state.pad)) <= 1, state
                 seen.add(state.left)
+                open(f"{args[1]}{state.left}", "w").close()
                 if state.left == 300:
                     break
                 await asyncio.sleep(0)
             say(len(seen))
         """,
         tmp_path / "h.db",
+        seen,
     ) as reader:
         async with Engine(tmp_path / "h.db") as engine:
             session = await engine.start(many, session_id="twins", paused=True)

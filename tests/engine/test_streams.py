@@ -284,11 +284,10 @@ async def test_a_clean_up_of_many_streams_lets_other_tasks_run(tmp_path: Path) -
         for key in range(1_000, 1_200):
             (Path(f"{path}-streams") / f"{key}.ring").touch()
         ticking = asyncio.create_task(tick())
-        assert (await clear_streams(engine, apply=True), turns >= 200) == (200, True)
+        assert (await clear_streams(engine._service, apply=True), turns >= 200) == (200, True)
         ticking.cancel()
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_new_store_in_the_place_of_another_shows_nothing_of_it(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
@@ -307,7 +306,6 @@ async def test_a_new_store_in_the_place_of_another_shows_nothing_of_it(tmp_path:
         assert (await said(session))[0] == ["HERON"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_what_a_killed_process_left_of_a_ring_is_deleted_with_the_session(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
@@ -326,7 +324,6 @@ async def test_what_a_killed_process_left_of_a_ring_is_deleted_with_the_session(
         assert rings(path) == []
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_stream_that_cannot_be_deleted_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "s.db"

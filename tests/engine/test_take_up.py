@@ -128,6 +128,45 @@ async def test_of_two_that_saw_a_session_one_drives_it(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_a_session_that_was_driven_since_it_was_seen_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=ALL, drives="asked") as one, Engine(path, workflows=ALL, drives="asked") as two:
+        session = await one.start(chat, session_id="one")
+        await session.outcome()
+        seen = await two.info("one")
+        await one.take_up("one")
+        await one.idle()
+        now = await two.info("one")
+        assert (now.status, now.fence) == (seen.status, seen.fence + 1)
+        with pytest.raises(HoldLost):
+            await two.take_up("one", fence=seen.fence)
+        await two.take_up("one", fence=now.fence)
+        await two.idle()
+
+
+@on_loop
+async def test_a_session_that_another_engine_drives_is_not_taken_from_it(tmp_path: Path) -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    @step(writes="text")
+    async def slow() -> str:
+        begun.set()
+        await goes_on.wait()
+        return "done"
+
+    works = [Workflow("slow", state=Doc, steps=[slow])]
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=works) as one, Engine(path, workflows=works, drives="asked") as two:
+        session = await one.start(works[0], session_id="one")
+        await begun.wait()
+        with pytest.raises(AlreadyRunning):
+            await two.take_up("one")
+        goes_on.set()
+        assert (await session.outcome()).state.text == "done"
+        assert (await one.info("one")).fence == 1
+
+
+@on_loop
 async def test_a_failed_session_is_left_to_a_person(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
         await (await engine.start(brief, session_id="one", broken=True)).outcome()
@@ -161,7 +200,6 @@ async def test_it_needs_the_workflow_an_engine_that_drives_and_a_session(tmp_pat
     assert runs == []
 
 
-@pytest.mark.long
 @on_loop
 async def test_ready_sessions_are_taken_and_what_cannot_run_here_is_given_back(tmp_path: Path) -> None:
     for name in ("one", "two", "paused", "damaged"):
@@ -193,7 +231,7 @@ async def test_a_session_whose_log_cannot_be_read_here_stops_no_other(
             super().load(records)
 
     async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
-        monkeypatch.setattr(engine, "drive_class", Picky)
+        monkeypatch.setattr(engine._service, "drive_class", Picky)
         assert await engine.take_ready() == ["two"]
         assert (await (await engine.session("two")).outcome()).state.text == "12"
         assert (await engine.info("one")).holder is None

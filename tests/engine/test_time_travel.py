@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pausepoint import Append, Engine, Session, Status, Workflow, route, step
 from pausepoint.errors import StoreError
-from pausepoint.model.sessions import Commit
+from pausepoint.model.commits import Commit
 from pausepoint.model.views import Checkpoint
 from pausepoint.stores.sqlite import SqliteStore, commits
 from pausepoint.stores.sqlite.engines import OwnEngine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -12,8 +13,19 @@ from pydantic import BaseModel
 
 from pausepoint import Artifact, BlockingContext, Context, Engine, Status, Workflow, step
 from pausepoint.engine import bundle
-from pausepoint.errors import DamagedRecord, FolderRefused, InputConflict, InvalidSessionId, UnknownSession, VerbRefused
-from tests.support.loop import on_loop
+from pausepoint.engine.copies import MOVER
+from pausepoint.errors import (
+    DamagedRecord,
+    FolderRefused,
+    InputConflict,
+    InvalidSessionId,
+    StoreUnavailable,
+    UnknownSession,
+    VerbRefused,
+)
+from pausepoint.model.remembered import Remembered
+from pausepoint.stores.sqlite import SqliteStore
+from tests.support.loop import PATIENCE, on_loop
 
 
 class Talk(BaseModel):
@@ -99,7 +111,6 @@ async def test_an_imported_session_goes_on_where_it_was_and_receives_what_came_b
         assert (await engine.verify()).ok
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None:
     path = tmp_path / "tree.jsonl"
@@ -199,6 +210,7 @@ async def test_a_file_that_is_not_right_is_refused_with_what_is_wrong(tmp_path: 
         "unknown kind of line 'surprise'": sealed([*lines[:-1], '{"surprise":1}']),
         "does not match its digest": sealed([line.replace('"by":"ben"', '"by":"eve"') for line in lines[:-1]]),
         "is damaged: large value": sealed([line for line in lines[:-1] if not line.startswith('{"blob"')]),
+        "does not match its hash": sealed([line.replace("large large", "large LARGE", 1) for line in lines[:-1]]),
         "unknown kind of line 'session'": sealed([*lines[:2], *lines[1:-1]]),
         "large value x has no text": sealed([*lines[:-1], '{"blob":"x","text":5}']),
         "nested too deep": sealed([*lines[:-1], f'{{"record":{"[" * 100_000}{"]" * 100_000}}}']),
@@ -213,6 +225,27 @@ async def test_a_file_that_is_not_right_is_refused_with_what_is_wrong(tmp_path: 
             await engine.import_session(path)
         assert await engine.sessions() == []
     assert found.records
+
+
+@on_loop
+async def test_a_file_may_contain_one_tree_of_sessions_and_each_of_them_once(tmp_path: Path) -> None:
+    path = tmp_path / "tree.jsonl"
+    async with Engine(":memory:", workflows=ALL) as engine:
+        await (await engine.start(calls, session_id="root")).outcome()
+        await engine.export_session("root", path)
+    lines = path.read_text().splitlines()[:-1]
+    start = next(number for number, line in enumerate(lines) if '"parent_id":"root"' in line)
+    stranger = [line.replace('"parent_id":"root"', '"parent_id":"elsewhere"') for line in lines]
+    messages = {
+        "is not a child of another session in the file": sealed(stranger),
+        "occurs twice": sealed([*lines, *lines[start:]]),
+    }
+    async with Engine(":memory:", workflows=ALL) as engine:
+        for message, text in messages.items():
+            path.write_text(text)
+            with pytest.raises(DamagedRecord, match=message):
+                await engine.import_session(path)
+        assert await engine.sessions() == []
 
 
 def sealed(lines: list[str]) -> str:
@@ -318,3 +351,247 @@ async def test_the_children_of_a_session_whose_id_ends_with_a_dot_have_valid_ids
         await session.outcome()
         [child] = await session.children()
         assert (await engine.info(child.session_id)).workflow == "part"
+
+
+@on_loop
+async def test_sessions_move_to_another_store_as_they_were_and_the_originals_stay_paused(tmp_path: Path) -> None:
+    there = tmp_path / "there.db"
+    async with Engine(":memory:", workflows=ALL) as here:
+        await (await here.start(calls, session_id="root")).outcome()
+        await (await here.start(talk, session_id="own")).outcome()
+        await here.pause("own", reason="lunch", by="ann", mode="abort")
+        await here.schedule("daily", talk, cron="0 7 * * *", zone="Europe/Berlin")
+        await here.schedule("resting", talk, cron="0 8 * * *")
+        await here.pause_schedule("resting", by="ann")
+        planned = await here.move(there, dry_run=True)
+        assert (planned.moved, planned.schedules, there.exists()) == (["own", "root"], ["daily", "resting"], False)
+        seen: list[int] = []
+        result = await here.move(there, reason="gone", on_progress=lambda so_far: seen.append(len(so_far.moved)))
+        assert (result.total, result.moved, result.there, result.refused, seen) == (2, ["own", "root"], [], {}, [1, 2])
+        assert result.schedules == ["daily", "resting"]
+        assert [each.paused_by for each in await here.schedules()] == [MOVER, "ann"]
+        await here.lift_pause()  # each original has a pause of its own
+        assert {info.status for info in await here.sessions()} == {Status.PAUSED}
+
+        async with Engine(there, workflows=ALL) as other:
+            assert {info.session_id: info.status for info in await other.sessions(level="root")} == {
+                "root": Status.WAITING, "own": Status.PAUSED,
+            }  # fmt: skip
+            assert [pause.reason for pause in await other.pauses("own")] == ["lunch"]
+            assert {each.name: each.paused_by for each in await other.schedules()} == {"daily": None, "resting": "ann"}
+            [first] = await other.children("root")
+            await other.send(first.session_id, "on the other side")
+            await other.outcome("root")
+            assert len(await other.children("root")) == 2
+            assert (await other.verify()).ok
+            await other.schedule("daily", talk, cron="0 9 * * *")
+        again = await here.move(there)  # what has continued or was changed there is left alone
+        assert (again.there, again.schedules, again.refused) == (["own", "root"], [], {})
+
+        await here.resume("own")
+        await here.send("own", "one")
+        await here.outcome("own")
+        refused = await here.move(there)
+        assert (refused.there, list(refused.refused)) == (["root"], ["own"])
+        assert "The other store has a different session 'own'" in refused.refused["own"]
+
+
+@on_loop
+async def test_a_session_that_does_not_stop_is_moved_later(tmp_path: Path) -> None:
+    ready = asyncio.Event()
+
+    @step(writes="big")
+    async def work() -> str:
+        await ready.wait()
+        return "done"
+
+    working = Workflow("working", state=Talk, steps=[work])
+    async with Engine(":memory:", workflows=[working]) as here:
+        session = await here.start(working, session_id="s")
+        assert (await here.move(tmp_path / "there.db", dry_run=True)).running == ["s"]
+        refused = await here.move(tmp_path / "there.db", timeout=0)
+        assert (refused.moved, "is still running, so it was not moved" in refused.refused["s"]) == ([], True)
+        ready.set()
+        await session.outcome()
+        assert (await here.move(tmp_path / "there.db", dry_run=True)).moved == ["s"]
+        assert (await here.move(tmp_path / "there.db")).moved == ["s"]
+
+
+@on_loop
+async def test_a_repeated_move_brings_back_nothing_that_was_removed_and_overwrites_no_limit(tmp_path: Path) -> None:
+    there = tmp_path / "there.db"
+    async with Engine(":memory:", workflows=ALL) as here:
+        await (await here.start(calls, session_id="root")).outcome()
+        await (await here.start(talk, session_id="own")).outcome()
+        await here.schedule("daily", talk, cron="0 7 * * *")
+        await here.limit(queue="gpu", most=3)
+        await here.limit(queue="cpu", most=2)
+        await here.limit(queue="tpu", most=1)
+        planned = await here.move(there, dry_run=True)
+        assert planned.limits == ["queue cpu", "queue gpu", "queue tpu"]
+        assert (await here.move(there)).limits == planned.limits
+        async with Engine(there, workflows=ALL, drives="none") as other:
+            await other.remove("root")
+            await other.remove("own")
+            await other.remove_schedule("daily")
+            await other.remove_limit(queue="cpu")
+            await other.limit(queue="gpu", most=8)
+            await other.schedule("taken", talk, cron="0 9 * * *")
+        await here.schedule("late", talk, cron="0 8 * * *")  # by a program that still uses the old store
+        await here.schedule("taken", talk, cron="0 8 * * *")
+        await here.limit(queue="tpu", most=2)
+        for dry_run in (True, False):
+            again = await here.move(there, dry_run=dry_run)
+            assert (again.moved, again.there, again.removed) == ([], [], ["own", "root"])
+            assert (again.schedules, again.limits) == (["late"], [])
+            assert list(again.refused) == ["limit of queue tpu", "schedule taken"]
+        assert [each.paused_by for each in await here.schedules()] == [MOVER] * 3
+        async with Engine(there, drives="none") as other:
+            assert await other.sessions() == []
+            assert [(each.name, each.paused_at) for each in await other.schedules()] == [
+                ("late", None),
+                ("taken", None),
+            ]
+            assert [(each.name, each.most) for each in await other.limits()] == [("gpu", 8), ("tpu", 1)]
+
+        # another session with the id of a removed one, and a removed one that has continued since, are moved
+        await here.remove("own")
+        await (await here.start(talk, session_id="own", paused=True)).outcome()
+        await here.resume("root")
+        [child] = await here.children("root")
+        await here.send(child.session_id, "on")
+        await here.outcome("root")
+        assert (await here.move(there)).moved == ["own", "root"]
+
+
+@on_loop
+async def test_sessions_and_schedules_that_are_moved_back_continue(tmp_path: Path) -> None:
+    @step(writes="big")
+    async def fail() -> str:
+        raise LookupError("no ink")
+
+    failing = Workflow("failing", state=Talk, steps=[fail])
+    first, second, third = (tmp_path / f"{name}.db" for name in ("first", "second", "third"))
+    async with Engine(first, workflows=[*ALL, failing]) as engine:
+        await (await engine.start(calls, session_id="root")).outcome()
+        await (await engine.start(talk, session_id="own")).outcome()
+        await engine.pause("own", by="ann")
+        await (await engine.start(failing, session_id="wrong")).outcome()
+        await engine.schedule("daily", talk, cron="0 7 * * *")
+        await engine.schedule("weekly", talk, cron="0 7 * * 1")
+        await engine.move(second)
+    async with Engine(second, workflows=ALL, drives="none") as engine:
+        await engine.resume("own", by="ann", here=False)
+        await engine.schedule("weekly", talk, cron="0 9 * * 1")
+        planned = await engine.move(first, dry_run=True)
+        back = await engine.move(first)
+        for each in (planned, back):
+            assert (each.moved, each.schedules) == (["own", "root", "wrong"], ["daily", "weekly"])
+        again = await engine.move(first)
+        assert (again.moved, again.there, again.schedules) == ([], ["own", "root", "wrong"], [])
+    async with Engine(first, drives="none") as engine:
+        assert await engine.standing_pause() is None
+        assert {info.session_id: info.status for info in await engine.sessions(level="root")} == {
+            "root": Status.WAITING, "own": Status.WAITING, "wrong": Status.FAILED,
+        }  # fmt: skip
+        assert [info.status for info in await engine.children("root")] == [Status.WAITING]
+        assert [(each.cron, each.paused_by) for each in await engine.schedules()] == [
+            ("0 7 * * *", None), ("0 9 * * 1", None),
+        ]  # fmt: skip
+        # what the first store gives to a third one stays paused there, if an older move is repeated
+        await engine.move(third)
+    async with Engine(second, drives="none") as engine:
+        again = await engine.move(first)
+        assert (again.moved, again.there, again.schedules) == ([], ["own", "root", "wrong"], [])
+    async with Engine(first, drives="none") as engine:
+        assert {info.status for info in await engine.sessions()} == {Status.PAUSED}
+        assert {each.paused_by for each in await engine.schedules()} == {MOVER}
+
+
+@on_loop
+async def test_a_repeated_move_names_the_sessions_that_received_messages_in_the_old_store(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "here.db", workflows=ALL) as here:
+        await (await here.start(talk, session_id="own")).outcome()
+        await (await here.start(talk, session_id="quiet")).outcome()
+        await here.move(tmp_path / "there.db")
+        async with Engine(tmp_path / "there.db", drives="none") as other:
+            await other.send("quiet", "in the new store")
+        await here.lift_pause()
+        await here.send("own", "in the old store")
+        for dry_run in (True, False):
+            again = await here.move(tmp_path / "there.db", dry_run=dry_run)
+            assert (again.there, list(again.refused)) == (["quiet"], ["own"])
+            assert "received messages or other requests here after it was moved" in again.refused["own"]
+        await here.remove("own")
+        assert (await here.move(tmp_path / "there.db")).refused == {}
+
+
+class Cut(SqliteStore):
+    """A store that cannot note that something was moved to it, as if the move was killed."""
+
+    async def remember(self, key: str, digest: bytes, answer: bytes | None, *rest: Any) -> Remembered:
+        if answer is not None:
+            raise StoreUnavailable("cut off")
+        return await super().remember(key, digest, answer, *rest)
+
+
+@on_loop
+async def test_a_schedule_whose_move_was_cut_off_has_been_moved_once(tmp_path: Path) -> None:
+    there = tmp_path / "there.db"
+    async with Engine(":memory:", workflows=ALL, drives="none") as here:
+        await here.schedule("daily", talk, cron="0 7 * * *")
+        await here.trigger_schedule("daily", by="ann")
+        assert (await here.move(Cut(there))).refused == {"schedule daily": "cut off"}
+        async with Engine(there, drives="none") as other:
+            [found] = await other.schedules()
+            assert (found.triggered_at is None, found.paused_at) == (False, None)
+            await other.remove_schedule("daily")
+        assert (await here.move(there)).refused == {}
+        async with Engine(there, drives="none") as other:
+            assert await other.schedules() == []
+        assert [each.triggered_at for each in await here.schedules()] == [None]
+
+
+@on_loop
+async def test_a_schedule_stays_where_its_session_is(tmp_path: Path) -> None:
+    ready = asyncio.Event()
+
+    @step(writes="big")
+    async def work() -> str:
+        await ready.wait()
+        return "done"
+
+    working = Workflow("working", state=Talk, steps=[work])
+    async with Engine(":memory:", workflows=[working]) as here:
+        await here.schedule("daily", working, cron="0 7 * * *")
+        session_id = await here.trigger_schedule("daily")
+        async with asyncio.timeout(PATIENCE):
+            while session_id not in here.running:
+                await asyncio.sleep(0.002)
+        refused = await here.move(tmp_path / "there.db", timeout=0)
+        assert (list(refused.refused), refused.schedules) == ([session_id, "schedule daily"], [])
+        assert "was not moved, so another run could overlap" in refused.refused["schedule daily"]
+        ready.set()
+        await here.outcome(session_id)
+        moved = await here.move(tmp_path / "there.db")
+        assert (moved.moved, moved.schedules, moved.refused) == ([session_id], ["daily"], {})
+
+
+@on_loop
+async def test_a_move_says_which_folder_and_which_id_are_missing(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "here.db", workflows=ALL) as here:
+        await (await here.start(calls, session_id="root")).outcome()
+        session = await here.start(talk, session_id="own")
+        await session.outcome()
+        await session.files.add(b"squid", "squid.txt")
+        [child] = await here.children("root")
+        async with Engine(tmp_path / "there.db", workflows=ALL) as other:
+            await other.start(talk, session_id=child.session_id, paused=True)
+        refused = (await here.move(tmp_path / "there.db")).refused
+        assert list(refused) == ["root"]
+        assert f"has a session {child.session_id!r}, but not its parent 'root'" in refused["root"]
+        for dry_run in (True, False):
+            without_folder = SqliteStore(":memory:")
+            refused = (await here.move(without_folder, dry_run=dry_run)).refused
+            assert list(refused) == ["own"]
+            assert "?files=/srv/files" in refused["own"]

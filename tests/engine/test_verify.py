@@ -15,9 +15,10 @@ from pydantic import BaseModel
 from pausepoint import Context, Engine, Session, Status, Workflow, route, step
 from pausepoint.engine.verify import Problem, Verification, _Walk
 from pausepoint.errors import DamagedRecord, UnknownSession
+from pausepoint.stores import checksums as sums
 from pausepoint.stores.found import Found
-from pausepoint.stores.sqlite import SqliteStore, endings
-from pausepoint.stores.sqlite import checksums as sums
+from pausepoint.stores.sql import endings
+from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
@@ -230,7 +231,6 @@ async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
         assert len(await engine.pauses("d1")) == 1
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_eventful_life_is_no_damage(tmp_path: Path) -> None:
     """Run a session through everything it supports. Verify must not complain."""
@@ -468,7 +468,6 @@ async def test_below_a_completed_session_only_a_child_that_it_did_not_wait_for_m
         assert (await engine.info(child.session_id)).status is Status.CANCELLED
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("reopened", [False, True])
 @on_loop
 async def test_a_child_whose_result_was_used_is_not_open_unless_a_person_reopened_it(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pausepoint
+from tests.support.loop import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +57,7 @@ class Server:
         with self._process as process:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 class Bench:

@@ -13,14 +13,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from pausepoint.log.replay import Body, EventBody, body_of, to_payload
+from pausepoint.model.commits import Commit, Flags
 from pausepoint.model.records import Record, seal
-from pausepoint.model.sessions import Commit, Flags
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.visit import Visit
+from pausepoint.stores import liveness as hold
 from pausepoint.stores.found import Found
-from pausepoint.stores.sqlite import commits, signals, writer
-from pausepoint.stores.sqlite import liveness as hold
-from pausepoint.stores.sqlite.engines import OwnEngine
+from pausepoint.stores.sql import commits as shared
+from pausepoint.stores.sql import signals
+from pausepoint.stores.sql.engines import Engine
+from pausepoint.stores.sqlite import commits, writer
 from pausepoint.stores.sqlite.sql import QUERIES
 from tests.support.points import points
 
@@ -156,9 +158,9 @@ def blind_to_pauses(store: type[Any]) -> type[Any]:
 
 def ignore_fence(store: type[Any]) -> type[Any]:
     """Commit without checking the fence."""
-    fits, moving = commits._fits, commits._moving
+    fits, moving = shared.fits, commits._moving
 
-    def fooled(engine: OwnEngine, commit: Commit, place: Any) -> bool:
+    def fooled(engine: Engine, commit: Commit, place: Any) -> bool:
         return fits(engine, commit, (*place[:2], commit.fence, engine.number, *place[4:]))
 
     # The row's checksum covers the fence, so the fence is set to the value in the commit.
@@ -167,7 +169,7 @@ def ignore_fence(store: type[Any]) -> type[Any]:
         assert text.endswith(" WHERE key = ?")
         setattr(commits, name, text.replace(" WHERE key = ?", ", fence = ? WHERE key = ?"))
     commits._moving = lambda commit, tail, head: (*moving(commit, tail, head)[:-1], commit.fence, commit.key)
-    commits._fits = fooled
+    shared.fits = fooled
     return store
 
 
@@ -210,7 +212,7 @@ def deaf(store: type[Any]) -> type[Any]:
     return store
 
 
-def starts_while_everything_stands_still(store: type[Any]) -> type[Any]:
+def starts_while_everything_is_paused(store: type[Any]) -> type[Any]:
     """Exempt every new session from the pause of everything."""
     right = "ifnull((SELECT above.exempt"
     assert right in QUERIES["create"]
@@ -232,5 +234,5 @@ TWINS: dict[str, Callable[[type[Any]], type[Any]]] = {
     "ignores the hold": ignore_hold,
     "loses signals": lose_signals,
     "does not wait": impatient,
-    "starts while everything stands still": starts_while_everything_stands_still,
+    "starts while everything is paused": starts_while_everything_is_paused,
 }

@@ -42,6 +42,7 @@ INSTRUMENTS = {
     "standstill": Instrument("tests.faults.standstill", 2),
     "cut verbs": Instrument("tests.faults.cuts", 2),
     "hostile names": Instrument("tests.faults.hostile", 2),
+    "schedules": Instrument("tests.faults.schedules", 1),
     "live streams": Instrument("tests.faults.floods", 1),
     "artifact disk": Instrument("tests.faults.folder_disk", 1),
     "generated requests": Instrument("tests.server.generated", 2),

@@ -99,7 +99,7 @@ def flips(lab: Lab, processes: int, each: int, sessions: int = 4, twin: str = ""
     for flipper in flippers:
         flipper.hear()
     with open(gate, "wb"):
-        codes = [flipper.wait(120) for flipper in flippers]
+        codes = [flipper.wait(600) for flipper in flippers]
     wrong = [f"flippers ended with {codes}"] if any(codes) else []
     asked = [line.split() for line in lab.runs(requests).others]
     if len(asked) != processes * each:

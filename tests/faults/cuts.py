@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.errors import PausepointError, UnknownSession
 from pausepoint.model.sessions import Filter
+from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.tally import Tally, main
 from tests.support.folders import scratch
 from tests.support.loop import PATIENCE
@@ -108,9 +109,8 @@ async def exported(engine: Engine, id: str) -> None:
 
 
 def export_of(engine: Engine) -> Path:
-    folder = engine.store.folder("any")
-    assert folder is not None
-    return folder.parent.with_suffix(".jsonl")
+    assert isinstance(engine.store, SqliteStore)
+    return Path(f"{engine.store.path}.jsonl")
 
 
 class Verb(NamedTuple):

@@ -25,6 +25,8 @@ from tests.support.forkserver import Child, ForkServer
 OPERATIONS = 9
 CHUNKS = 150
 
+_endless = False
+
 
 class Flood(BaseModel):
     operations: int = OPERATIONS
@@ -34,6 +36,8 @@ class Flood(BaseModel):
 async def pour(number: int, ctx: Context) -> int:
     """Send chunks that name their operation and their own number."""
     for index in range(CHUNKS):
+        if _endless and index == CHUNKS - 1:
+            await asyncio.Event().wait()
         ctx.stream(f"{number} {index} " + "x" * (index % 90))
         if index % 3 == 0:
             await asyncio.sleep(0.001)
@@ -55,8 +59,13 @@ def warm_up() -> None:
     asyncio.run(_drive(":memory:", 0))
 
 
-def drive(path: str) -> None:
-    """Drive the session until it has completed, however often its processes died before."""
+def drive(path: str, endless: bool) -> None:
+    """Drive the session until it has completed, however often its processes died before.
+
+    ``endless``: No operation ends, so that a kill is never too late, however slow the follower is.
+    """
+    global _endless
+    _endless = endless
     asyncio.run(_drive(path, OPERATIONS))
 
 
@@ -114,7 +123,8 @@ async def followed(server: ForkServer, path: Path, kills: int, draw: random.Rand
         killed = 0
         while True:
             after = draw.uniform(5, CHUNKS * 1.5) if killed < kills else None
-            code = await _one(engine, server.start("tests.faults.floods:drive", path=str(path)), after, judges)
+            child = server.start("tests.faults.floods:drive", path=str(path), endless=after is not None)
+            code = await _one(engine, child, after, judges)
             assert code in (0, -9), code
             if code == 0:
                 return killed

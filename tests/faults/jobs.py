@@ -14,12 +14,14 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Workflow, step
 from pausepoint.errors import AlreadyRunning, PausepointError
+from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.questions import Answer, Answered
-from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
+from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.found import Found
+from pausepoint.stores.sql.engines import Engine as StoreEngine
+from pausepoint.stores.sql.engines import Outcome
 from pausepoint.stores.sqlite import SqliteStore, commits
-from pausepoint.stores.sqlite.commits import Outcome
-from pausepoint.stores.sqlite.engines import OwnEngine
+from pausepoint.stores.sqlite.connection import Connection
 from tests.faults import broken
 from tests.support.forkserver import say
 from tests.support.journey import go, journey, leg
@@ -49,13 +51,13 @@ async def _warm_up() -> None:
 _move, _move_all = commits.move, commits.move_all
 
 
-def point_move(cursor: apsw.Cursor, engine: OwnEngine, commit: Commit) -> Outcome:
+def point_move(cursor: apsw.Cursor, engine: StoreEngine, commit: Commit) -> Outcome:
     outcome = _move(cursor, engine, commit)
     points.hit(f"inside commit of record {commit.records[-1].seq}")
     return outcome
 
 
-def point_move_all(connection: apsw.Connection, engine: OwnEngine, commits: Sequence[Commit]) -> list[Outcome]:
+def point_move_all(connection: Connection, engine: StoreEngine, commits: Sequence[Commit]) -> list[Outcome]:
     outcomes = _move_all(connection, engine, commits)
     for commit in commits:
         points.hit(f"inside commit of record {commit.records[-1].seq}")

@@ -196,7 +196,7 @@ async def states_along(program: Program, path: Path) -> list[State]:
         ends = [place for place, record in enumerate(records, 1) if record.kind in ("key", "checkpoint")]
         states = []
         for end in ends:
-            access = StateAccess(program.workflow, fold(records[:end]).state, store, engine.limits)
+            access = StateAccess(program.workflow, fold(records[:end]).state, store, engine._service.sizes)
             await access.prefetch()
             states.append(access.build().model_dump())
         return states

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from pausepoint import Engine
 from pausepoint.engine import retention
-from pausepoint.model.sessions import Removal, Tombstone
+from pausepoint.model.stores import Removal, Tombstone
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.vfs import Act, FaultVFS, Kill, Recorder, Touch, Variant
 from tests.support.forkserver import say
@@ -59,12 +60,14 @@ def files_last() -> None:
     keep = retention.Retention._complete
 
     async def complete(self: retention.Retention, removal: Removal) -> Tombstone:
-        folder, self.store.folder = self.store.folder, lambda session_id: None  # type: ignore[method-assign]
+        store = self.service.store
+        files_of = partial(type(store).files_of, store)
+        store.files_of = lambda session_id: None  # type: ignore[method-assign]
         stone = await keep(self, removal)
-        self.store.folder = folder  # type: ignore[method-assign]
-        found = folder(stone.session_id)
-        if found is not None:
-            retention._remove_files(found, found.parent, stone.session_id)
+        store.files_of = files_of  # type: ignore[method-assign]
+        found = files_of(stone.session_id)
+        assert found is not None
+        await found.delete_all()
         return stone
 
     retention.Retention._complete = complete  # type: ignore[method-assign]

@@ -47,7 +47,9 @@ def main(run: Callable[[Tally], None], about: str | None, arguments: Sequence[st
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60, help="how long to continue (default: 60)")
     parser.add_argument("--seed", type=int, default=None, help="which trials to draw (default: others each time)")
-    parser.add_argument("--report", type=Path, default=None, metavar="FILE", help="also write the counts as JSON")
+    parser.add_argument(
+        "--report", "--json", type=Path, default=None, metavar="FILE", help="also write the counts as JSON"
+    )
     given = parser.parse_args(arguments)
     tally = Tally(random.SystemRandom().randrange(10**6) if given.seed is None else given.seed, given.seconds)
     run(tally)

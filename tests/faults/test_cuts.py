@@ -13,23 +13,22 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Engine, Status
-from pausepoint.engine.control import Control
+from pausepoint.engine.pauses import Pauses
 from pausepoint.errors import StoreClosed
 from pausepoint.model.sessions import Filter
 from pausepoint.runtime import waker
 from pausepoint.runtime.hold import end_parked
-from pausepoint.stores.sqlite import endings
+from pausepoint.stores.sql import endings
 from tests.faults import cuts
 from tests.faults.cuts import VERBS, cuts_of, leaf, opened, settled, tree, waiting, whole_store
 from tests.faults.tally import main
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.mortal import MortalStore, crash
 
 WHOLLY = ("cancel", "cancel paused", "rewind")
 """The verbs over trees. They are cut at each of the first ticks, the others at some."""
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", WHOLLY)
 @on_loop
 async def test_a_verb_over_a_tree_that_is_cut_at_any_tick_leaves_nothing_half_done(folder: Path, name: str) -> None:
@@ -58,19 +57,20 @@ def test_the_campaign_reports_its_counts(capsys: pytest.CaptureFixture[str]) -> 
     assert "0 faults; " in capsys.readouterr().out
 
 
-async def cancel_in_pieces(engine: Control, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
+async def cancel_in_pieces(pauses: Pauses, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
     """Request the end of a tree, and end its members afterwards, one transaction each."""
-    row = await engine._row(session_id)
+    service = pauses.service
+    row = await service.row(session_id)
     if row.status in (Status.COMPLETED, Status.CANCELLED):
         return row.status
-    for each in await engine.store.cancel(session_id, by, reason, engine.clock.now()):
-        await end_parked(engine.store, engine.clock, each.session_id)
-    return (await engine._row(session_id)).status
+    for each in await service.store.cancel(session_id, by, reason, service.clock.now()):
+        await end_parked(service.store, service.clock, each.session_id)
+    return (await service.row(session_id)).status
 
 
 def in_pieces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(endings, "can_end", lambda row: False)
-    patch.setattr(Control, "cancel", cancel_in_pieces)
+    patch.setattr(Pauses, "cancel", cancel_in_pieces)
 
 
 @pytest.mark.long
@@ -79,10 +79,14 @@ async def test_the_harness_catches_an_engine_that_cancels_in_pieces(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_pieces(monkeypatch)
-    async with opened(folder / "store.db") as engine:
-        _, wrong = await cuts_of(engine, "cancel")
-    assert any("is waiting after a second cancel" in text for text in wrong), wrong
-    assert any("was cancelled, but is still open" in text for text in wrong), wrong
+    symptoms = ("is waiting after a second cancel", "was cancelled, but is still open")
+    found: list[str] = []
+    for trial in range(20):  # which writes a cut hits depends on how quick the disk is
+        async with opened(folder / f"{trial}.db") as engine:
+            found += (await cuts_of(engine, "cancel"))[1]
+        if all(any(symptom in text for text in found) for symptom in symptoms):
+            return
+    pytest.fail(f"not caught: {found}")
 
 
 # kills
@@ -167,4 +171,4 @@ async def test_the_next_engine_ends_a_tree_that_an_engine_without_this_left_half
         assert await engine.questions("t") == []
         told = [event.event_type async for event in engine.events(rows[0].session_id)]
         assert told[-2:] == ["cancel.requested", "session.cancelled"]
-        assert await asyncio.wait_for(engine.cancel("t"), 60) is Status.CANCELLED
+        assert await asyncio.wait_for(engine.cancel("t"), PATIENCE) is Status.CANCELLED

@@ -12,7 +12,7 @@ from tests.faults.lab import Lab
 def test_a_thousand_requests_from_sixteen_processes_all_take_effect_in_order(lab: Lab) -> None:
     wrong, took_effect = flips(lab, 16, 63)
     assert wrong == []
-    assert took_effect >= 300
+    assert took_effect >= 50  # a request for what a session already has leaves no signal
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,12 @@ def run(folder: Path, kind: str, reserve: int = SIZE) -> dict[str, Any]:
 @functools.cache
 def can_mount(kind: str) -> bool:
     """Return whether this user may mount such a disk on this machine."""
-    try:
-        command = [*SHELL, f"cd $(mktemp -d); mkdir disk; {MOUNTS[kind]}; cd /; umount -l $OLDPWD/disk; rm -r $OLDPWD"]
-        return subprocess.run(command, capture_output=True, timeout=120).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        try:
+            command = [*SHELL, f"mkdir disk; {MOUNTS[kind]}"]
+            return subprocess.run(command, cwd=folder, capture_output=True, timeout=120).returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def folder(tmp_path: Path, kind: str) -> Path:
 @pytest.mark.parametrize("kind", ["budget", "tmpfs", "ext4"])
 def test_a_full_disk_can_be_read_stopped_cleaned_and_used_again(folder: Path, kind: str) -> None:
     seen = run(folder, kind)
-    assert "ended" not in seen
+    assert seen.get("ended", "") == ""
     # New sessions and results are refused with a helpful message, and take nothing from the ballast.
     for refused in ("start", "checkpoint", "start in the morning"):
         full = r"StoreReadOnly: \S+/store.db: the disk is full.*\. Nothing was written"
@@ -70,7 +72,7 @@ def test_a_full_disk_can_be_read_stopped_cleaned_and_used_again(folder: Path, ki
         assert "becomes writable on its own" in seen[refused]
     assert seen["trouble"].startswith("read-only since 20")
     assert seen["ballast at first"] == seen["ballast after starts"] == seen["ballast after checkpoint"] == SIZE
-    assert seen["seconds for 100 refusals"] < 5
+    assert seen["seconds for 100 refusals"] < 60  # none of them waits for the disk
     assert seen["reading"] == seen["reading in the morning"] == ["DONE", True, True]
     # Pausing everything and cleaning up work, although a plain SQL DELETE fails.
     assert (seen["pause"], seen["cut"]) == ("", "paused")

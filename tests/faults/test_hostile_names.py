@@ -14,8 +14,8 @@ from pausepoint.artifacts import detection, folder
 from pausepoint.engine import bundle, retention
 from pausepoint.errors import FileRefused, FolderRefused
 from pausepoint.model.sessions import Filter
-from pausepoint.stores import disk
-from pausepoint.stores.sqlite import removal, transfer
+from pausepoint.stores import disk, files, folders
+from pausepoint.stores.sql import transfer
 from tests.faults.hostile import INSIDE, Sandbox, Trials, changed, imported, pages, rebuilt, sealed
 from tests.support.loop import on_loop
 
@@ -54,14 +54,14 @@ def no_disk_check(patch: pytest.MonkeyPatch) -> None:
 
 def no_folder_check(patch: pytest.MonkeyPatch) -> None:
     """Break the check of the id that names a session's folder."""
-    patch.setattr(removal, "check_session_id", lambda id: id)
+    patch.setattr(files, "check_session_id", lambda id: id)
     patch.setattr(retention, "check_session_id", lambda id: id)
 
 
 def no_removal_check(patch: pytest.MonkeyPatch) -> None:
     """Break the check that only a child of the folder of sessions is deleted."""
-    keep = retention._remove_files
-    patch.setattr(retention, "_remove_files", lambda found, root, id: keep(found, found.parent, id))
+    keep = folders._remove
+    patch.setattr(folders, "_remove", lambda found, root, id: keep(found, found.parent, id))
 
 
 def no_note_check(patch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,6 @@ def hostile_note(trials: Trials) -> dict[str, bytes]:
     return {**trials.files, name: json.dumps(note).encode()}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("twins", [
     (), (no_admission,), (no_admission, no_store_check), (no_admission, no_store_check, no_disk_check),
 ])  # fmt: skip
@@ -167,7 +166,6 @@ async def test_a_forged_row_deletes_nothing_and_the_cleanup_says_why(
     assert (box.home / "photos" / "wedding.jpg").exists()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("twins", [(), (no_note_check,), (no_note_check, no_path_check, no_disk_check)])
 def test_a_completion_record_that_names_a_file_outside_is_not_followed(
     trials: Trials, box: Sandbox, monkeypatch: pytest.MonkeyPatch, twins: tuple[Twin, ...]
@@ -236,7 +234,6 @@ def test_a_sample_of_hostile_texts_changes_nothing_outside(trials: Trials) -> No
     assert accepted > SAMPLE // 8
 
 
-@pytest.mark.long
 def test_the_unchanged_originals_are_accepted(trials: Trials, tmp_path: Path) -> None:
     report = asyncio.run(imported(Sandbox(tmp_path / "one"), sealed(trials.lines)))
     assert (report.refused, report.failures) == ("", [])

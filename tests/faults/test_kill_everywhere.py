@@ -1,6 +1,6 @@
 """`kill -9` at commits, steps and operations of the sample: nothing remembered is lost or runs again.
 
-The suite takes every second point, and `processes` draws from all of them.
+The suite takes every sixth point, and `processes` draws from all of them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tests.faults.verdicts import killed, killed_at_times
 @pytest.mark.parametrize("where", ["before c", "inside c", "after c", "step", "op"])
 def test_a_process_killed_anywhere_costs_at_most_what_was_running(lab: Lab, where: str) -> None:
     reference = undisturbed(lab)
-    points = reference.some(where)[::2]
-    assert len(points) >= 8
+    points = reference.some(where)[::6]
+    assert len(points) >= 2
     assert [text for point in points for text in killed(lab, reference, point)] == []
     assert lab.kills == len(points)
 
@@ -41,9 +41,9 @@ def test_the_sample_runs_each_of_its_parts_once_when_nothing_happens(lab: Lab) -
 def test_a_run_that_is_killed_twice_at_random_points_ends_like_an_undisturbed_one(lab: Lab) -> None:
     reference = undisturbed(lab)
     draw = random.Random(1)
-    trials = [draw.choices(reference.points, k=2) for _ in range(12)]
+    trials = [draw.choices(reference.points, k=2) for _ in range(6)]
     assert [text for first, second in trials for text in killed(lab, reference, first, also=second)] == []
-    assert lab.kills >= len(trials) + 3  # a second point may come before the first one, or may not be reached again
+    assert lab.kills >= len(trials) + 1  # a second point may come before the first one, or may not be reached again
 
 
 @pytest.mark.long
@@ -52,12 +52,16 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(lab
     reference = undisturbed(lab)
     took = min(undisturbed(lab).took for _ in range(3))  # the very first process takes much longer than the others
     draw = random.Random(2)
-    trials = [[draw.uniform(0.1, 0.6) * took for _ in range(2)] for _ in range(10)]
-    assert [text for delays in trials for text in killed_at_times(lab, reference, delays)] == []
-    assert lab.kills >= len(trials) / 2  # a fast machine may finish the work before the kill
+    for _ in range(50):
+        before, delays = lab.kills, [draw.uniform(0.1, 0.6) * took for _ in range(2)]
+        assert killed_at_times(lab, reference, delays) == []
+        if lab.kills >= 3:
+            return
+        if lab.kills == before:  # both finished their work before the kill: the machine was slower when it was measured
+            took *= 0.7
+    pytest.fail(f"only {lab.kills} processes were killed")
 
 
-@pytest.mark.long
 def test_a_step_that_kills_its_process_each_time_is_paused_after_three_crashes(lab: Lab) -> None:
     session = lab.new()
     codes = [

@@ -77,5 +77,5 @@ def test_what_any_process_starts_beside_a_pause_of_everything_is_stopped_or_stor
 
 
 def test_the_harness_catches_a_session_that_is_started_all_the_same(lab: Lab) -> None:
-    rows, _ = started_beside_a_pause(lab, "starts while everything stands still")
+    rows, _ = started_beside_a_pause(lab, "starts while everything is paused")
     assert Status.PAUSED in {row.status for row in rows} != {Status.PAUSED}

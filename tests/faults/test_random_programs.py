@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pausepoint.engine import pauses
-from pausepoint.engine.control import Control
+from pausepoint.engine.parts import Parts
 from pausepoint.errors import AlreadyRunning
 from pausepoint.model.sessions import SessionRow
 from pausepoint.runtime.drive import Drive
@@ -185,11 +185,17 @@ def test_an_engine_whose_holds_end_with_a_resume_is_noticed(monkeypatch: pytest.
 def test_an_engine_that_withdraws_a_pause_when_it_picks_a_session_up_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def resumes(self: Control, row: SessionRow) -> None:
-        with suppress(AlreadyRunning):
-            await self.resume(row.session_id)
+    wire = Parts.__init__
 
-    monkeypatch.setattr(Control, "_drive_if_due", resumes)
+    def wired(parts: Parts, *given: Any) -> None:
+        async def resumes(row: SessionRow) -> None:
+            with suppress(AlreadyRunning):
+                await parts.control.resume(row.session_id)
+
+        wire(parts, *given)
+        monkeypatch.setattr(parts.pickup, "drive_if_due", resumes)
+
+    monkeypatch.setattr(Parts, "__init__", wired)
     asks = tuple(Ask(f"q{number}") for number in range(6))
     pauses = tuple(Fault(at, "pause", wait=True, lasts=5) for at in (2, 4, 6, 8))
     wrong(trial((Fork((asks, dos(10)), group=False),), faults=pauses), "began while it was paused")

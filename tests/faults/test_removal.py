@@ -17,9 +17,10 @@ from pydantic import BaseModel
 from pausepoint import Engine, Workflow, step
 from pausepoint.engine import retention
 from pausepoint.errors import HoldLost
-from pausepoint.model.sessions import Commit, Tombstone
+from pausepoint.model.commits import Commit
+from pausepoint.model.stores import Tombstone
+from pausepoint.stores.folders import session_folder
 from pausepoint.stores.sqlite import SqliteStore
-from pausepoint.stores.sqlite.removal import session_folder
 from tests.stores.kit import Driver, opened, started
 from tests.support.forkserver import ForkServer
 from tests.support.loop import on_loop
@@ -61,7 +62,7 @@ async def _filled(path: Path) -> None:
             session = await engine.start(pages, session_id=session_id, keep_for=keep_for, count=len(session_id))
             await session.outcome()
             await session.redact(field="text", value=f"a text of {session_id}")
-            folder = session_folder(str(path), session_id)
+            folder = session_folder(Path(f"{path}.sessions"), session_id)
             folder.mkdir(parents=True)
             (folder / "report.txt").write_text(session_id)
 
@@ -84,7 +85,7 @@ def test_a_cleaner_killed_at_any_write_is_completed_by_the_next_one(
 ) -> None:
     touches = recorded(cleaners, fresh(template, folder / "count"))
     assert len(touches) > 40
-    assert trials(cleaners, folder, template, touches[:: max(1, len(touches) // 45)]) == []
+    assert trials(cleaners, folder, template, touches[:: max(1, len(touches) // 10)]) == []
 
 
 @pytest.mark.long
@@ -186,7 +187,6 @@ async def test_a_cleaner_that_finds_the_work_done_is_content(folder: Path, templ
         assert [stone] == await second.tombstones("by-hand")
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_log_whose_chain_is_broken_is_removed_all_the_same(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
@@ -214,7 +214,7 @@ async def test_a_zombie_can_write_nothing_into_a_session_that_is_being_removed(t
     """The process counts as dead, so its session may be removed. Then the process wakes up."""
     path = tmp_path / "store.db"
     zombie = MortalStore(path)
-    await zombie.open(lambda: None)
+    await zombie.open(lambda keys: None)
     driver = await started(zombie)
     zombie._hold.drop()  # makes the process look dead although it runs
     async with opened(path) as store:
@@ -232,7 +232,6 @@ async def test_a_zombie_can_write_nothing_into_a_session_that_is_being_removed(t
     await zombie.bury()
 
 
-@pytest.mark.long
 @on_loop
 async def test_others_commit_between_the_batches_of_a_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "ROWS", 10)
@@ -293,7 +292,6 @@ async def test_a_value_that_is_named_while_it_is_swept_is_not_lost(tmp_path: Pat
         assert await store.blobs([value[0]]) == dict([value])
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_cleaner_that_is_cancelled_between_batches_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -26,8 +26,8 @@ EVERYWHERE = ["before c", "after c", "step", "op"]
 @pytest.mark.parametrize("where", EVERYWHERE)
 def test_sigterm_anywhere_ends_with_143_after_the_operation_in_flight(lab: Lab, where: str) -> None:
     reference = undisturbed(lab)
-    points = reference.some(where)[::4]
-    assert len(points) >= 4
+    points = reference.some(where)[::9]
+    assert len(points) >= 2
     assert [text for point in points for text in ended_politely(lab, reference, point)] == []
 
 
@@ -35,7 +35,7 @@ def test_sigterm_anywhere_ends_with_143_after_the_operation_in_flight(lab: Lab, 
 @pytest.mark.covers("S1.52", "S4.5", "S4.108")
 def test_ctrl_c_ends_the_program_after_the_operation_in_flight(lab: Lab) -> None:
     reference = undisturbed(lab)
-    points = reference.points[::9]
+    points = reference.points[::22]
     assert [text for point in points for text in ended_politely(lab, reference, point, "int")] == []
 
 
@@ -46,8 +46,8 @@ def test_ctrl_c_ends_the_program_after_the_operation_in_flight(lab: Lab) -> None
 def test_a_pause_asked_for_anywhere_stands_and_resumes_to_the_same_end(lab: Lab, where: str, mode: PauseMode) -> None:
     reference = undisturbed(lab)
     points = [point for point in reference.some(where) if point != "before create"]
-    points = points[mode == "abort" :: 4 if "c" in where else 2]  # the other mode gets other points
-    assert len(points) >= 8
+    points = points[mode == "abort" :: 8 if "c" in where else 4]  # the other mode gets other points
+    assert len(points) >= 4
     assert [text for point in points for text in paused(lab, reference, point, mode)] == []
 
 

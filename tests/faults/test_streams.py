@@ -38,17 +38,17 @@ def test_followers_of_killed_processes_see_no_wrong_chunk(folder: Path) -> None:
 
 
 class Disk:
-    """Makes writes to rings fail, or end early."""
+    """Makes 50 writes to rings fail, or end early."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left = self.refused = 0  # how many writes fail from now on, and how many have failed
-        self.short = False
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, short: bool) -> None:
+        self.calls = self.refused = 0
         write = os.pwrite
 
         def limited(descriptor: int, data: bytes, at: int) -> int:
-            if self.left:
-                self.left, self.refused = self.left - 1, self.refused + 1
-                if not self.short:
+            self.calls += 1
+            if 100 < self.calls <= 150:
+                self.refused += 1
+                if not short:
                     raise OSError(errno.ENOSPC, "No space left on device")
                 return write(descriptor, data[: len(data) // 2], at)
             return write(descriptor, data, at)
@@ -61,14 +61,10 @@ class Disk:
 async def test_a_full_disk_drops_chunks_and_never_fails_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool
 ) -> None:
-    disk = Disk(monkeypatch)
-    disk.short = short
+    disk = Disk(monkeypatch, short)
     async with Engine(tmp_path / "s.db") as engine:
         session = await engine.start(flooding)
-        items: list[StreamItem] = []
-        async for item in session.stream():
-            items.append(item)
-            disk.left = 50 if not disk.refused else disk.left
+        items: list[StreamItem] = [item async for item in session.stream()]
         assert (await session.status()).value == "completed"
     assert disk.refused == 50
     lost = sum(item.lost for item in items if isinstance(item, Gap))

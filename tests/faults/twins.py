@@ -9,9 +9,10 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from pausepoint.errors import StoreReadOnly
-from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
+from pausepoint.model.commits import Commit, Flags, NewSession
+from pausepoint.model.sessions import SessionRow
+from pausepoint.stores import checksums as sums
 from pausepoint.stores.base import Store
-from pausepoint.stores.sqlite import checksums as sums
 
 
 class _Twin:

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow
+from pausepoint.model.sessions import Filter, Pause, SessionRow
 from pausepoint.stores.base import Store
 from pausepoint.stores.found import Found
 

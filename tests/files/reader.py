@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Engine, File, Workflow, step
 from pausepoint.model import Chunk, ChunkState
-from pausepoint.model.sessions import Commit
+from pausepoint.model.commits import Commit
 from pausepoint.stores.disk import Upload
 from pausepoint.stores.sqlite import SqliteStore
 

@@ -33,7 +33,7 @@ from tests.files.kit import (
     standing,
 )
 from tests.support.children import run_child
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.otherstores import ProxyStore
 
 
@@ -147,7 +147,6 @@ async def test_what_cannot_be_a_file_is_refused_and_leaves_nothing(
         assert not everything_in(tmp_path)
 
 
-@pytest.mark.long
 @on_loop
 async def test_to_add_open_or_find_one_file_reads_none_of_the_others(tmp_path: Path) -> None:
     found: list[int] = []
@@ -323,7 +322,7 @@ async def test_an_upload_does_not_hold_up_the_event_loop(tmp_path: Path) -> None
                 assert threading.get_ident() != here
                 assert size <= PIECE
                 entered.set()
-                gate.wait(10)
+                gate.wait(PATIENCE)
                 return b""
 
         upload = asyncio.create_task(session.files.add(Slow(), "slow.bin"))
@@ -356,7 +355,7 @@ async def test_an_upload_that_is_cancelled_leaves_nothing_once_its_thread_is_bac
     class Slow:
         def read(self, size: int, /) -> bytes:
             entered.set()
-            gate.wait(10)
+            gate.wait(PATIENCE)
             return b"late"
 
     async with standing(tmp_path) as session:
@@ -378,7 +377,7 @@ async def test_an_upload_that_is_cancelled_leaves_nothing_once_its_thread_is_bac
 async def test_a_removal_deletes_the_files_before_the_record(tmp_path: Path) -> None:
     async with standing(tmp_path) as session:
         await session.files.add(TEXT, "notes.txt")
-        engine = session._control
+        engine = session._engine
         seen: list[list[str]] = []
         strip = engine.store.strip
 
@@ -463,7 +462,7 @@ async def test_a_step_that_is_cancelled_in_an_upload_adds_nothing_and_does_it_ag
 
         def read(self, size: int, /) -> bytes:
             entered.set()
-            gate.wait(10)
+            gate.wait(PATIENCE)
             self.left -= 1
             return b"late" * self.left
 

@@ -15,7 +15,7 @@ import pytest
 
 from pausepoint import Engine, File, Session
 from pausepoint.errors import DamagedFile, DamagedRecord, FileRefused, InputConflict, UnknownFile, VerbRefused
-from pausepoint.model.sessions import Whole
+from pausepoint.model.stores import Whole
 from pausepoint.stores.sqlite import SqliteStore
 from tests.files.kit import TEXT, Desk, desk, everything_in, folder_of, open_engine, standing
 from tests.support.children import outside_sql
@@ -48,7 +48,7 @@ async def test_a_fork_has_the_files_of_its_source_and_they_outlive_it(tmp_path: 
         await session.cancel()
         await session.remove()
         assert await read(fork, shared) == TEXT
-        assert (await session._control.verify()).ok
+        assert (await session._engine.verify()).ok
 
 
 @on_loop
@@ -83,12 +83,12 @@ async def test_a_fork_of_a_session_whose_file_is_missing_says_so_when_it_is_used
 async def test_a_fork_under_a_name_that_is_taken_touches_no_files(tmp_path: Path) -> None:
     async with standing(tmp_path) as session:
         await session.files.add(TEXT, "notes.txt")
-        other = await session._control.start(desk, session_id="s2")
+        other = await session._engine.start(desk, session_id="s2")
         mine = await other.files.add(BINARY, "data.bin")
         with pytest.raises(InputConflict):
             await session.fork(session_id="s2")
         assert await other.files.list() == [mine]
-        await session._control.gc(apply=True)
+        await session._engine.gc(apply=True)
         assert everything_in(folder_of(tmp_path, "s2")) == [Path(mine.storage_uri).name]
 
 
@@ -112,12 +112,11 @@ async def exported(tmp_path: Path) -> tuple[Path, list[File]]:
             await session.files.add(BINARY, "data.bin"),
             await session.files.add(b"", "empty"),
         ]
-        await session._control.export_session("s1", target)
-        assert target.read_bytes() == (await session._control.export_session("s1")).to_bytes()
+        await session._engine.export_session("s1", target)
+        assert target.read_bytes() == (await session._engine.export_session("s1")).to_bytes()
     return target, files
 
 
-@pytest.mark.long
 @on_loop
 async def test_files_travel_with_their_session(tmp_path: Path) -> None:
     target, files = await exported(tmp_path)
@@ -132,7 +131,6 @@ async def test_files_travel_with_their_session(tmp_path: Path) -> None:
         assert (await engine.verify()).ok
 
 
-@pytest.mark.long
 @on_loop
 async def test_empty_lines_that_an_editor_left_in_a_bundle_do_not_matter(tmp_path: Path) -> None:
     target, files = await exported(tmp_path)
@@ -146,9 +144,9 @@ async def test_empty_lines_that_an_editor_left_in_a_bundle_do_not_matter(tmp_pat
 async def test_a_file_that_could_not_be_found_any_more_is_named_by_verify(tmp_path: Path) -> None:
     async with standing(tmp_path) as session:
         await session.files.add(TEXT, "a.txt")
-        assert (await session._control.verify()).ok
+        assert (await session._engine.verify()).ok
         outside_sql(tmp_path / "hold.db", "DELETE FROM files")
-        report = await session._control.verify()
+        report = await session._engine.verify()
         assert any("the list of files does not match signal 1" in str(each) for each in report.problems)
 
 
@@ -162,7 +160,6 @@ def _changed(path: Path, change: Any) -> None:
     path.write_bytes(body + json.dumps(end).encode() + b"\n")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -185,14 +182,13 @@ async def test_a_bundle_whose_files_are_not_right_is_refused_and_leaves_nothing(
         assert not everything_in(tmp_path / "hold.db.sessions")
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_import_that_is_refused_touches_nobodys_files(tmp_path: Path) -> None:
     target, _ = await exported(tmp_path)
     async with standing(tmp_path) as session:
         mine = await session.files.add(b"mine", "mine.txt")
         with pytest.raises(InputConflict):
-            await session._control.import_session(target)
+            await session._engine.import_session(target)
         assert everything_in(folder_of(tmp_path)) == [Path(mine.storage_uri).name]
     async with Engine(":memory:", workflows=[desk], signals=False) as engine:
         with pytest.raises(FileRefused, match="no folder for files"):
@@ -200,7 +196,6 @@ async def test_an_import_that_is_refused_touches_nobodys_files(tmp_path: Path) -
         assert not await engine.sessions()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stored", [True, False])
 @on_loop
 async def test_of_two_imports_at_once_the_second_is_refused_and_withdraws_nothing(tmp_path: Path, stored: bool) -> None:
@@ -224,7 +219,6 @@ async def test_of_two_imports_at_once_the_second_is_refused_and_withdraws_nothin
         assert (await second.verify()).ok
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_import_that_finds_its_id_taken_at_the_last_moment_leaves_the_files_of_that_session(
     tmp_path: Path,
@@ -245,7 +239,6 @@ async def test_an_import_that_finds_its_id_taken_at_the_last_moment_leaves_the_f
         assert (await other.verify()).ok
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stored", [True, False])
 @on_loop
 async def test_an_import_that_is_cut_while_it_commits_keeps_its_files_or_leaves_nothing(
@@ -280,10 +273,10 @@ async def test_damaged_files_are_not_exported_as_if_they_were_whole(tmp_path: Pa
         stored.chmod(0o600)
         stored.write_bytes(b"z" + BINARY[1:])
         with pytest.raises(DamagedFile, match="does not match its hash"):
-            await session._control.export_session("s1", tmp_path / "out.jsonl")
+            await session._engine.export_session("s1", tmp_path / "out.jsonl")
         stored.unlink()
         with pytest.raises(DamagedFile, match="cannot be read"):
-            await session._control.export_session("s1", tmp_path / "out.jsonl")
+            await session._engine.export_session("s1", tmp_path / "out.jsonl")
         assert not [name for name in os.listdir(tmp_path) if "out.jsonl" in name]
 
 
@@ -364,7 +357,7 @@ async def test_an_expired_session_goes_with_its_files(tmp_path: Path) -> None:
 @on_loop
 async def test_a_session_that_is_being_removed_takes_no_files(tmp_path: Path) -> None:
     async with standing(tmp_path) as session:
-        engine = session._control
+        engine = session._engine
         await session.cancel()
         await engine.store.remove("s1", None, "", 0)
         with pytest.raises(Exception, match="is being removed"):
@@ -380,7 +373,7 @@ async def test_a_session_that_is_removed_during_an_upload_keeps_no_bytes(tmp_pat
 
         async def slowly() -> Any:
             yield TEXT
-            await session._control.store.remove("s1", None, "", 0)
+            await session._engine.store.remove("s1", None, "", 0)
 
         with pytest.raises(Exception, match="is being removed"):
             await session.files.add(slowly(), "notes.txt")

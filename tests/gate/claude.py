@@ -32,10 +32,10 @@ from tests.support.servers import serving as in_thread
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "peers" / "node_modules" / ".bin" / "claude"
-"""Where ``make peers`` installs the command."""
+"""Where ``make programs`` installs the command."""
 
 HOW = (
-    "Claude Code is not installed. Run `make peers`, or `npm install -g @anthropic-ai/claude-code`, "
+    "Claude Code is not installed. Run `make programs`, or `npm install -g @anthropic-ai/claude-code`, "
     "or set PAUSEPOINT_CLAUDE to the path of the command."
 )
 

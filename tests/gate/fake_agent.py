@@ -145,6 +145,8 @@ class Agent:
         self.rest_if_interrupted()
         with self.options.effects.open("a") as effects:
             effects.write(f"{name}\n")
+        while self.options.hold is not None and not self.options.hold.exists():
+            time.sleep(0.01)
         answer = {"stdout": "", "stderr": "", "interrupted": False}
         if not call["tool_input"]["command"]:
             time.sleep(self.options.work)
@@ -346,6 +348,7 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--prompt", default="Do the calls.")
     parser.add_argument("--think", type=float, default=0.0, help="seconds before each turn")
     parser.add_argument("--work", type=float, default=0.0, help="seconds that each call takes after its effect")
+    parser.add_argument("--hold", type=Path, help="a file; each call lasts until it exists")
     parser.add_argument("--tool", default="Bash", help="the tool's name")
     parser.add_argument("--command", default="", help="a shell command for each call; {name} is its line")
     parser.add_argument("--turn", type=int, help="calls per turn (default: 1, with --parallel all)")

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.support.loop import PATIENCE
+
 OK = {"do": "ok"}
 
 
@@ -38,7 +40,7 @@ class FakeGate:
             self.asked.append(asked)
             for said in self.answers if asked["event"] == "before" else (OK,):
                 if said == {"do": "hold"}:
-                    self.opened.wait(60)
+                    self.opened.wait(PATIENCE)
                     continue
                 stream.write(json.dumps(said) + "\n")
                 stream.flush()
@@ -59,5 +61,5 @@ def serving(path: Path, *answers: dict[str, Any]) -> Iterator[FakeGate]:
         server.opened.set()
         server.listener.shutdown(socket.SHUT_RDWR)
         server.listener.close()
-        thread.join(60)
+        thread.join(PATIENCE)
         path.unlink()

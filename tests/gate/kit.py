@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -21,6 +21,7 @@ from pausepoint import Engine
 from pausepoint.gate.guests import GuestAgents
 from pausepoint.gate.settings import socket_path
 from tests.gate import fake_agent
+from tests.support.waits import async_until
 
 EVENTS = list(hook.EVENTS)
 COMMAND = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(hook.__file__)} claude"
@@ -57,6 +58,16 @@ class Project:
         )  # fmt: skip
         self.agents.append(started)
         return started
+
+    async def paused_in_flight(self, engine: Engine, agents: int = 1, **options: Any) -> None:
+        """Pause agents that are in their first calls and were started with ``--hold go``.
+
+        So the pause is in time, however busy the machine is.
+        """
+        await async_until(lambda: len(self.done) >= agents)
+        await engine.pause(**options)
+        (self.folder / "go").touch()
+        await engine.pause(**options, wait=True)
 
     def close(self) -> None:
         """Kill agents that a failed test has left, and remove the folder of the socket."""
@@ -97,15 +108,6 @@ async def called(given: dict[str, Any] | bytes, env: dict[str, str] | None = Non
     out, _ = await process.communicate(given if isinstance(given, bytes) else json.dumps(given).encode())
     assert process.returncode is not None
     return process.returncode, json.loads(out) if out else None
-
-
-async def until(condition: Callable[[], Awaitable[bool] | bool]) -> None:
-    """Wait for a condition. The test's own limit ends the wait."""
-    while True:
-        found = condition()
-        if found if isinstance(found, bool) else await found:
-            return
-        await asyncio.sleep(0.02)
 
 
 async def ended(processes: Sequence[asyncio.subprocess.Process]) -> list[str]:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tests.gate.animation import animated_svg
 from tests.gate.film import Film, Pane, asciicast, plain
-from tests.gate.show_agent import CALLS, EFFECTS, ENDED, HURRY, STORIES, WAITS, effects_of
+from tests.gate.show_agent import CALLS, EFFECTS, ENDED, HURRY, PATIENT, STORIES, WAITS, effects_of
 from tests.gate.stage import HOW, Stage, find_tmux
 from tests.support.children import ROOT
 
@@ -97,6 +97,8 @@ class Play:
         self.calls = calls
         self.hold = hold
         self.project.mkdir()
+        if not hold:
+            (self.project / PATIENT).touch()
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.environ = {
             "HOME": str(home), "LOGNAME": "ann", "PATH": programs, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",

@@ -56,6 +56,9 @@ the recording shows it all faster.
 HURRY = "hurry"
 """A file. When it exists, agents neither think nor take time."""
 
+PATIENT = "patient"
+"""A file. When it exists, the second call of an agent lasts until everything is paused, so the pause is in time."""
+
 WAITS_AFTER = 0.7
 """Seconds without an answer after which an agent shows that it waits."""
 
@@ -114,10 +117,15 @@ class ShowAgent:
             file.write(f"{effect} {time.time()}\n")
         paint(RUNS, shown, BLUE)
         self._take(PACES[self.name] / 2)
+        while effect.endswith("-2") and Path(PATIENT).exists() and not self._pause_came():
+            time.sleep(0.02)
         self.agent.fire("PostToolUse", **call, duration_ms=1, tool_response={})
         self.agent.batch([call], {})
         paint(DONE, shown, GREEN)
         sys.stdout.write("\r\n")
+
+    def _pause_came(self) -> bool:
+        return Path(HURRY).exists() or any(Path(".pausepoint").glob("*-paused"))
 
     def _take(self, seconds: float) -> None:
         time.sleep(0 if Path(HURRY).exists() else seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -9,34 +10,36 @@ from pathlib import Path
 import pytest
 
 from pausepoint.gate.guests import agent_note
-from tests.gate.kit import Project, said_to, until
-from tests.support.loop import on_loop
+from tests.gate.kit import Project, said_to
+from tests.support.loop import PATIENCE, on_loop
+from tests.support.waits import async_until
 
 
 @pytest.mark.long
 @on_loop
 async def test_a_command_in_the_background_is_listed_as_still_running(project: Project) -> None:
     async with project.served() as (engine, agents):
-        options = ["--calls", "3", "--background", "--command", "sleep 61.7", "--linger", "0", "--think", "0.3"]
+        options = ["--calls", "30", "--background", "--command", "sleep 61.7", "--linger", "0", "--think", "0.3"]
         agent = await project.agent("ada", *options)
-        await until(lambda: any(gate.in_flight or gate.waiting for gate in agents))
-        await engine.pause("claude-ada", wait=True)
-        await until(lambda: any(gate.waiting for gate in agents))
         try:
-            found = await agent_note(engine, await engine.info("claude-ada"))
-            if not found.background:  # the first call was not made before the pause
-                assert found.call.startswith("Bash")
-                await engine.resume("claude-ada")
-                await until(lambda: not any(gate.waiting for gate in agents))
-                await engine.pause("claude-ada", wait=True)
-                found = await agent_note(engine, await engine.info("claude-ada"))
+            await async_until(lambda: any(_runs(pid, b"sleep\x0061.7") for pid in _processes()))
+            await engine.pause("claude-ada", wait=True)
+            await async_until(lambda: any(gate.waiting for gate in agents))
+            async with asyncio.timeout(PATIENCE):
+                while not (found := await agent_note(engine, await engine.info("claude-ada"))).background:
+                    await asyncio.sleep(0.01)
             assert "sleep 61.7 (process " in found.background
+            assert found.call == "Bash: sleep 61.7", "the next call waits"
         finally:
             agent.kill()
-            for pid in [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]:
+            for pid in _processes():
                 if _runs(pid, b"sleep\x0061.7"):
                     os.kill(pid, signal.SIGKILL)
             await agent.wait()
+
+
+def _processes() -> list[int]:
+    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
 
 
 def _runs(pid: int, command: bytes) -> bool:

@@ -17,8 +17,9 @@ from tests.cli import documents
 from tests.cli.kit import Done
 from tests.cli.zoo import here
 from tests.gate.fake_server import FakeGate, serving
-from tests.gate.kit import Project, until
+from tests.gate.kit import Project
 from tests.support.loop import PATIENCE, on_loop
+from tests.support.waits import async_until
 
 WAIT = {"do": "wait", "why": "paused: lunch (ann)"}
 RUN, HOLD = {"do": "run"}, {"do": "hold"}
@@ -66,6 +67,7 @@ def test_a_wait_that_is_too_long_ends_with_75(installed: Path) -> None:
     assert json.loads(done.stdout) == {"do": "later", "reason": "paused: lunch (ann)", "approved": False}
 
 
+@pytest.mark.long
 def test_a_server_that_says_nothing_is_not_waited_for_without_end(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +89,7 @@ async def test_a_script_waits_at_a_real_gate_and_a_pause_does_not_wait_for_its_a
     async with project.served("Bash", "deploy") as (engine, agents):
         await engine.pause(everything=True, reason="lunch", by="ann", wait=True)
         waits = ask()
-        await until(lambda: bool(reasons))
+        await async_until(lambda: bool(reasons))
         assert reasons == ["paused: lunch (by ann)"]
         assert [call.said for gate in agents for call in gate.waiting] == ["deploy: prod"]
         await engine.lift_pause()
@@ -95,7 +97,7 @@ async def test_a_script_waits_at_a_real_gate_and_a_pause_does_not_wait_for_its_a
         async def is_asked() -> bool:
             return len(await engine.questions()) == 1
 
-        await until(is_asked)
+        await async_until(is_asked)
         assert not waits.done()
         [question] = await engine.questions()
         await engine.answer(question.id, {"approved": True}, by="ann")

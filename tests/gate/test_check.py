@@ -69,7 +69,6 @@ def moved(project: Path, command: HookCommand) -> None:
     file.path.write_bytes(file.with_hooks(command, "open"))
 
 
-@pytest.mark.long
 def test_each_fault_of_the_settings_is_named(installed: Path) -> None:
     file = installed / ".claude" / "settings.json"
     right = json.loads(file.read_text())

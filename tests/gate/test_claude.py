@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 
 from tests.gate.claude import Agents, Api, Call, bash, effect, result
 from tests.support.loop import PATIENCE
+from tests.support.waits import until
 
 HERE = Path(__file__).parent
 EVENTS = [
@@ -42,14 +41,8 @@ def agents(agents: Agents, tmp_path: Path) -> Agents:
 
 def records(agents: Agents) -> list[Record]:
     log = agents.folder.parent / "log"
-    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-
-
-def until(holds: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < limit, "the condition did not come true in time"
-        time.sleep(0.02)
+    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half written
 
 
 def fake(agents: Agents, *options: str) -> list[Record]:

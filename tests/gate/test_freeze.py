@@ -15,8 +15,9 @@ from pausepoint import Engine
 from pausepoint.gate import warden
 from pausepoint.gate.guests import _is_alive, agent_note
 from tests.cli.kit import Process, run
-from tests.gate.kit import Project, ended, until
+from tests.gate.kit import Project, ended
 from tests.support.loop import excused, on_loop
+from tests.support.waits import async_until
 
 COUNTING = """\
 echo $$ >> {name}.pids
@@ -24,7 +25,7 @@ setsid sh -c 'echo $$ >> {name}.pids; while [ ! -e {name}.stop ]; do echo >> {na
 while [ ! -e {name}.stop ]; do sleep 0.01; done
 wait
 """
-"""A command with a child in a session of its own, which counts until it is told to stop."""
+"""A command with a child in a session of its own, which counts until the file `stop` exists."""
 
 
 class Counter:
@@ -45,8 +46,11 @@ class Counter:
 
     @property
     def states(self) -> set[str]:
-        found = [warden.look(pid) for pid in self.pids]
-        return {each.state.decode() for each in found if each is not None}
+        """The states of its processes. A shell waits in the kernel (D) if its child was stopped before it ran."""
+        found = [each for pid in self.pids if (each := warden.look(pid)) is not None]
+        waits = {each.pid for each in found if each.state == b"D"}
+        stopped = {each.parent for each in _all() if each.state == b"T"} if waits else set()
+        return {"T" if each.pid in waits & stopped else each.state.decode() for each in found}
 
     @property
     def has_begun(self) -> bool:
@@ -55,7 +59,7 @@ class Counter:
     async def grows(self) -> None:
         """Wait until the command has counted on."""
         start = self.count
-        await until(lambda: self.count > start + 5)
+        await async_until(lambda: self.count > start + 5)
 
     async def stands_still(self, control: Counter) -> None:
         """Check that the command does not count while another one does."""
@@ -87,11 +91,11 @@ async def test_a_frozen_call_stops_in_the_middle_and_is_made_once(project: Proje
     counter = Counter(project.folder, "ada-1")
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "1", "--own-session", "--command", COUNTING)
-        await until(lambda: counter.has_begun)
+        await async_until(lambda: counter.has_begun)
         for _ in range(2):
             await engine.pause("claude-ada", freeze=True, wait=True)
             await counter.stands_still(control)
-            await until(lambda: _says(engine, "frozen)"))
+            await async_until(lambda: _says(engine, "frozen)"))
             assert not (await agent_note(engine, await engine.info("claude-ada"))).call, "it has begun"
             await engine.resume("claude-ada")
             await counter.grows()
@@ -99,8 +103,13 @@ async def test_a_frozen_call_stops_in_the_middle_and_is_made_once(project: Proje
         counter.stop()
         await ended([running])
         assert project.done == {"ada-1": 1}
-        await until(lambda: not list(agents))
+        await async_until(lambda: not list(agents))
         assert (await engine.info("claude-ada")).status.value == "completed"
+
+
+def _all() -> list[warden.Process]:
+    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    return [each for pid in pids if (each := warden.look(pid)) is not None]
 
 
 async def _says(engine: Engine, text: str) -> bool:
@@ -115,14 +124,14 @@ async def test_commands_in_the_background_are_frozen_and_the_hook_is_not(project
     async with project.served() as (engine, agents):
         options = ["--calls", "2", "--background", "--command", COUNTING, "--linger", "0", "--think", "0.5"]
         running = await project.agent("ada", *options)
-        await until(lambda: counter.has_begun)
+        await async_until(lambda: counter.has_begun)
         await engine.pause(everything=True, freeze=True)
-        await until(lambda: counter.states == {"T"})
-        await until(lambda: any(gate.waiting for gate in agents))
+        await async_until(lambda: counter.states == {"T"})
+        await async_until(lambda: any(gate.waiting for gate in agents))
         await counter.stands_still(control)
     await counter.grows()
     async with project.served() as (engine, agents):
-        await until(lambda: counter.states == {"T"})  # the hook has found the next server
+        await async_until(lambda: counter.states == {"T"})  # the hook has found the next server
         await engine.lift_pause()
         await counter.grows()
         for name in ("ada-1", "ada-2"):
@@ -138,16 +147,18 @@ async def test_a_pause_that_aborts_ends_no_command_of_an_agent(project: Project,
     counter = Counter(project.folder, "ada-1")
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "2", "--command", COUNTING)
-        await until(lambda: counter.has_begun)
+        await async_until(lambda: counter.has_begun)
         await engine.pause("claude-ada", mode="abort", wait=True)
         await counter.grows()
         counter.stop()
-        await until(lambda: any(gate.waiting for gate in agents))  # the call has ended while the session was paused
+        await async_until(
+            lambda: any(gate.waiting for gate in agents)
+        )  # the call has ended while the session was paused
         Counter(project.folder, "ada-2").stop()
         await engine.resume("claude-ada")
         await ended([running])
         assert project.done == {"ada-1": 1, "ada-2": 1}
-        await until(lambda: not list(agents))
+        await async_until(lambda: not list(agents))
 
 
 @pytest.mark.long
@@ -161,7 +172,7 @@ async def test_after_a_kill_of_the_server_the_next_one_thaws(project: Project, c
         running = [
             await project.agent(name, "--calls", "1", "--own-session", "--command", COUNTING) for name in ("ada", "bob")
         ]
-        await until(lambda: ada.has_begun and bob.has_begun)
+        await async_until(lambda: ada.has_begun and bob.has_begun)
         done = run("pause", "--all", "--freeze", "--wait", cwd=project.folder)
         assert (done.code, ada.states, bob.states) == (0, {"T"}, {"T"})
         server.signal(signal.SIGKILL)

@@ -10,8 +10,9 @@ import pytest
 
 from pausepoint import Engine, Status
 from pausepoint.model.views import SessionInfo
-from tests.gate.kit import Project, ended, said_to, until
+from tests.gate.kit import Project, ended, said_to
 from tests.support.loop import on_loop
+from tests.support.waits import async_until
 
 SIX = [f"agent{n}" for n in range(6)]
 
@@ -40,18 +41,17 @@ def all_once(names: list[str], calls: int) -> dict[str, int]:
 @on_loop
 async def test_six_agents_stop_at_one_pause_and_each_call_is_made_once(project: Project) -> None:
     async with project.served() as (engine, agents):
-        running = [await project.agent(name, "--calls", "5", "--think", "0.05") for name in SIX]
-        await until(lambda: len(project.done) >= 8)
-        await engine.pause(everything=True, reason="lunch", by="ann", wait=True)
+        running = [await project.agent(name, "--calls", "5", "--hold", "go") for name in SIX]
+        await project.paused_in_flight(engine, len(SIX), everything=True, reason="lunch", by="ann")
         made = project.done
         assert set((await statuses(engine)).values()) <= {"paused", "completed"}
-        await until(lambda: all(gate.waiting for gate in agents))
+        await async_until(lambda: all(gate.waiting for gate in agents))
         assert project.done == made, "no call began after the pause had returned"
         assert all(gate.why == "paused: lunch (by ann)" for gate in agents)
         await engine.lift_pause(by="ann")
         await ended(running)
         assert project.done == all_once(SIX, 5)
-        await until(lambda: not list(agents))
+        await async_until(lambda: not list(agents))
         assert await statuses(engine) == dict.fromkeys(SIX, "completed")
 
 
@@ -59,10 +59,9 @@ async def test_six_agents_stop_at_one_pause_and_each_call_is_made_once(project: 
 @on_loop
 async def test_a_paused_session_shows_the_call_that_waits(project: Project) -> None:
     async with project.served() as (engine, agents):
-        running = await project.agent("ada", "--calls", "3")
-        await until(lambda: len(project.done) >= 1)
-        await engine.pause("claude-ada", wait=True)
-        await until(lambda: any(gate.waiting for gate in agents))
+        running = await project.agent("ada", "--calls", "3", "--hold", "go")
+        await project.paused_in_flight(engine, session_id="claude-ada")
+        await async_until(lambda: any(gate.waiting for gate in agents))
         [gate] = agents
         assert [(call.name, call.arguments["description"]) for call in gate.pending] == [
             ("Bash", gate.waiting[0].said[6:])
@@ -82,11 +81,10 @@ async def test_a_paused_session_shows_the_call_that_waits(project: Project) -> N
 async def test_a_pause_stops_any_kind_of_agent(project: Project, options: list[str]) -> None:
     """Calls at once, sub-agents, and a call that the agent's own rules refuse, whose end is not reported."""
     async with project.served() as (engine, agents):
-        running = await project.agent("ada", "--calls", "6", "--turn", "3", "--work", "0.05", *options)
-        await until(lambda: len(project.done) >= 2)
-        await engine.pause(everything=True, wait=True)
+        running = await project.agent("ada", "--calls", "6", "--turn", "3", "--hold", "go", *options)
+        await project.paused_in_flight(engine, everything=True)
         made = project.done
-        await until(lambda: all(gate.waiting for gate in agents))
+        await async_until(lambda: all(gate.waiting for gate in agents))
         assert project.done == made
         await engine.lift_pause()
         await ended([running])
@@ -102,7 +100,7 @@ async def test_a_restricted_call_waits_for_a_person_and_the_other_agent_goes_on(
         bob = asyncio.create_task(refused(project, "bob", command="git push -f"))
         free = await project.agent("eve", "--calls", "2")
         await ended([free])
-        await until(lambda: _count(engine, 2))
+        await async_until(lambda: _count(engine, 2))
         ada, no = sorted(await engine.questions(), key=lambda each: each.session_id)
         assert "git push ada-1" in ada.next_question
         assert "restricted (git push)" in ada.next_question
@@ -121,7 +119,7 @@ async def test_a_command_that_is_too_long_to_be_checked_needs_an_approval(projec
     long = "true " * 110_000 + "&& git push"
     async with project.served("git push") as (engine, _):
         said = asyncio.create_task(refused(project, "ada", command=long))
-        await until(lambda: _count(engine, 1))
+        await async_until(lambda: _count(engine, 1))
         [question] = await engine.questions()
         assert "it is too long to be checked" in question.next_question
         await engine.answer(question.id, {"approved": False, "reason": "no"}, by="ann")
@@ -139,10 +137,11 @@ async def _count(engine: Engine, count: int) -> bool:
 @on_loop
 async def test_a_cancelled_agent_is_refused_every_further_call(project: Project) -> None:
     async with project.served() as (engine, agents):
-        running = await project.agent("ada", "--calls", "12", "--think", "0.05")
-        await until(lambda: len(project.done) >= 2)
+        running = await project.agent("ada", "--calls", "12", "--hold", "go")
+        await async_until(lambda: len(project.done) == 1)
         await engine.cancel("claude-ada", by="ann")
-        await until(lambda: all(gate.is_closed for gate in agents))
+        (project.folder / "go").touch()
+        await async_until(lambda: all(gate.is_closed for gate in agents))
         made = project.done
         await ended([running])
         assert project.done == made
@@ -153,20 +152,19 @@ async def test_a_cancelled_agent_is_refused_every_further_call(project: Project)
 @on_loop
 async def test_an_agent_that_is_killed_has_failed_and_can_continue(project: Project) -> None:
     async with project.served() as (engine, agents):
-        running = await project.agent("ada", "--calls", "4", "--work", "0.2")
-        await until(lambda: len(project.done) >= 2)
-        await engine.pause("claude-ada", wait=True)
-        await until(lambda: any(gate.waiting for gate in agents))
+        running = await project.agent("ada", "--calls", "4", "--hold", "go")
+        await project.paused_in_flight(engine, session_id="claude-ada")
+        await async_until(lambda: any(gate.waiting for gate in agents))
         running.send_signal(signal.SIGKILL)
         await running.wait()
-        await until(lambda: not any(gate.waiting for gate in agents))  # its hook has gone with it
+        await async_until(lambda: not any(gate.waiting for gate in agents))  # its hook has gone with it
         await engine.resume("claude-ada")
-        await until(lambda: not list(agents))
+        await async_until(lambda: not list(agents))
         info = await engine.info("claude-ada")
         assert (info.status, info.failure and info.failure.type) == (Status.FAILED, "AgentGone")
         await ended([await project.agent("ada", "--calls", "4", "--resume", "ada")])
         assert project.done == all_once(["ada"], 4)
-        await until(lambda: not list(agents))
+        await async_until(lambda: not list(agents))
         assert await statuses(engine) == {"ada": "completed"}
 
 
@@ -176,7 +174,7 @@ async def test_an_agent_that_begins_again_after_its_end_gets_another_session(pro
     async with project.served() as (engine, agents):
         for _ in range(2):
             await ended([await project.agent("ada", "--calls", "1")])
-            await until(lambda: not list(agents))
+            await async_until(lambda: not list(agents))
         assert await statuses(engine) == {"ada": "completed", "ada-2": "completed"}
 
 
@@ -185,7 +183,7 @@ async def test_an_agent_that_begins_again_after_its_end_gets_another_session(pro
 async def test_tokens_of_the_transcript_are_counted_once(project: Project) -> None:
     async with project.served() as (engine, agents):
         await ended([await project.agent("ada", "--calls", "3", "--turn", "1")])
-        await until(lambda: not list(agents))
+        await async_until(lambda: not list(agents))
         spent = (await engine.info("claude-ada")).spent_tokens
         assert spent > 0
         assert spent % 110 == 0
@@ -195,16 +193,16 @@ async def test_tokens_of_the_transcript_are_counted_once(project: Project) -> No
 async def test_a_spent_budget_holds_the_next_call(project: Project) -> None:
     async with project.served() as (engine, _):
         await project.call_hook("SessionStart", "ada")
-        await until(lambda: _is(engine, "ada", "ready"))
+        await async_until(lambda: _is(engine, "ada", "ready"))
         await engine.pause("claude-ada")
         await engine.resume("claude-ada", budget=0.5)
         message = {"v": 1, "event": "spend", "agent": {"kind": "claude", "session": "ada"}, "usd": 0.75, "tokens": 9}
         assert await said_to(project.socket, message) == {"do": "ok"}
-        await until(lambda: _spent(engine, "claude-ada", 9))
+        await async_until(lambda: _spent(engine, "claude-ada", 9))
         asks = asyncio.create_task(
             project.call_hook("PreToolUse", "ada", tool_name="Bash", tool_use_id="t", tool_input={"command": "make"})
         )
-        await until(lambda: _is(engine, "ada", "paused"))
+        await async_until(lambda: _is(engine, "ada", "paused"))
         [pause] = await engine.pauses("claude-ada")
         assert pause.kind == "budget"
         await engine.resume("claude-ada", budget=2)
@@ -225,7 +223,7 @@ async def test_agents_whose_sessions_begin_alike_get_sessions_of_their_own(proje
     names = [f"019a8f3c-{number}" for number in range(4)]
     async with project.served() as (engine, _):
         await ended([await project.agent(name, "--calls", "1") for name in names])
-        await until(lambda: all_completed(engine, len(names)))
+        await async_until(lambda: all_completed(engine, len(names)))
     assert project.done == {f"{name}-1": 1 for name in names}
 
 
@@ -241,7 +239,7 @@ async def test_a_question_about_a_call_that_was_withdrawn_does_not_hold_the_agen
         call = {"id": "one", "name": "Bash", "arguments": {"command": "git push"}}
         reader, writer = await asyncio.open_unix_connection(str(project.socket))
         writer.write(json.dumps({"v": 1, "event": "before", "agent": facts, "call": call}).encode() + b"\n")
-        await until(lambda: is_asking(engine))
+        await async_until(lambda: is_asking(engine))
         assert b"approval" in await reader.readline()
         writer.close()  # the hook was killed
         other = {"id": "two", "name": "Read", "arguments": {}}

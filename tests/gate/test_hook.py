@@ -17,8 +17,9 @@ import pytest
 
 import pausepoint.integrations.gate as hook
 from pausepoint import Engine
-from tests.gate.kit import Project, called, said_to, until
+from tests.gate.kit import Project, called, said_to
 from tests.support.loop import on_loop
+from tests.support.waits import async_until
 
 CALL: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
 
@@ -67,6 +68,7 @@ async def test_the_start_of_a_session_says_once_that_no_server_runs(project: Pro
     assert "tool calls are refused" in said["systemMessage"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_closed_gate_refuses_calls_without_a_server(closed: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook, "PATIENCE", 0.1)
@@ -81,12 +83,12 @@ async def test_a_closed_gate_refuses_calls_without_a_server(closed: Project, mon
 async def test_a_call_that_waits_finds_the_next_server(project: Project) -> None:
     async with project.served() as (engine, agents):
         await project.call_hook("SessionStart")
-        await until(lambda: _exists(engine, "claude-s"))
+        await async_until(lambda: _exists(engine, "claude-s"))
         await engine.pause("claude-s")
         waits = asyncio.create_task(project.call_hook("PreToolUse", **CALL))
-        await until(lambda: any(gate.waiting for gate in agents))
+        await async_until(lambda: any(gate.waiting for gate in agents))
     async with project.served() as (engine, agents):
-        await until(lambda: any(gate.waiting for gate in agents))
+        await async_until(lambda: any(gate.waiting for gate in agents))
         assert not waits.done()
         await engine.resume("claude-s")
         assert await waits == (0, None)
@@ -96,20 +98,19 @@ async def _exists(engine: Engine, session_id: str) -> bool:
     return session_id in {info.session_id for info in await engine.sessions()}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @on_loop
 async def test_a_hook_ends_with_its_agent(project: Project, number: signal.Signals) -> None:
     async with project.served() as (engine, agents):
         await engine.pause(everything=True)
         agent = await project.agent("ada", "--calls", "1")
-        await until(lambda: any(gate.waiting for gate in agents))
+        await async_until(lambda: any(gate.waiting for gate in agents))
         hooks = _processes(str(project.folder), hook.__file__)
         assert hooks
         agent.send_signal(number)
-        await until(lambda: not any(Path(f"/proc/{pid}").exists() and _is_alive(pid) for pid in hooks))
+        await async_until(lambda: not any(Path(f"/proc/{pid}").exists() and _is_alive(pid) for pid in hooks))
         await agent.wait()
-        await until(lambda: not any(gate.waiting for gate in agents))
+        await async_until(lambda: not any(gate.waiting for gate in agents))
 
 
 def _processes(folder: str, word: str) -> list[int]:
@@ -152,7 +153,6 @@ async def test_a_hook_with_unreadable_input_fails_and_says_so(given: bytes) -> N
     assert (code, said) == ((0, None) if given == BAD[4] else (1, None))
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_failed_hook_refuses_the_call_where_the_gate_is_closed(closed: Project) -> None:
     """The settings end with ``|| exit 2`` there, which is what agents understand."""
@@ -210,30 +210,35 @@ async def test_long_arguments_are_cut_and_named_by_their_hash(project: Project) 
 
 
 def test_a_hook_costs_little_processor_time(project: Project) -> None:
-    """60 ms with the interpreter is the goal; the best of several, because other programs run on the machine."""
+    """60 ms with the interpreter is the goal.
+
+    Other programs take caches and half of a core, so the best of several counts. A slow machine starts a bare
+    interpreter slowly, too.
+    """
     given = json.dumps({"hook_event_name": "PreToolUse", "session_id": "s", "cwd": str(project.folder), **CALL})
-    costs = []
-    for _ in range(5):
+
+    def cost(*words: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-I", "-S", hook.__file__, "claude"], input=given.encode(), check=True)
+        subprocess.run([sys.executable, "-I", "-S", *words], input=given.encode(), check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(costs) < 0.06
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    pairs = [(cost(hook.__file__, "claude"), cost("-c", "")) for _ in range(5)]
+    assert min(spent for spent, _ in pairs) < max(0.06, 5 * min(bare for _, bare in pairs)), pairs
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_agent_that_has_the_hook_twice_or_repeats_an_id_gets_every_answer(project: Project) -> None:
     given = {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
     async with project.served() as (engine, agents):
         await engine.pause(everything=True)
         both = [asyncio.create_task(project.call_hook("PreToolUse", "ada", **given)) for _ in range(2)]
-        await until(lambda: [len(gate.waiting) for gate in agents] == [1])
+        await async_until(lambda: [len(gate.waiting) for gate in agents] == [1])
         await engine.lift_pause()
         assert await asyncio.gather(*both) == [(0, None)] * 2
         for _ in range(2):
             await project.call_hook("PostToolUse", "ada", **given)
-            await until(lambda: not any(gate.calls for gate in agents))
+            await async_until(lambda: not any(gate.calls for gate in agents))
             assert await project.call_hook("PreToolUse", "ada", **given) == (0, None)
 
 

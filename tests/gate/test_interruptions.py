@@ -12,8 +12,9 @@ import pytest
 from pausepoint import Engine, Status
 from pausepoint.gate.offspring import offspring
 from pausepoint.gate.transcripts import TAIL, interrupted_since, transcript_of
-from tests.gate.kit import Project, until
+from tests.gate.kit import Project
 from tests.support.loop import on_loop
+from tests.support.waits import async_until
 
 ESC = "[Request interrupted by user for tool use]"
 
@@ -65,9 +66,9 @@ async def is_(engine: Engine, status: Status) -> bool:
 async def test_a_pause_does_not_wait_for_a_call_that_was_interrupted(project: Project, options: list[str]) -> None:
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "2", "--command", "exec sleep 21", *options)
-        await until(lambda: any(call.name == "Bash" for gate in agents for call in gate.in_flight))
-        await until(lambda: len(project.done) == 1)
-        await until(lambda: any("sleep 21" in each for each in offspring(running.pid)))
+        await async_until(lambda: any(call.name == "Bash" for gate in agents for call in gate.in_flight))
+        await async_until(lambda: len(project.done) == 1)
+        await async_until(lambda: any("sleep 21" in each for each in offspring(running.pid)))
         running.send_signal(signal.SIGUSR1)
         await engine.pause(everything=True, wait=True)
         assert await is_(engine, Status.PAUSED)
@@ -81,16 +82,16 @@ async def test_a_pause_does_not_wait_for_a_call_that_was_interrupted(project: Pr
 async def test_an_agent_that_was_interrupted_at_its_gate_rests(project: Project) -> None:
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "3")
-        await until(lambda: len(project.done) == 1)
+        await async_until(lambda: len(project.done) == 1)
         await engine.pause(everything=True, wait=True)
-        await until(lambda: any(gate.waiting for gate in agents))
+        await async_until(lambda: any(gate.waiting for gate in agents))
         made = project.done
         running.send_signal(signal.SIGUSR1)
-        await until(lambda: not any(gate.waiting for gate in agents))
+        await async_until(lambda: not any(gate.waiting for gate in agents))
         await engine.lift_pause()
-        await until(lambda: all(gate.at_rest.is_set() for gate in agents))
-        await until(lambda: is_(engine, Status.READY))
+        await async_until(lambda: all(gate.at_rest.is_set() for gate in agents))
+        await async_until(lambda: is_(engine, Status.READY))
         assert project.done == made
         running.terminate()
         await running.wait()
-        await until(lambda: is_(engine, Status.COMPLETED))
+        await async_until(lambda: is_(engine, Status.COMPLETED))

@@ -13,8 +13,9 @@ import pytest
 
 import pausepoint.integrations.gate as hook
 from tests.cli.kit import Process, run
-from tests.gate.kit import COMMAND, Project, ended, said_to, until
+from tests.gate.kit import COMMAND, Project, ended, said_to
 from tests.support.loop import excused, on_loop
+from tests.support.waits import async_until
 
 SIX = [f"agent{n}" for n in range(6)]
 
@@ -30,17 +31,17 @@ async def killed_while_paused(project: Project, names: Sequence[str], calls: int
     """Pause agents from the command line, kill the server, start it again, and resume."""
     with excused(), ExitStack() as servers:
         server = servers.enter_context(_served(project))
-        options = ["--calls", str(calls), "--think", "0.3"]
-        running = [await project.agent(name, *options) for name in names]
-        await until(lambda: len(project.done) >= len(names))
+        running = [await project.agent(name, "--calls", str(calls), "--hold", "go") for name in names]
+        await async_until(lambda: len(project.done) == len(names))
+        assert run("pause", "--all", cwd=project.folder).code == 0
+        (project.folder / "go").touch()  # the first calls end now, so the pause is in time
         assert run("pause", "--all", "--wait", cwd=project.folder).code == 0
         made = project.done
         server.signal(signal.SIGKILL)
         assert server.wait().code == -9
-        stopped = [name for name in names if f"{name}-{calls}" not in made]
-        assert stopped, "some agents were stopped before they had made all calls"
+        assert made == {f"{name}-1": 1 for name in names}
         second = servers.enter_context(_served(project))
-        await until(lambda: project.done != made or all(_waits(second, name) for name in stopped))
+        await async_until(lambda: project.done != made or all(_waits(second, name) for name in names))
         late = project.done - made
         assert run("resume", "--all", cwd=project.folder).code == 0
         await ended(running)

@@ -79,7 +79,6 @@ async def noted(said: list[Notice], status: str, count: int = 1) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.long
 @on_loop
 async def test_each_question_is_sent_once_over_restarts(tmp_path: Path, hook: Webhook) -> None:
     async with Engine(tmp_path / "s.db", workflows=[refund]) as engine:
@@ -97,7 +96,6 @@ async def test_each_question_is_sent_once_over_restarts(tmp_path: Path, hook: We
     assert hook.texts == ["Refund before?", "Refund during?", "Refund between?", "Refund after?"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("lost", "count"), [("cursor", 2), ("records", 2), ("both", 4)])
 @on_loop
 async def test_the_cursor_and_the_records_each_prevent_a_second_message(
@@ -201,8 +199,13 @@ async def test_another_round_is_another_message(tmp_path: Path, hook: Webhook) -
     assert [(each.round, each.question_id) for each in said] == [(1, id), (2, id)]
     assert [each["title"] for each in hook.got] == ["refund asks a question", "refund asks again"]
     assert "round 2. The last answer was not accepted." in hook.got[1]["message"]
-    assert "4111" not in str(hook.got), "neither the state, nor the payload, nor an answer is sent"
+    assert "4111-1111" not in str(hook.got), "neither the state, nor the payload, nor an answer is sent"
     assert "perhaps" not in str(hook.got)
+
+
+def test_a_service_has_time_to_answer() -> None:
+    addresses = ["json://127.0.0.1/a", "json://127.0.0.1/b?rto=3"]
+    assert [each._plugin.socket_read_timeout for each in services.services(addresses)] == [services.READ_FOR, 3]
 
 
 @on_loop

@@ -205,6 +205,12 @@ def test_a_question_is_an_elicitation_with_a_flat_form(schema: Any, properties: 
     [
         (TEXT, {"action": "accept", "content": {"answer": "so"}}, Said("q1", "so", "d1")),
         (COLLECT, {"action": "accept", "content": {"number": 7}}, Said("q1", {"number": 7}, "d1")),
+        (made(answer_schema={"enum": ["a", 1]}), {"action": "accept", "content": {"answer": "1"}}, Said("q1", 1, "d1")),
+        (
+            made(answer_schema=Booking.model_json_schema()),
+            {"action": "accept", "content": {"size": "2", "only": "this", "second": "red", "guests": 3}},
+            Said("q1", {"size": 2, "only": "this", "second": "red", "guests": 3}, "d1"),
+        ),
         (CONFIRM, {"action": "decline"}, Said("q1", {"approved": False, "reason": ""})),
         (TEXT, {"action": "decline"}, None),
         (CONFIRM, {"action": "cancel"}, None),

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded, VerbRefused
 from pausepoint.model.budgets import Allowance
+from pausepoint.model.commits import Commit, NewSession
 from pausepoint.model.records import Record, first_digest, seal
-from pausepoint.model.sessions import Commit, Failure, Filter, NewSession, Pause, QuestionStatus, SessionRow, Status
+from pausepoint.model.sessions import Failure, Filter, Pause, QuestionStatus, SessionRow, Status
 from tests.laws.store_model import IDS, LEGAL, WORKFLOWS, Belief, StoreModel, over
 
 ids = st.sampled_from(IDS)

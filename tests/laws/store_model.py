@@ -18,23 +18,22 @@ from hypothesis.stateful import invariant
 from msgspec.structs import replace
 
 from pausepoint.model.budgets import Allowance, Purse
+from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.everything import Round, frozen_by
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import (
-    Commit,
     Filter,
-    Flags,
-    NewSession,
     Pause,
     QuestionFacts,
     QuestionStatus,
     SessionRow,
     Status,
-    Tombstone,
     can_be_handed_over,
+    can_be_tried_again,
     ready_at,
 )
+from pausepoint.model.stores import Tombstone
 from pausepoint.testing import ManualClock
 from tests.faults.vfs import FaultVFS, Perform, Touch, broken, torn_length
 from tests.laws.store_everything import EverythingModel, Known, is_request, request_of
@@ -60,6 +59,7 @@ LEGAL: dict[str, set[tuple[Status, Status]]] = {
     "lift": {(S.PAUSED, status) for status in (*STANDING, S.PAUSED)} | {(S.PAUSING, status) for status in HELD},
     "unpause": {(S.PAUSED, status) for status in STANDING} | {(S.PAUSING, S.RUNNING)} | SAME,
     "hand over": {(S.FAILED, S.READY)} | SAME,
+    "try again": {(S.PAUSED, status) for status in STANDING} | SAME,
     "cancel": SAME | {(status, S.CANCELLED) for status in (*STANDING, S.PAUSED)},
     "send": {(S.WAITING, S.READY)} | SAME,
     "claim": {(status, S.RUNNING) for status in (*STANDING, S.RUNNING)}
@@ -153,7 +153,7 @@ class StoreModel(EverythingModel):
             self.vfs.append(FaultVFS(f"mortal {id(self)} {len(self.vfs)}", self.fates[engine]))
             options = {"vfs": f"mortal {id(self)} {len(self.vfs) - 1}", "ballast": 0}
         store = MortalStore(self.path, clock=self.clock, synchronous="OFF", **options)
-        self.run(store.open(lambda: None))
+        self.run(store.open(lambda keys: None))
         self.stores[engine] = store
         self.opened()
 
@@ -434,20 +434,27 @@ class StoreModel(EverythingModel):
         if asked:
             row = self.rows[session_id]
             frozen = row.frozen + (0 if since is None else max(now - since, 0))
-            for index, pause in enumerate(known.pauses):
-                if is_request(pause):
-                    known.pauses[index] = replace(pause, closed_at=now, closed_by=by)
+            known.pauses = [replace(p, closed_at=now, closed_by=by) if is_request(p) else p for p in known.pauses]
             self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", frozen=frozen)
             row = self.rows[session_id]
             if row.wakes_at == 0 and row.waiting is None:
                 self.rows[session_id] = replace(row, wakes_at=None)
+        tries_again = wake and can_be_tried_again(self.row(session_id)) and self.close_reasons(session_id, by, now)
         hands_over = wake and named and can_be_handed_over(self.row(session_id))
-        if not asked and not limits and not hands_over:
+        if not (asked or limits or hands_over or tries_again):
             return
         self.signal(session_id, "resume", by, now, limits)
         self.expect(session_id, "hand over", **limits, **({"ended": None} if hands_over else {}))
         if wake:
             self.woken(session_id)
+
+    def close_reasons(self, session_id: str, by: str | None, now: int) -> bool:
+        """Close the pauses that are not an operator's, and forgive crashes. Return whether there were any."""
+        pauses = self.known[session_id].pauses
+        found = [pause for pause in pauses if pause.kind != "operator" and pause.closed_at is None]
+        pauses[:] = [replace(each, closed_at=now, closed_by=by) if each in found else each for each in pauses]
+        self.expect(session_id, "try again", **({"crashes": 0} if found else {}))
+        return bool(found)
 
     def woken(self, session_id: str) -> None:
         """Make a session due if it waits for nothing, or if its timers were frozen."""

@@ -25,8 +25,8 @@ from pausepoint.model.sessions import Filter, SessionRow
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.visit import Visit
 from pausepoint.stores.found import Found
-from pausepoint.stores.sqlite import endings, sessions
-from pausepoint.stores.sqlite.sql import QUERIES
+from pausepoint.stores.sql import endings
+from pausepoint.stores.sqlite.sql import PARTS, QUERIES
 from pausepoint.testing import ManualClock
 from tests.laws.engine_machine import EngineMachine, acts, engines, rarely
 from tests.laws.engine_model import IDS, S
@@ -227,7 +227,7 @@ MACHINES = {":memory:": InMemory, "file": TravellingMachine}
 @pytest.mark.covers("S1.50", "S1.59", "S1.60")
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_sessions_are_what_the_model_says(place: str) -> None:
-    run_histories(MACHINES[place], 25 if place == ":memory:" else 45, steps=25)
+    run_histories(MACHINES[place], 15, steps=25)
 
 
 @on_loop
@@ -321,15 +321,13 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a checkpoint is looked for one record too late": lambda patch: patch.setattr(Timeline, "find", one_later),
     "a message stays when it was received": lambda patch: patch.setitem(QUERIES, "consume", never("consume")),
     "time goes on while it is frozen": lambda patch: patch.setitem(QUERIES, "freeze", never("freeze")),
-    "a pause does not reach the children": lambda patch: patch.setitem(
-        sessions._TREES, "session_id", "session_id = :session_id"
-    ),
+    "a pause does not reach the children": lambda patch: patch.setitem(PARTS, "tree", PARTS["by_session_id"]),
     "a lift continues nothing": never_due,
-    "a fork stands elsewhere": lambda patch: patch.setattr(TimeTravel, "_forked", at_the_end),
+    "a fork stands elsewhere": lambda patch: patch.setattr(TimeTravel, "forked", at_the_end),
 }
 
 before, before_finished, find, entry = Timeline.before, Timeline._before_finished, Timeline.find, timeline._entry
-open_visit, forked = Line._open, TimeTravel._forked
+open_visit, forked = Line._open, TimeTravel.forked
 
 
 def count_only(line: Line, effects: Iterable[Effect]) -> None:

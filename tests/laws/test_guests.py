@@ -18,6 +18,7 @@ from pausepoint import Context, Engine, Parked, Status
 from pausepoint.errors import StoreError
 from pausepoint.model.sessions import SessionRow
 from tests.engine.guest import AGENT
+from tests.support.loop import PATIENCE
 from tests.support.mortal import MortalStore, crash
 
 OPERATIONS = 6
@@ -103,7 +104,7 @@ class Disturbed:
 
     async def settle(self, engine: Engine, before: list[int]) -> None:
         """Withdraw what stopped the session, and see that this alone runs nothing."""
-        if not engine.is_open:
+        if not engine._service.is_open:
             return
         ran, driven = list(self.ran), self.driven
         assert ran[: len(before)] == before
@@ -146,11 +147,11 @@ def test_a_disturbed_guest_ends_as_an_undisturbed_one(happens: list[tuple[Act, i
                 await guest.disturb(act, at)
             await guest.finish()
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 class HandsOutGuests(MortalStore):
-    async def take(self, now: int, workflows: Any, limit: int, skip: Any = None) -> list[SessionRow]:
+    async def take(self, *given: Any, **options: Any) -> list[SessionRow]:
         row = await self.get("t")
         return [await self.claim("t")] if row is not None and row.status is Status.READY else []
 
@@ -159,4 +160,4 @@ class HandsOutGuests(MortalStore):
 def test_a_store_that_hands_out_guests_is_caught(act: Act, tmp_path: Path) -> None:
     guest = Disturbed(tmp_path / "h.db", HandsOutGuests)
     with pytest.raises(AssertionError, match=r"\['t'\] == \[\]"):
-        asyncio.run(asyncio.wait_for(guest.disturb(act, 3), 60))
+        asyncio.run(asyncio.wait_for(guest.disturb(act, 3), PATIENCE))

@@ -20,8 +20,9 @@ from pausepoint.errors import AlreadyRunning
 from pausepoint.log.access import StateAccess
 from pausepoint.log.ledger import KEY_FRAME_EVERY
 from pausepoint.log.replay import Line, fold
+from pausepoint.model.commits import Commit, Flags
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import Commit, Filter, Flags, Pause, PauseMode, SessionRow
+from pausepoint.model.sessions import Filter, Pause, PauseMode, SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from tests.support.corpus import CORPUS, Case, long
@@ -124,7 +125,6 @@ async def test_a_long_session_has_key_frames_and_is_loaded_from_the_last() -> No
 # 2 and 3
 
 
-@pytest.mark.long
 @pytest.mark.covers("S1.57", "S1.58", "S4.108")
 @pytest.mark.parametrize("mode", ["finish", "abort"])
 @pytest.mark.parametrize("name", CORPUS)

@@ -131,7 +131,6 @@ async def test_going_back_changes_nothing_that_it_should_not(name: str, law: str
     await LAWS[law](CORPUS[name]())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("law", ["redone", "forked"])
 @on_loop
 async def test_going_back_over_many_key_frames_changes_nothing_that_it_should_not(law: str) -> None:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from pausepoint.clock import SystemClock
 from pausepoint.log.ledger import Ledger
-from pausepoint.model.sessions import Commit, Flags
+from pausepoint.model.commits import Commit, Flags
 from pausepoint.stores.sqlite import SqliteStore
 from tests.stores.kit import on_loop, started, stored
 
@@ -23,7 +23,7 @@ async def test_a_commit_that_writes_nothing_leaves_the_rest_for_the_next_one() -
             return await super().commit(commit)
 
     store = Noting(":memory:")
-    await store.open(lambda: None)
+    await store.open(lambda keys: None)
     try:
         await started(store)
         ledger = Ledger(store, await stored(store), SystemClock())
@@ -40,7 +40,7 @@ async def test_a_commit_that_writes_nothing_leaves_the_rest_for_the_next_one() -
 @on_loop
 async def test_a_record_does_not_follow_one_that_may_be_taken_back(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
-    await store.open(lambda: None)
+    await store.open(lambda keys: None)
     try:
         await started(store)
         before = await stored(store)

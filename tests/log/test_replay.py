@@ -219,6 +219,7 @@ def test_time_of_operations_that_ran_side_by_side_is_counted_once() -> None:
     assert log.line.took == 57
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 12)), max_size=8))
 def test_time_of_operations_is_that_in_which_any_of_them_ran(steps: list[tuple[int, int]]) -> None:
     log, now, busy = Log(), 1000, set[int]()
@@ -294,7 +295,6 @@ def write(log: Log, act: tuple[Any, ...]) -> None:
         log.key_frame()
 
 
-@pytest.mark.long
 @given(history=histories)
 @settings(max_examples=150)
 def test_folding_from_any_key_frame_gives_what_its_writer_sees(history: list[tuple[Any, ...]]) -> None:

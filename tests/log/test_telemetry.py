@@ -17,12 +17,14 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, Trace
 from pausepoint import BlockingContext, Context, Engine, Retry, Status, Workflow, guard, step
 from pausepoint.errors import StoreUnavailable
 from pausepoint.log.telemetry import METRICS, Watch
-from pausepoint.model.sessions import Commit
+from pausepoint.model.commits import Commit
 from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing import ManualClock
 from tests.docs.pages import DOCS, code, rows, section
 from tests.log.brief import SECRET, State, attributes, look_up, parent_of, run_brief, run_failing, trace_id, workflow
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
+from tests.support.status import settled
 from tests.support.telemetry import Telemetry, no_providers, telemetry
 
 
@@ -170,14 +172,17 @@ def test_a_trace_that_is_not_sampled_stays_so(seen: Telemetry) -> None:
 def test_a_session_that_the_engine_takes_up_by_itself_has_a_trace_of_its_own(seen: Telemetry) -> None:
     @step(writes="text")
     async def nap(ctx: Context) -> str:
-        await ctx.sleep(0.01)
+        await ctx.sleep(60)
         return "awake"
 
     @on_loop
     async def run() -> None:
+        clock = ManualClock()
         with seen.tracer.start_as_current_span("program"):
-            async with Engine(":memory:") as engine:
+            async with Engine(":memory:", clock=clock) as engine:
                 session = await engine.start(Workflow("naps", state=State, steps=[nap]))
+                await settled(session, Status.SLEEPING)
+                clock.advance(60)
                 while (await session.outcome()).status is not Status.COMPLETED:
                     await asyncio.sleep(0.005)
 
@@ -380,7 +385,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("installed", ["absent", "unused"])
 def test_a_program_that_does_not_use_opentelemetry_never_loads_it(installed: str, tmp_path: Path) -> None:
     run = subprocess.run(

@@ -123,7 +123,7 @@ class World:
     """
 
     def __init__(self, path: str, die_after: int, keyed: bool, gate: Path | None, gate_after: int) -> None:
-        self.database = sqlite3.connect(path, isolation_level=None, timeout=10)
+        self.database = sqlite3.connect(path, isolation_level=None, timeout=60)
         self.database.execute("pragma synchronous = off")
         self.database.execute("create table if not exists effect (key text unique, task text, tries integer)")
         self.left = die_after

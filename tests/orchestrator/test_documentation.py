@@ -17,6 +17,7 @@ from pausepoint.orchestrator import AgentState, OrchestratorState, RunStateSnaps
 from pausepoint.orchestrator.bus import KINDS
 from pausepoint.orchestrator.snapshot import DEFAULT_PATH
 from tests.docs.pages import DOCS, ROOT, code, rows, section
+from tests.support.children import LEAN
 
 PAGE = DOCS / "orchestrator.md"
 
@@ -119,8 +120,8 @@ def test_a_test_that_fails_is_counted(tmp_path: Path) -> None:
     )
     (tmp_path / "test_broken.py").write_text("import nothing_of_that_name\n")
     counts = tmp_path / "deep" / "tests.json"
-    lean = [word for name in ("xdist", "schemathesis", "hypothesispytest") for word in ("-p", f"no:{name}")]
-    command = [sys.executable, "-m", "pytest", "-q", *lean, "-p", "tests.counting", "--counts", str(counts)]
+    plugins = [*LEAN, "-p", "no:xdist", "-p", "tests.counting"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, "--counts", str(counts)]
     where = ["--rootdir", str(tmp_path), "-c", os.devnull, "--continue-on-collection-errors", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     subprocess.run([*command, *where], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, timeout=180)

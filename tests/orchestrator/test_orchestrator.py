@@ -39,7 +39,7 @@ from pausepoint.orchestrator import (
     TaskStarted,
 )
 from tests.orchestrator.shop import CHAIN, Shop
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.mortal import MortalStore, crash
 
 PAUSED, RUNNING = OrchestratorState.PAUSED, OrchestratorState.RUNNING
@@ -172,6 +172,7 @@ async def test_nothing_that_a_task_is_given_or_remembers_keeps_the_button_from_w
         assert (await run.outcome()).counts == {"done": 2}
 
 
+@pytest.mark.long
 @pytest.mark.covers("S5.54")
 @on_loop
 async def test_the_registry_of_a_run_keeps_no_agent_alive_that_was_stopped() -> None:
@@ -250,7 +251,7 @@ async def test_a_pause_from_elsewhere_is_a_pause_like_any_other(tmp_path: Path) 
         assert (report.status, report.reason, shop.run.get_state()) == (Status.PAUSED, "fire drill", PAUSED)
         [event] = [each for each in shop.heard if isinstance(each, OrchestratorPaused)]
         assert (event.reason, event.by) == ("fire drill", "ben")
-        assert 0.05 <= event.stopped_in < 10, "from the moment at which the other one asked"
+        assert 0.05 <= event.stopped_in < PATIENCE, "from the moment at which the other one asked"
         assert await SessionStateStore(engine, "run").load_snapshot() is not None
         await shop.run.resume()
         assert (await shop.run.outcome()).counts == {"done": 5}
@@ -279,7 +280,8 @@ async def test_agents_that_do_not_come_to_a_boundary_are_named_with_their_tasks(
         shop = Shop(engine, agents=2, idle_timeout=0.05)
         shop.hold("a/first")
         await shop.run.start([Task(id="a"), Task(id="x")])
-        await shop.reached("a/first", "x/second")
+        while (await shop.run.report()).counts.get("done") != 1:  # the other agent has come to a boundary
+            await asyncio.sleep(0.001)
         with pytest.raises(AgentsStuck, match=r"agent-1 \(task a\)\. The pause is still requested"):
             await shop.run.pause()
         await shop.run.resume()  # takes it back

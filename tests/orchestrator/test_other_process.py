@@ -91,10 +91,10 @@ async def test_a_pause_that_is_withdrawn_elsewhere_ends_with_an_error_that_says_
         while not (await other.info("run")).pause_requested:
             await asyncio.sleep(0.001)
         await other.resume("run", here=False)
-        shop.open()
         with pytest.raises(VerbRefused, match="was withdrawn while its agents were stopping"):
             await pausing
         assert shop.run.phase is Phase.RUNNING
+        shop.open()
         assert (await shop.run.outcome()).status is Status.COMPLETED
 
 

@@ -67,6 +67,7 @@ AGENTS = st.builds(
 TASKS = st.builds(TaskState, st.text(), st.lists(st.text()).map(tuple), st.integers(-9, 9), st.text(), PLAIN)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S5.41")
 @settings(max_examples=30)
 @given(st.builds(RunStateSnapshot, st.integers(0, 2**52), st.tuples(AGENTS), st.tuples(TASKS)))

@@ -1,4 +1,4 @@
-"""A run that is started while everything in the store stands still waits, visibly, and goes on with all the others."""
+"""A run that is started while everything in the store is paused waits, visibly, and resumes with all the others."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from pausepoint.orchestrator import (
     SessionAgents,
     Task,
 )
+from pausepoint.testing import ManualClock
 from tests.orchestrator.shop import Shop
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 
 TASKS = [Task(id="a"), Task(id="b", needs=["a"])]
 
 
 @on_loop
 async def test_a_run_that_is_started_meanwhile_waits_and_says_why(tmp_path: Path) -> None:
-    async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
+    async with Engine(tmp_path / "hold.db", signals=False, clock=ManualClock()) as other:  # it shows a past year
         await other.pause(everything=True, reason="fire drill", by="ben")
+    async with Engine(tmp_path / "hold.db") as engine:
         shop = Shop(engine, agents=1)
-        await asyncio.sleep(0.05)
         await shop.run.start(TASKS)
         report = await shop.run.outcome()
         assert (report.status, report.reason, report.counts) == (Status.PAUSED, "fire drill", {"pending": 2})
         assert shop.run.controller.stopped_in is not None
-        assert shop.run.controller.stopped_in < 0.05, "what never ran need not be waited for"
+        assert shop.run.controller.stopped_in < PATIENCE, "what never ran need not be waited for"
         assert (shop.run.get_state(), shop.calls) == (OrchestratorState.PAUSED, {})
 
 

@@ -82,13 +82,13 @@ def answer(person: Person, question: str, *keys: str) -> None:
         pytest.param("whole", ["42"], 42, marks=pytest.mark.browser),
         pytest.param("number", ["2.5"], 2.5, marks=pytest.mark.browser),
         ("yes", ["Space"], True),
-        ("day", ["05052027"], "2027-05-05"),
+        pytest.param("day", ["05052027"], "2027-05-05", marks=pytest.mark.browser),
         ("few", ["Space", "ArrowRight"], "green"),
         pytest.param("many", ["Den"], "Denmark", marks=pytest.mark.browser),
-        ("list", ["Space", "Shift+Tab", "one"], ["one"]),
-        ("either", ["Tab", "7"], 7),
+        pytest.param("list", ["Space", "Shift+Tab", "one"], ["one"], marks=pytest.mark.browser),
+        pytest.param("either", ["Tab", "7"], 7, marks=pytest.mark.browser),
         pytest.param("maybe", [], None, marks=pytest.mark.browser),
-        ("any", ['{"a": 1}'], {"a": 1}),
+        pytest.param("any", ['{"a": 1}'], {"a": 1}, marks=pytest.mark.browser),
     ],
 )
 def test_answer_a_question(ann: Person, kind: str, keys: Sequence[str], value: Any) -> None:
@@ -175,7 +175,7 @@ def refused(person: Person, name: str) -> Locator:
     return form
 
 
-@pytest.mark.long
+@pytest.mark.browser
 @pytest.mark.parametrize("is_yes", [True, False], ids=["yes", "no"])
 def test_answer_a_confirmation(ann: Person, is_yes: bool) -> None:
     name = "refund-yes" if is_yes else "refund-no"
@@ -222,7 +222,7 @@ def test_pause_everything_and_resume(person: Person) -> None:
     server.run(server.engine.cancel("crawl"))
 
 
-@pytest.mark.long
+@pytest.mark.browser
 def test_rewind_with_its_plan(ann: Person) -> None:
     server = ann.server
     question = asked(server, brief, "octopus", topic="octopus")

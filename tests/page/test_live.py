@@ -85,7 +85,7 @@ def test_updates_of_a_session_keep_the_dialog_and_what_is_typed(chrome: Browser,
         expect(person.dialog).to_be_visible()
 
 
-@pytest.mark.long
+@pytest.mark.browser
 def test_a_session_is_drawn_as_it_goes(chrome: Browser, moving: Served) -> None:
     with visit(chrome, moving) as person:
         person.sign_in()
@@ -124,7 +124,7 @@ def test_back_and_forward(person: Person) -> None:
 # tabs
 
 
-@pytest.mark.long
+@pytest.mark.browser
 def test_two_tabs_show_the_same(chrome: Browser, server: Served) -> None:
     asked(server, brief, "octopus", topic="octopus")
     with window(chrome) as context:
@@ -155,7 +155,7 @@ def test_a_session_that_does_not_exist_is_not_asked_for_again(chrome: Browser, m
         asked_for = list[str]()
         one.page.on("request", lambda request: asked_for.append(request.url))
         other.open(session("crawl", "History"))
-        for _ in range(8):
+        for _ in range(3):
             shown = other.main.inner_text()
             eventually(partial(has_changed, other, shown), "the other tab shows no news")
         assert not [url for url in asked_for if "none" in url]
@@ -276,3 +276,15 @@ def test_times_are_those_of_the_readers_zone(chrome: Browser, server: Served, zo
         moment = last.get_attribute("datetime")
         assert moment is not None
         assert abs((datetime.fromisoformat(moment) - created).total_seconds()) < 1
+
+
+@pytest.mark.long
+def test_counts_that_the_server_reads_later_reach_the_page(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that needs long to count answers with its last counts, and says when it has newer ones."""
+    monkeypatch.setattr("pausepoint.server.board.FAST", -1.0)
+    server = person.server
+    person.open(SESSIONS)
+    expect(person.button("sleeping")).to_have_count(0)
+    server.run(server.engine.start(digest, reader="ann", session_id="digest-late"))
+    server.run(until(server.engine, "digest-late", Status.SLEEPING))
+    expect(person.button("sleeping 1")).to_be_visible()

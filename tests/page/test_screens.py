@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
+from pydantic import BaseModel
 
+from pausepoint import Limit, Workflow, step
 from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
 from tests.page import checks
 from tests.page.kit import AGENTS, INBOX, NETWORK, NOW, SESSIONS, STORE, Person, Screen, session, visit, words
@@ -120,6 +123,76 @@ def test_the_store_screen_has_engines_tokens_and_jobs(ann: Person) -> None:
 
 
 @pytest.mark.long
+def test_a_schedule_is_paused_resumed_triggered_and_removed_on_the_store_screen(person: Person) -> None:
+    engine = person.server.engine
+    person.server.run(engine.schedule("morning", Workflow("later", state=Job, steps=[work]), cron="0 7 * * 1-5"))
+    person.open(STORE)
+    part = person.main.get_by_role("region", name=words("schedules"))
+    expect(part).to_contain_text("0 7 * * 1-5 in UTC")
+    part.get_by_role("button", name="Pause morning").click()
+    expect(part).to_contain_text("paused by")
+    part.get_by_role("button", name="Resume morning").click()
+    expect(part).to_contain_text("next run")
+    part.get_by_role("button", name="Trigger morning").click()
+    expect(part.get_by_role("link")).to_contain_text("morning@")
+    part.get_by_role("button", name="Remove… morning").click()
+    person.dialog.get_by_role("button", name=words("remove")).click()
+    expect(part).to_contain_text("pausepoint schedule add")
+    assert list(person.server.run(engine.schedules())) == []
+
+
+@pytest.mark.long
+def test_a_limit_is_set_and_removed_on_the_store_screen_and_a_session_says_that_it_waits_for_a_slot(
+    person: Person,
+) -> None:
+    release, engine = asyncio.Event(), person.server.engine
+
+    @step
+    async def hold() -> None:
+        await release.wait()
+
+    async def end() -> None:
+        release.set()
+
+    held = Workflow("held", state=Job, steps=[hold], queue="gpu", priority=-5, limit=Limit(9, by="owner"))
+    person.open(STORE)
+    part = person.main.get_by_role("region", name=words("queues and limits"))
+    part.get_by_role("button", name=words("set a limit")).click()
+    person.dialog.get_by_label("Name").fill("gpu")
+    person.dialog.get_by_label("At most").fill("1")
+    person.dialog.get_by_role("button", name="Set", exact=True).click()
+    expect(part).to_contain_text("at most 1 at once")
+    for session_id in ("one", "two"):
+        person.server.run(engine.start(held, session_id=session_id, lane="c7"))
+    expect(part).to_contain_text("1 ready, 1 at work")
+    person.open(session("two"))
+    expect(person.main).to_contain_text("Waits for a free slot of queue gpu, 1 of 1 at work")
+    expect(person.main).to_contain_text(re.compile("queue gpu.*priority -5.*lane c7"))
+    person.server.run(engine.limit(workflow=held, most=3))
+    person.open(STORE)
+    part.get_by_role("button", name="Limit… workflow held").click()
+    expect(person.dialog.get_by_label("At most")).to_have_value("3")  # not that of the code
+    person.dialog.get_by_label("In so many seconds").fill("60")
+    expect(person.dialog.get_by_label("Counted")).to_be_disabled()
+    person.dialog.get_by_role("button", name="Set", exact=True).click()
+    expect(part).to_contain_text("at most 3 in 60 s")
+    part.get_by_role("button", name="Remove… the limit of queue gpu").click()
+    person.dialog.get_by_role("button", name=words("remove")).click()
+    expect(part).to_contain_text("0 ready, 2 at work")
+    assert "gpu" not in [each.name for each in person.server.run(engine.limits())]
+    person.server.run(end())
+
+
+class Job(BaseModel):
+    done: bool = False
+
+
+@step(writes="done")
+async def work() -> bool:
+    return True
+
+
+@pytest.mark.long
 def test_the_agents_screen_shows_a_run_and_pauses_it(person: Person) -> None:
     engine = person.server.engine
     tasks = [Task(id="schema"), Task(id="page", needs=["schema"])]
@@ -177,7 +250,7 @@ def test_a_person_who_is_not_signed_in_sees_how(chrome: Browser, shown: Served) 
 @pytest.mark.parametrize("path", ["/nowhere", "/sessions/none", "/inbox/q_none", "/sessions/%E0%A4%A", "/sessions/%"])
 def test_an_address_that_leads_nowhere_says_so(ann: Person, path: str) -> None:
     ann.page.goto(f"{ann.server.base}/#{path}")
-    expect(ann.main.get_by_role("alert")).to_be_visible(timeout=10_000)
+    expect(ann.main.get_by_role("alert")).to_be_visible()
     expect(ann.main.get_by_role("link", name="Start page")).to_be_visible()
     ann.open(NOW)  # a reading that was due before may still fail until here
     assert [each for each in ann.complaints() if NETWORK not in each] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,11 @@ async def test_an_answer_to_what_is_no_longer_asked_is_refused() -> None:
             await engine.answer(shown.id, 3, seen=shown.digest, by="ann")
         assert (changed.value.version, changed.value.digest) == (2, now.digest)
         assert await refusals(session) == [("ann", "changed")]
-        await engine.answer(shown.id, 3, seen=now.digest)
+        for send in (session.send, partial(engine.send, session.id)):
+            for seen in (shown.digest, ""):  # a message that was written before, or before anything was asked
+                with pytest.raises(QuestionChanged):
+                    await send("3", seen=seen, key="once")
+        await engine.send(session.id, "3", seen=now.digest, key="once")
         assert await ended(session) == 3
 
 
@@ -209,7 +214,7 @@ async def test_the_first_valid_answer_wins_also_over_one_that_was_not_and_that_t
             await engine.answer(question.id, "rude", by="eve")
         await session.resume()
         assert await ended(session) == "formal"
-        assert await session._control.store.mail(1) == []
+        assert await session._engine.store.mail(1) == []
 
 
 @pytest.mark.covers("S2.59")
@@ -229,7 +234,7 @@ async def test_an_answer_that_could_not_be_right_does_not_keep_a_question_from_e
         await settled(session, Status.PAUSED)
         assert (await session.outcome()).pauses[0].kind == "question"
         assert await statuses(session) == ["EXPIRED"]
-        assert await session._control.store.mail(1) == []
+        assert await session._engine.store.mail(1) == []
 
 
 @on_loop
@@ -338,7 +343,7 @@ async def test_of_early_answers_the_first_counts_as_well() -> None:
         assert conflict.value.by == "ann"
         await session.resume()
         assert await ended(session) == "so"
-        assert await session._control.store.mail(1) == []
+        assert await session._engine.store.mail(1) == []
 
 
 @on_loop
@@ -459,9 +464,9 @@ async def test_a_late_answer_is_told_and_so_is_the_first_message_and_neither_is_
         await settled(session, Status.PAUSED)
         with pytest.raises(QuestionClosed, match="is EXPIRED"):
             await session.send("late")
-        assert await session._control.store.mail(1) == []
+        assert await session._engine.store.mail(1) == []
         assert await session.send("something new") is Status.PAUSED
-        assert len(await session._control.store.mail(1)) == 1
+        assert len(await session._engine.store.mail(1)) == 1
         assert await refusals(session) == [(None, "expired")]
 
 

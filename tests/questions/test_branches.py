@@ -32,6 +32,7 @@ async def poll(ctx: Context) -> list[str]:
 polls = Workflow("polls", state=Poll, steps=[poll])
 
 
+@pytest.mark.long
 @on_loop
 async def test_questions_that_are_asked_together_are_all_readable_and_each_gets_its_answer(tmp_path: Path) -> None:
     async with Engine(tmp_path / "polls.db") as engine:

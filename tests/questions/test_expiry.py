@@ -11,8 +11,8 @@ import pytest
 
 from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.errors import QuestionClosed, QuestionExpired
+from pausepoint.model.commits import Commit, Flags
 from pausepoint.model.questions import Answer
-from pausepoint.model.sessions import Commit, Flags
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from tests.questions.kit import HALF_AN_HOUR, Asking, Talk, ended, held, one_step, passes, statuses, waits

@@ -12,7 +12,7 @@ import pytest
 
 from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
 from pausepoint.errors import AnswerRefused, StoreUnavailable, UnknownQuestion
-from pausepoint.model.sessions import Commit
+from pausepoint.model.commits import Commit
 from tests.questions.kit import Address, Asking, Talk, ended, held, one_step, statuses, waits
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
@@ -140,7 +140,7 @@ async def test_a_question_that_cannot_be_written_is_an_error_and_no_pause(tmp_pa
             raise StoreUnavailable("no room")
 
     engine = Engine(":memory:")
-    engine.store = engine.driver.store = engine.waker.store = ProxyStore(engine.store, refuse)
+    engine._service.store = engine.driver.store = engine.waker.store = ProxyStore(engine.store, refuse)
     async with engine:
         session = await engine.start(Asking().workflow)
         with pytest.raises(StoreUnavailable, match="no room"):

@@ -249,7 +249,7 @@ async def test_what_the_open_visit_asks_cannot_be_redacted_and_afterwards_it_can
     async with Engine(":memory:") as engine:
         session = await engine.start(Asking(text="Your secret?").workflow)
         question = await waits(session)
-        seq = (await engine._question(question.id)).facts.seq
+        seq = (await engine._parts.questions._question(question.id)).facts.seq
         with pytest.raises(VerbRefused, match="Let the visit end"):
             await session.redact(seq=seq)
         await session.answer("it is 42")

@@ -1,4 +1,4 @@
-"""Record the sessions of this folder with the version at hand: ``python -m tests.recorded.make 0.1``.
+"""Record the sessions and stores of this folder with the version at hand: ``python -m tests.recorded.make 0.2``.
 
 Run once per version, before it is released. Files that are there are never written again: they stand for what is
 in the databases of users.
@@ -13,6 +13,7 @@ from typing import Any
 
 from pausepoint import Session, testing
 from pausepoint.testing import ManualClock
+from tests.recorded.stores import SHOWN, record_stores
 from tests.recorded.workflows import diary, poll, shelf, wake
 
 HERE = Path(__file__).parent
@@ -55,7 +56,7 @@ async def record_all(folder: Path) -> None:
 
 async def record_questions(folder: Path) -> None:
     """A session that waits for a second try at an answer, and the same when everything was answered."""
-    async with testing.engine(poll, clock=ManualClock()) as engine:  # time stands still: nothing expires
+    async with testing.engine(poll, clock=ManualClock()) as engine:  # the clock never moves: nothing expires
         asked = await engine.start(poll, session_id="asked")
         await asked.outcome()
         for said in ("many", "3", "cross", "yes"):
@@ -66,5 +67,16 @@ async def record_questions(folder: Path) -> None:
         await keep(asked, folder, "answered")
 
 
+async def record_version(folder: Path) -> None:
+    """Record everything of one version. Refuse to change what is there."""
+    if (folder / SHOWN).exists():
+        raise SystemExit(
+            f"{folder} is recorded already. The files of a released version never change. Before the release, remove"
+            " the folder and run this command again."
+        )
+    await record_all(folder)
+    await record_stores(folder)
+
+
 if __name__ == "__main__":
-    asyncio.run(record_all(HERE / sys.argv[1]))
+    asyncio.run(record_version(HERE / sys.argv[1]))

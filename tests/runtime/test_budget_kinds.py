@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -35,9 +36,14 @@ async def work(ctx: Context) -> list[int]:
     return [await ctx.do(costly, n) for n in range(6)]
 
 
+async def lasting(n: int, ctx: Context) -> int:
+    await asyncio.sleep(0.02)  # so that the others may begin meanwhile
+    return await costly(n, ctx)
+
+
 @step(writes="done")
 async def fan(ctx: Context) -> list[int]:
-    return await ctx.map(costly, range(6), concurrency=6)
+    return await ctx.map(lasting, range(6), concurrency=6)
 
 
 costs, fanned = Workflow("costs", state=State, steps=[work]), Workflow("fanned", state=State, steps=[fan])

@@ -154,8 +154,9 @@ async def test_the_time_in_which_the_session_is_paused_does_not_count(here: bool
         assert (await session.outcome()).state.out == "in time"
 
 
+@pytest.mark.parametrize("here", [True, False], ids=["here", "handed over"])
 @on_loop
-async def test_the_time_in_which_a_budget_pauses_the_session_does_not_count_either() -> None:
+async def test_the_time_in_which_a_budget_pauses_the_session_does_not_count_either(here: bool) -> None:
     async def costly(ctx: Context) -> None:
         ctx.spend(usd=1)
 
@@ -180,7 +181,7 @@ async def test_the_time_in_which_a_budget_pauses_the_session_does_not_count_eith
         await settled(session, Status.PAUSED)
         assert [each.kind for each in await session.pauses()] == ["budget"]
         clock.advance(1000)
-        await session.resume(budget=9)
+        await session.resume(budget=9, here=here)
         while not ran["late"]:
             await asyncio.sleep(0.001)
         await settled(session)
@@ -237,3 +238,27 @@ async def test_a_parent_that_is_killed_anywhere_retries_its_child_as_often(tmp_p
         if not dead:
             break
     assert kills >= 4
+
+
+@on_loop
+async def test_a_resume_that_hands_a_session_over_also_continues_its_paused_children() -> None:
+    async def costly(ctx: Context) -> None:
+        ctx.spend(usd=1)
+
+    @step(writes="out")
+    async def below(ctx: Context) -> str:
+        await ctx.do(costly, key=1)
+        await ctx.do(costly, key=2)
+        return "paid"
+
+    @step(writes="out")
+    async def top(ctx: Context) -> str:
+        return (await ctx.call(Workflow("below", state=Data, steps=[below]))).out
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("top", state=Data, steps=[top]), budget=1)
+        await settled(session)
+        [child] = await engine.children(session.id)
+        await settled(await engine.session(child.session_id), Status.PAUSED)
+        await session.resume(budget=9, here=False)
+        assert (await session.outcome()).state.out == "paid"

@@ -32,6 +32,22 @@ class Whole(BaseModel):
     said: str = ""
 
 
+@step(writes="note")
+async def listen(ctx: Context) -> str:
+    return await ctx.receive()
+
+
+listening = Workflow("part", state=Part, steps=[listen])
+
+
+@step(writes="said")
+async def ask(ctx: Context) -> str:
+    return (await ctx.call(listening, n=1)).note
+
+
+asking = Workflow("ask", state=Whole, steps=[ask])
+
+
 class Family:
     """A parent that calls a child for each number. ``calls`` lists what ran."""
 
@@ -250,18 +266,8 @@ async def test_a_child_that_pauses_is_seen_in_its_parent_which_goes_on_when_it_d
 
 @on_loop
 async def test_a_message_to_a_child_makes_the_whole_tree_go_on() -> None:
-    @step(writes="note")
-    async def listen(ctx: Context) -> str:
-        return await ctx.receive()
-
-    part = Workflow("part", state=Part, steps=[listen])
-
-    @step(writes="said")
-    async def ask(ctx: Context) -> str:
-        return (await ctx.call(part, n=1)).note
-
     async with Engine(":memory:") as engine:
-        session = await engine.start(Workflow("ask", state=Whole, steps=[ask]))
+        session = await engine.start(asking)
         assert (await session.outcome()).status is Status.WAITING
         [info] = await session.children()
         await engine.send(info.session_id, "good morning")
@@ -342,18 +348,8 @@ async def test_cancelling_the_parent_cancels_its_children() -> None:
 
 @on_loop
 async def test_a_child_that_was_cancelled_is_an_error_in_its_parent() -> None:
-    @step(writes="note")
-    async def listen(ctx: Context) -> str:
-        return await ctx.receive()
-
-    part = Workflow("part", state=Part, steps=[listen])
-
-    @step(writes="said")
-    async def ask(ctx: Context) -> str:
-        return (await ctx.call(part, n=1)).note
-
     async with Engine(":memory:") as engine:
-        session = await engine.start(Workflow("ask", state=Whole, steps=[ask]))
+        session = await engine.start(asking)
         assert (await session.outcome()).status is Status.WAITING
         [info] = await session.children()
         assert await engine.cancel(info.session_id) is Status.CANCELLED
@@ -452,22 +448,10 @@ def test_five_hundred_children_of_one_parent_killed_and_resumed(after: float, tm
     assert len(counts) - 500 <= min(begun, 50)
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_child_that_ends_in_another_process_wakes_its_parent_here(tmp_path: Path) -> None:
-    @step(writes="note")
-    async def listen(ctx: Context) -> str:
-        return await ctx.receive()
-
-    part = Workflow("part", state=Part, steps=[listen])
-
-    @step(writes="said")
-    async def ask(ctx: Context) -> str:
-        return (await ctx.call(part, n=1)).note
-
-    workflow = Workflow("ask", state=Whole, steps=[ask])
-    async with Engine(tmp_path / "h.db", workflows=[workflow]) as here:
-        session = await here.start(workflow)
+    async with Engine(tmp_path / "h.db", workflows=[asking]) as here:
+        session = await here.start(asking)
         assert (await session.outcome()).status is Status.WAITING
         here.workflows.pop("part")  # leaves the child to the other process
         [info] = await session.children()

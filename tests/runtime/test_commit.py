@@ -87,7 +87,7 @@ async def test_a_received_message_is_stored_too(commits: bool) -> None:
         got = await ctx.receive()
         if commits:
             await ctx.commit()
-        left.append(len(await engine.store.mail((await engine._row(ctx.session_id)).key)))
+        left.append(len(await engine.store.mail((await engine._service.row(ctx.session_id)).key)))
         if ctx.attempt == 1:
             raise ConnectionError("down")
         return got
@@ -145,7 +145,6 @@ class Graph:
             await crash(engine)
 
 
-@pytest.mark.long
 @pytest.mark.covers("S3.85")
 @pytest.mark.parametrize("commits", ["events", "bare"])
 @on_loop

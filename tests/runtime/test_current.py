@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import BlockingContext, Context, Engine, OutsideStep, Status, Workflow, current, guard, step
+from pausepoint import Context, Engine, OutsideStep, Status, Workflow, current, guard, step
 from pausepoint.errors import ContextClosed, StepError, StepExited
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.twice import State, Twice, run
@@ -19,7 +19,7 @@ from tests.support.twice import State, Twice, run
 def scope() -> str:
     """Return the place of the calling code: empty in the body of a step."""
     ctx: Any = current()
-    return str((ctx._context if isinstance(ctx, BlockingContext) else ctx)._frame.scope)
+    return str(ctx._frame.scope)
 
 
 def test_outside_of_a_step_it_raises_or_returns_the_default() -> None:

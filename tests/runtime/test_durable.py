@@ -144,7 +144,7 @@ async def test_a_call_on_another_loop_that_is_cancelled_when_it_was_admitted_doe
     async def agent() -> None:
         call = asyncio.create_task(refund("a"))
         await asyncio.sleep(0)
-        visit = current(blocking=True)._context._visit
+        visit = current(blocking=True)._visit
         limit = time.monotonic() + PATIENCE
         while not visit.running:
             assert time.monotonic() < limit

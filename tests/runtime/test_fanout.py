@@ -79,6 +79,26 @@ async def test_failed_items_raise_after_the_rest_has_finished_and_only_they_are_
 
 
 @on_loop
+async def test_the_errors_of_a_map_are_in_the_order_of_its_items_whichever_fails_first() -> None:
+    failed = asyncio.Event()
+
+    async def chunk(name: str) -> str:
+        if name == "a":
+            await failed.wait()
+        else:
+            asyncio.get_running_loop().call_later(0.02, failed.set)  # when the failure of this item is noted
+        raise ConnectionError(f"{name} is down")
+
+    @step(writes="done")
+    async def work(ctx: Context) -> list[str]:
+        return await ctx.map(chunk, list("ab"))
+
+    outcome = await run(work)
+    assert outcome.failure is not None
+    assert outcome.failure.message.endswith("First error: ConnectionError: a is down")
+
+
+@on_loop
 async def test_a_map_that_collects_returns_what_was_done_and_what_failed_by_position() -> None:
     async def chunk(name: str) -> str:
         if name == "b":

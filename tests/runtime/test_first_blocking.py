@@ -31,7 +31,6 @@ def reply_or_late(ctx: BlockingContext) -> First[Any]:
     return ctx.first(reply=lambda: ctx.receive(), late=lambda: ctx.sleep(60))
 
 
-@pytest.mark.long
 @on_loop
 async def test_the_winner_is_returned_and_a_late_message_stays(tmp_path: Path) -> None:
     clock = ManualClock()
@@ -71,7 +70,6 @@ async def test_questions_race_by_position_and_the_losers_close() -> None:
         assert (await session.outcome()).state.got == [0, 3, "next"]
 
 
-@pytest.mark.long
 def test_every_crash_point_gives_the_same_winner() -> None:
     def race(ctx: BlockingContext) -> First[Any]:
         return ctx.first(reply=lambda: ctx.receive(timeout=3600), late=lambda: ctx.sleep(3600))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from pausepoint.model import SessionId
 from pausepoint.runtime import waker
 from pausepoint.stores.sqlite import SqliteStore
 from tests.stores.kit import outside
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.mortal import MortalStore, crash
 from tests.support.status import settled
+from tests.support.waits import async_until
 
 pytestmark = pytest.mark.no_always_replay("counts the runs of the step's body")
 
@@ -94,11 +95,6 @@ class Sandbox:
 
 async def kept(session: Session[Any]) -> bool:
     return (await session.info()).kept_by is not None
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 # in one process
@@ -180,7 +176,7 @@ async def test_a_step_exits(after: str) -> None:
         if after == "an abort":
             assert await kept(session)
             await session.pause(mode="abort")
-        await until(lambda: box.history == ["open", "close"])
+        await async_until(lambda: box.history == ["open", "close"])
         while await kept(session):
             await asyncio.sleep(0.001)
         assert await session.status() is Status.PAUSED
@@ -195,7 +191,7 @@ async def test_closing_the_engine_makes_a_held_step_exit_and_counts_no_crash(tmp
         await box.held(engine)
     assert box.history == ["open", "close"]
     async with Engine(tmp_path / "h.db", workflows=[box.workflow]) as engine:
-        row = await engine._row("s")
+        row = await engine._service.row("s")
         assert (row.status, row.kept_by, row.crashes) == (Status.PAUSED, None, 0)
         await box.ends(await engine.resume("s"), in_place=False)
 
@@ -213,7 +209,7 @@ async def _cancel(session: Session[Any]) -> None:
 
 
 async def _emit(session: Session[Any]) -> None:
-    await session._control.emit(session.id, "noted", "from outside")
+    await session._engine.emit(session.id, "noted", "from outside")
 
 
 @pytest.mark.parametrize("verb", [_edit, _rewind, _cancel, _emit])
@@ -223,7 +219,7 @@ async def test_a_verb_that_changes_a_held_session_takes_the_hold_over(verb: Any)
     async with Engine(":memory:") as engine:
         session = await box.held(engine)
         await verb(session)
-        await until(lambda: box.history == ["open", "close"])
+        await async_until(lambda: box.history == ["open", "close"])
         assert not await kept(session)
         if verb is not _cancel:
             await session.resume()
@@ -240,7 +236,6 @@ async def test_a_resume_that_changes_the_run_starts_the_step_again(how: dict[str
         await box.ends(session, in_place=False)
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_session_that_is_paused_again_and_again_is_held_each_time() -> None:
     box = Sandbox(until=0)
@@ -269,7 +264,7 @@ async def test_a_session_that_is_paused_again_and_again_is_held_each_time() -> N
 async def test_held_time_is_neither_the_steps_time_nor_its_timeout() -> None:
     box = Sandbox()
 
-    @step(writes="names", timeout=5)
+    @step(writes="names", timeout=PATIENCE)
     async def agent(count: int, ctx: Context) -> list[str]:
         async with box.open():
             for number in range(1, count + 1):
@@ -338,7 +333,7 @@ async def test_map_items_and_blocking_steps_are_held_too() -> None:
     def item(name: str) -> str:
         ran.append(name)
         loop.call_soon_threadsafe(began.set)
-        go.wait(60)
+        go.wait(PATIENCE)
         return name
 
     @step(writes="names")
@@ -488,7 +483,6 @@ async def test_whoever_resumes_a_held_session_it_continues_in_place(tmp_path: Pa
         await box.ends(session)
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_pause_from_another_process_stops_the_next_operation(tmp_path: Path) -> None:
     """The keeper looks before each operation: it need not have polled, nor committed, since the pause was stored."""
@@ -513,7 +507,6 @@ async def test_a_pause_from_another_process_stops_the_next_operation(tmp_path: P
         assert box.ran == [1]
 
 
-@pytest.mark.long
 @on_loop
 async def test_the_database_can_be_used_to_pause_and_resume_a_held_session(tmp_path: Path) -> None:
     box = Sandbox()
@@ -522,16 +515,15 @@ async def test_the_database_can_be_used_to_pause_and_resume_a_held_session(tmp_p
         session = await engine.start(box.workflow, session_id="s")
         await box.reached.wait()
         outside(path, PAUSE.format(1))
-        await until(lambda: bool((drive := engine.driver.drive("s")) and drive.must_stop))
+        await async_until(lambda: bool((drive := engine.driver.drive("s")) and drive.must_stop))
         box.go.set()
         await settled(session, Status.PAUSED)
         assert await kept(session)
         outside(path, PAUSE.format(0))
-        await until(lambda: box.history == ["open", "close"])
+        await async_until(lambda: box.history == ["open", "close"])
         await box.ends(session)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("when", ["before the resume", "after the resume"])
 @on_loop
 async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_crash(tmp_path: Path, when: str) -> None:
@@ -543,7 +535,7 @@ async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_cr
         if when == "after the resume":  # nobody but the keeper could drive it
             await other.resume("s", here=False)
         await crash(keeper)
-        row = await other._row("s")
+        row = await other._service.row("s")
         assert (row.kept_by, row.crashes) == (None, 0)
         other.register(box.workflow)
         other.waker.poke()
@@ -559,7 +551,6 @@ async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_cr
         assert (outcome.status, box.ran) == (Status.COMPLETED, [1, 2, 3, 4, 5, 6])
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_keeper_that_does_not_react_loses_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "KEEPER_PATIENCE", 0.05)
@@ -572,11 +563,10 @@ async def test_a_keeper_that_does_not_react_loses_the_session(tmp_path: Path, mo
         assert (outcome.status, box.ran) == (Status.COMPLETED, [1, 2, 3, 4, 5, 6])
         assert box.history.count("close") == 1  # the keeper still has its step
         keeper.driver.on_change()
-        await until(lambda: box.history.count("close") == 2)
+        await async_until(lambda: box.history.count("close") == 2)
         assert keeper.driver.troubles == {}
 
 
-@pytest.mark.long
 @on_loop
 async def test_sessions_that_are_paused_and_resumed_at_random_do_each_operation_once(tmp_path: Path) -> None:
     ran: list[tuple[str, int]] = []

@@ -207,7 +207,7 @@ async def test_a_resume_whose_keeper_gave_up_withdraws_no_later_pause(
             await engine.driver.let_go("s")
             return False
 
-        monkeypatch.setattr(engine, "_continues_in_place", gives_up)
+        monkeypatch.setattr(engine._parts.control, "_continues_in_place", gives_up)
         step.call.set()
         step.end.set()
         await session.resume(by="ada", budget=5)

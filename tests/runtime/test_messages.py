@@ -16,6 +16,7 @@ from pausepoint.codec.values import Limits
 from pausepoint.errors import InputConflict, OversizedValue, SessionEnded, UnknownSession, ValueRefused
 from tests.support.chat import Mail, history, listening
 from tests.support.loop import on_loop
+from tests.support.pipeline import Gate
 from tests.support.status import settled
 
 
@@ -186,6 +187,31 @@ async def test_branches_of_a_gather_share_the_messages_each_gets_its_own() -> No
     assert [name for name, *_ in got] == ["a", "b", "c"]
     assert sorted(text for _, *texts in got for text in texts) == [f"{n}" for n in range(6)]
     assert all(first < second for _, first, second in got)
+
+
+@pytest.mark.no_always_replay("counts what the step's body has received")
+@on_loop
+async def test_of_two_branches_that_wait_while_a_third_works_each_message_goes_to_one() -> None:
+    gate = Gate()
+    received: list[str] = []
+
+    async def branch(ctx: Context) -> None:
+        received.append(await ctx.receive())
+
+    @step(writes="got")
+    async def listen(ctx: Context) -> list[str]:
+        await asyncio.gather(branch(ctx), branch(ctx), ctx.do(gate.hold))
+        return received
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("mail", state=Mail, steps=[listen]))
+        await gate.reached.wait()
+        for text in ("one", "two"):
+            await session.send(text)
+            while text not in received and len(received) < 2:
+                await asyncio.sleep(0.001)
+        gate.opened.set()
+        assert (await session.outcome()).state.got == ["one", "two"]
 
 
 @on_loop

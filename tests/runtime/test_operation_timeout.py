@@ -219,7 +219,7 @@ async def test_a_thread_whose_attempt_timed_out_can_do_nothing_more_and_holds_up
     def outer(ctx: BlockingContext) -> str:
         calls["outer"] += 1
         mine = calls["outer"]
-        visits.append(ctx._context._visit)
+        visits.append(ctx._visit)
         try:
             return ctx.do(inner)
         except StepExited:
@@ -265,7 +265,7 @@ async def test_a_pause_takes_effect_although_a_thread_of_a_failed_attempt_is_stu
 
     def outer(ctx: BlockingContext) -> None:
         calls["outer"] += 1
-        visits.append(ctx._context._visit)
+        visits.append(ctx._visit)
         ctx.do(inner)
 
     async with Engine(":memory:", clock=ManualClock(), hold=0) as engine:

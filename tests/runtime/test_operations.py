@@ -12,8 +12,9 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, MapFailed, Status, Workflow, route, step
+from pausepoint.log.ledger import KEY_FRAME_EVERY
 from pausepoint.testing import ManualClock
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import Gate
 from tests.support.twice import State, Twice, run
 
@@ -341,6 +342,50 @@ async def test_the_idempotency_key_is_stable_over_attempts_and_resumes_and_anoth
 
 
 @on_loop
+async def test_a_step_counts_from_1_again_when_it_runs_again_and_each_operation_for_itself() -> None:
+    async def inside(ctx: Context) -> int:
+        return ctx.nth("run")
+
+    def blocking(ctx: BlockingContext) -> list[int]:
+        counts = [ctx.nth("run"), ctx.nth("run")]
+        for branch in "aab":
+            ctx.branch_by(lambda branch=branch: branch)  # type: ignore[misc]
+            counts.append(ctx.nth("run"))
+        return counts
+
+    @step(writes="text", retry=3)
+    async def work(ctx: Context) -> str:
+        counts = [ctx.nth("run"), ctx.nth("other"), ctx.nth("run"), await ctx.do(inside), *await ctx.do(blocking)]
+        if ctx.attempt < 3:
+            raise ConnectionError
+        return str(counts)
+
+    assert (await run(work)).state.text == "[1, 1, 2, 1, 1, 2, 1, 2, 1]"
+
+
+@pytest.mark.no_always_replay("runs hundreds of operations")
+@on_loop
+async def test_the_idempotency_key_stays_the_same_in_a_visit_with_many_operations() -> None:
+    keys: list[str] = []
+
+    async def count(n: int) -> int:
+        return n
+
+    @step(writes="done")
+    async def work(ctx: Context) -> list[str]:
+        keys.append(ctx.idempotency_key)
+        for n in range(KEY_FRAME_EVERY + 10):
+            await ctx.do(count, n)
+        keys.append(ctx.idempotency_key)
+        return []
+
+    async with Engine(":memory:") as engine:
+        await (await engine.start(Workflow("many", state=State, steps=[work]))).outcome()
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+
+
+@on_loop
 async def test_a_loop_has_another_idempotency_key_and_an_empty_memory_in_each_visit() -> None:
     keys: list[str] = []
     ran: list[int] = []
@@ -436,7 +481,7 @@ async def test_a_pause_between_the_items_of_a_plain_steps_map_keeps_what_was_don
     def fetch(name: str) -> str:
         ran.append(name)
         loop.call_soon_threadsafe(begun.set)
-        go.wait(5)
+        go.wait(PATIENCE)
         return name.upper()
 
     @step(writes="done")

@@ -229,6 +229,30 @@ async def test_a_wait_that_is_reached_while_pausing_is_a_safe_point_though_it_co
         assert stage.ran == ["work", kind]
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
+@on_loop
+async def test_a_step_that_pauses_at_its_end_receives_nothing_while_it_is_pausing() -> None:
+    gate = Gate()
+    got: list[str] = []
+
+    @step(writes="out", pause="step")
+    async def top(ctx: Context) -> list[str]:
+        await ctx.do(gate.hold)
+        got.append(await ctx.receive())
+        return got
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("top", state=Data, steps=[top]))
+        await gate.reached.wait()
+        await session.send("a")
+        await session.pause()
+        gate.opened.set()
+        assert (await session.outcome()).status is Status.PAUSED
+        assert got == []
+        await session.resume()
+        assert (await session.outcome()).state.out == ["a"]
+
+
 @pytest.mark.parametrize("effect", ["taken", "taken back"])
 @on_loop
 async def test_two_branches_that_stood_still_with_messages_in_the_inbox_get_one_each(effect: str) -> None:

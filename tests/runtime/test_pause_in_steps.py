@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step
-from pausepoint.model.sessions import Commit
+from pausepoint.model.commits import Commit
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
@@ -149,8 +149,7 @@ async def test_a_pause_inside_concurrent_branches_waits_for_what_is_in_flight_an
         return name
 
     async def branch(ctx: Context, name: str) -> str:
-        await gate.reached.wait()
-        await asyncio.sleep(0.005)
+        await paused.wait()
         await ctx.safe_point()
         return await ctx.do(quick, name)
 
@@ -162,9 +161,11 @@ async def test_a_pause_inside_concurrent_branches_waits_for_what_is_in_flight_an
             tasks = [group.create_task(one) for one in (ctx.do(slow, "slow"), branch(ctx, "a"), branch(ctx, "b"))]
         return [task.result() for task in tasks]
 
+    paused = asyncio.Event()
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("work", state=State, steps=[work]))
         await held(session, gate)
+        paused.set()
         await asyncio.sleep(0.03)
         assert await session.status() is Status.PAUSING  # an operation is in flight
         assert ran == ["slow"]

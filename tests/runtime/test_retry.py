@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pausepoint import BlockingContext, Context, Engine, Retry, Status, Workflow, step
 from pausepoint.errors import StepExited
 from pausepoint.testing import ManualClock
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import FINISHED, Pipeline, until
 
 
@@ -58,6 +58,31 @@ async def test_a_step_is_tried_again_after_waits_that_double_and_then_goes_on() 
         retried = [event.summary async for event in session.events() if event.event_type == "step.retried"]
         assert retried[0] == "call: attempt 1 failed, ConnectionError: down; retry in 1.0 s"
         assert len(retried) == 3
+
+
+@on_loop
+async def test_the_attempts_of_one_step_do_not_count_for_the_next() -> None:
+    tried: Counter[str] = Counter()
+
+    def once_down(name: str) -> str:
+        tried[name] += 1
+        if tried[name] == 1:
+            raise ConnectionError("down")
+        return name
+
+    @step(writes="text", retry=Retry(attempts=2, jitter=0))
+    async def one() -> str:
+        return once_down("one")
+
+    @step(writes="text", retry=Retry(attempts=2, jitter=0))
+    async def two() -> str:
+        return once_down("two")
+
+    async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
+        session = await engine.start(Workflow("flaky", state=State, steps=[one, two]))
+        outcome = await session.outcome()
+        assert (outcome.status, outcome.state.text) == (Status.COMPLETED, "two")
+        assert [each.attempts for each in await session.checkpoints(limit=None)] == [2, 2]
 
 
 @pytest.mark.covers("S4.84")
@@ -262,7 +287,7 @@ async def test_a_plain_function_that_times_out_is_ended_at_its_next_call_and_its
 
     @step(writes="text", timeout=0.01)
     def slow(ctx: BlockingContext) -> str:
-        go.wait(5)
+        go.wait(PATIENCE)
         try:
             ctx.do(len, "abc")
         except BaseException as error:

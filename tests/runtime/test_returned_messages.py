@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pausepoint import Context, Engine, Retry, Session, Status, Workflow, step
+from pausepoint.model.commits import Commit, Flags
 from pausepoint.model.records import SignalRecord
-from pausepoint.model.sessions import Commit, Flags
 from pausepoint.runtime.messages import Receiving
 from pausepoint.runtime.pending import Done
 from pausepoint.runtime.visit import Wait
@@ -279,7 +279,8 @@ async def test_a_received_message_does_not_wake_a_session_whose_other_branch_wai
         while len(runs) < 2:
             await asyncio.sleep(0.001)
         await settled(session)
-        assert await engine.store.mail((await engine._row(session.id)).key) == []  # nothing is left that would wake it
+        row = await engine._service.row(session.id)
+        assert await engine.store.mail(row.key) == []  # nothing is left that would wake it
         over.set()
         await session.answer("yes")
         assert (await session.outcome()).state.got == ["hello"]

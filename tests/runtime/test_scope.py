@@ -72,7 +72,7 @@ async def test_a_refused_write_of_a_scopes_step_is_told_under_the_scopes_name_an
         session = await engine.start(Workflow("study", state=Study, steps=[ingest, estimate]))
         outcome = await session.outcome()
         assert outcome.failure is not None
-        assert "Agent 'EstimationAgent' may not write 'status' in step 'estimate'" in outcome.failure.message
+        assert "Step 'estimate' of agent 'EstimationAgent' may not write 'status'" in outcome.failure.message
         refused = [event async for event in session.events() if event.event_type == "write.refused"]
         assert [event.agent_name for event in refused] == ["EstimationAgent"]
         assert ran == ["estimate"]

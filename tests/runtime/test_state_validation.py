@@ -13,7 +13,7 @@ from pydantic import BaseModel, model_validator
 
 from pausepoint import Context, Engine, Status, Workflow, guard, route, step
 from pausepoint.definition import At
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import Pipeline
 
 LARGE = "x" * 40_000
@@ -227,7 +227,7 @@ def test_an_engine_in_a_thread_leaves_the_programs_signal_handlers_alone() -> No
 
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert ended == [Status.COMPLETED]
 
 

@@ -125,7 +125,7 @@ async def test_what_a_thread_sends_after_its_attempt_has_timed_out_reaches_nobod
         calls.append(1)
         if len(calls) == 1:
             ctx.stream("first")
-            visit = ctx._context._visit
+            visit = ctx._visit
             visit.loop.call_soon_threadsafe(pass_time, visit, 2 * PATIENCE)
             assert late.wait(PATIENCE)
             try:

@@ -454,5 +454,5 @@ async def test_a_store_in_memory_keeps_the_rings_of_the_last_sessions_only(
         for _ in range(5):
             session = await engine.start(workflow)
             await session.outcome()
-            keys.append((await engine._row(session.id)).key)
-        assert engine.streams.present() == keys[-3:]
+            keys.append((await engine._service.row(session.id)).key)
+        assert engine._service.streams.present() == keys[-3:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -70,7 +70,7 @@ async def test_a_timer_that_is_set_later_and_rings_earlier_is_not_late() -> None
         await gate.begun.wait()
         await clock.asleep()
         short.open.set()
-        for _ in range(20):
+        while [event.event_type async for event in session.events()].count("timer.set") < 2:
             await asyncio.sleep(0)
         clock.advance(1)
         await gate.open.wait()
@@ -245,12 +245,15 @@ async def test_two_engines_that_cancel_a_session_at_once_agree(tmp_path: Path) -
 # frozen time
 
 
+@pytest.mark.parametrize("pauses", ["operation", "step"])  # in the second case the timer starts while pausing
 @pytest.mark.parametrize("effect", ["taken back", "taken"])
 @on_loop
-async def test_a_timer_is_frozen_for_as_long_as_it_stood_still_and_no_longer(effect: str) -> None:
+async def test_a_timer_is_frozen_for_as_long_as_it_stood_still_and_no_longer(
+    effect: str, pauses: Literal["operation", "step"]
+) -> None:
     clock, gate = ManualClock(), Gate()
 
-    @step(writes="out")
+    @step(writes="out", pause=pauses)
     async def top(ctx: Context) -> str:
         await ctx.do(gate.pass_through)
         await ctx.sleep(HOUR)

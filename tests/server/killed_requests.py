@@ -19,14 +19,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple, TypeVar
 
-import apsw
 import httpx
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, step
-from pausepoint.model.sessions import Commit, Flags
+from pausepoint.model.commits import Commit, Flags
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.people import Person
+from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sqlite import SqliteStore
 from tests.server.kit import API, FREE, brief
 from tests.support.forkserver import Child, ForkServer, say
@@ -150,11 +150,11 @@ class KilledStore(SqliteStore):
         self._die(number, "after")
         return done
 
-    async def _do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
+    async def _do(self, verb: Callable[[Connection], T], *, urgent: bool = False) -> T:
         number = self._passed(*WHEN)
         self._die(number, "before")
 
-        def both(connection: apsw.Connection) -> T:
+        def both(connection: Connection) -> T:
             done = verb(connection)
             self._die(number, "inside")
             return done
@@ -179,7 +179,7 @@ async def server(path: Path, drives: bool = True) -> AsyncIterator[tuple[Engine,
     store = KilledStore(path, synchronous="OFF", ballast=0)
     async with Engine(store, workflows=[brief, chat], signals=False, drives="all" if drives else "none") as engine:
         for workflow in engine.workflows.values():
-            engine.described[workflow.name] = engine.clock.now()  # so that the writes belong to the request
+            engine._service.described[workflow.name] = engine.clock.now()  # so that the writes belong to the request
         app: Any = application(
             engine, Settings(who=lambda request: Person("ann", "admin"), hosts=["test"], limits=FREE)
         )

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from pausepoint import Artifact, Context, Engine, Workflow, step
 from pausepoint.clock import Clock
 from pausepoint.engine.base import Drives
+from pausepoint.integrations.words import names_code
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.calls import Route
 from pausepoint.server.limits import Limits
@@ -28,7 +29,6 @@ from pausepoint.server.openapi import schemas
 from pausepoint.server.roles import Role
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.tokens import Tokens
-from pausepoint.server.words import names_code
 from tests.support.loop import PATIENCE
 
 T = TypeVar("T")
@@ -232,7 +232,7 @@ def named(route: Route) -> str:
 def filled(route: Route, session_id: str, question: str) -> str:
     """The path of a route, with real names in it."""
     real = {"session_id": session_id, "question_id": question, "field": "topic", "step": "write", "name": "brief",
-            "file_id": "file_0123456789ab", "path:path": "letter.html", "job": "999",
+            "file_id": "file_0123456789ab", "path:path": "letter.html", "name:path": "brief", "job": "999",
             "token_id": "00000000"}  # fmt: skip
     path = route.path
     for name, value in real.items():

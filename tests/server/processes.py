@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -17,14 +15,7 @@ import httpx
 
 from tests.support.children import ROOT
 from tests.support.loop import PATIENCE
-
-
-def until(true: Callable[[], Any], what: Callable[[], object] = lambda: "") -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, what()
-        time.sleep(0.02)
+from tests.support.waits import until
 
 
 class Process:
@@ -62,7 +53,11 @@ class Process:
         if lines[0].startswith("{"):
             document: dict[str, str] = json.loads(lines[0])
             return document["address"]
-        return next(line.strip() for line in lines if "#token=" in line)
+        shown = [line.strip() for line in lines if "#token=" in line]
+        if shown:
+            return shown[0]
+        token = (self.log.parent / "serve-token").read_text().strip()  # a log must not have it
+        return f"{lines[1].split()[0]}#token={token}"
 
     def until(self, session_id: str, status: str) -> None:
         """Wait until a session has a status."""

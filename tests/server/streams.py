@@ -127,19 +127,6 @@ def present(server: Served) -> str:
     return server.run(mark())
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 async def restarted(hub: Hub) -> None:
     """Make the hub forget everything, as another server."""
     with suppress(asyncio.CancelledError):

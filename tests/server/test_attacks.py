@@ -16,6 +16,7 @@ from pausepoint.server.guard import CSP, HEADERS
 from pausepoint.server.limits import Limits
 from pausepoint.server.problems import problem_of
 from tests.server.kit import API, FREE, Served, check_problem, letter, raw, served, state_of
+from tests.support.loop import PATIENCE
 
 PAGE = {"X-Pausepoint": "1"}
 
@@ -104,7 +105,8 @@ def test_every_kind_of_answer_has_the_headers(server: Served, page: httpx.Client
             204: client.get("/health/live"),
             206: client.get(f"/sessions/anns/files/{file}", headers={"Range": "bytes=0-1"}),
             304: client.get("/sessions/anns", headers={"If-None-Match": mark}), 400: client.get("/me?x=1"),
-            401: httpx.get(f"{server.base}{API}/me", trust_env=False), 403: page.put("/standing-pause", json={}),
+            401: httpx.get(f"{server.base}{API}/me", trust_env=False, timeout=PATIENCE),
+            403: page.put("/standing-pause", json={}),
             404: client.get("/nothing"), 405: client.request("PATCH", "/me"),
             409: client.post("/sessions", json={"workflow": "x"}),
             412: client.post("/sessions/anns/edit", json={"fields": {"topic": "x"}}, headers={"If-Match": '"0.0.0"'}),
@@ -241,7 +243,7 @@ def test_strange_values_are_stored_or_refused(server: Served, value: str) -> Non
 def test_a_body_that_trickles_in_is_cut_off(tmp_path: Path) -> None:
     """Each piece comes in time, but all of them would take days."""
     with served(tmp_path, limits=replace(FREE, body_seconds=0.3)) as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
             head = (
                 f"POST {API}/login HTTP/1.1\nHost: 127.0.0.1:{server.port}\nX-Pausepoint: 1\nContent-Length: 9999\n\n"
             )

@@ -12,7 +12,8 @@ import pytest
 from pausepoint.server.entries import Entry
 from pausepoint.server.hub import hub_of
 from tests.server.kit import Served, brief, served
-from tests.server.streams import Events, Reader, history, present, received, restarted, told, until
+from tests.server.streams import Events, Reader, history, present, received, restarted, told
+from tests.support.waits import async_until
 
 TOPICS = "now,inbox,session:broken"
 
@@ -37,7 +38,7 @@ class Recorded:
         hub = hub_of(self.server.engine)
         await self.server.engine.start(brief, session_id="broken", topic="octopus", paused=True)
         recording = asyncio.create_task(self.rest(self.begin))
-        await until(lambda: hub.clients or recording.done())
+        await async_until(lambda: hub.clients or recording.done())
         await self._run()
         return await recording
 
@@ -87,7 +88,6 @@ def recorded(server: Served) -> Recorded:
     return Recorded(server)
 
 
-@pytest.mark.long
 def test_nothing_is_missing_or_double_after_a_break_at_any_byte(recorded: Recorded) -> None:
     assert len(recorded.bytes) > 2000
     assert recorded.broken() == []

@@ -169,6 +169,37 @@ def _everything(call: Caller, server: Served) -> None:
     assert call("PUT /standing-pause", {"reason": "twice is no error"})["standing_pause"]["reason"]
     assert call("GET /standing-pause")["standing_pause"]
     assert call("DELETE /standing-pause")["standing_pause"] is None
+    call("PUT /schedules/morning", {"workflow": "brief", "cron": "0 7 * * 1-5", "input": {"topic": "owl"},
+                                       "queue": "gpu", "priority": -5, "lane": "c7"})  # fmt: skip
+    assert call("GET /schedules/morning")["schedule"]["input"] == {"topic": "owl"}
+    assert call("POST /schedules/morning/pause")["schedule"]["paused_by"] == "root"
+    assert call("POST /schedules/morning/resume")["schedule"]["next_at"]
+    triggered = call("POST /schedules/morning/trigger")
+    assert (triggered["session_id"].partition("@")[0], triggered["schedule"]["priority"]) == ("morning", -5)
+    end = time.monotonic() + PATIENCE
+    while not (found := call("GET /sessions?queue=gpu")["sessions"]):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert [(each["session_id"], each["lane"]) for each in found] == [(triggered["session_id"], "c7")]
+    assert [each["name"] for each in call("GET /schedules")["schedules"]] == ["morning"]
+    assert call("DELETE /schedules/morning")["removed"] == "morning"
+    assert call("PUT /limits/queue/gpu", {"most": 4})["limit"]["at_work"] == 0
+    assert call("PUT /limits/workflow/brief", {"most": 9, "per_seconds": 1.5})["limit"]["per_seconds"] == 1.5
+    assert [each["name"] for each in call("GET /limits")["limits"]] == ["gpu", "brief"]
+    assert {"name": "gpu", "ready": 0, "at_work": 0} in call("GET /queues")["queues"]
+    assert [call(f"DELETE /limits/{each}")["removed"] for each in ("queue/gpu", "workflow/brief")] == [1, 1]
+    with server.admin() as client:
+        check_problem(client.delete("/limits/queue/gpu"), 404)
+        late = {"workflow": "brief", "cron": "0 7 * * *", "overlap": "queue", "catch_up": "none"}
+        for path, body, why in (
+            ("/limits/queue/gpu", {"most": 2, "per_seconds": 60, "by": "owner"}, "A limit per time counts all"),
+            ("/limits/queue/gpu", {"most": None}, "to lift. List the limits"),
+            ("/schedules/late", late, "The overlap 'queue' lets a run wait"),
+        ):
+            assert why in check_problem(client.put(path, json=body), 400, 422)["detail"]
+        assert client.put("/limits/lane/acme%2Feu", json={"most": 1}).json()["limit"]["name"] == "acme/eu"
+        assert client.delete("/limits/lane/acme%2Feu").json()["removed"] == 1
+        check_problem(client.put("/limits/lane/", json={"most": 1}), 400)
     assert {each["name"] for each in call("GET /workflows")["workflows"]} == {"brief", "letter"}
     assert call("GET /workflows/brief")["state"]["required"] == ["topic"]
     assert call("GET /store")["kind"] == "sqlite"

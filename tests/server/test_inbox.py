@@ -76,3 +76,13 @@ def test_an_owner_sees_only_their_questions_in_every_order(server: Served, tmp_p
     with server.client(server.token("answerer", "ann")) as client:
         for query in ORDERS:
             assert client.get(f"/inbox?{query}").json()["questions"] == []
+
+
+def test_a_message_answers_no_question_that_its_author_has_not_seen(server: Served) -> None:
+    with server.kept(server.tokens.own) as client:
+        before = client.get("/inbox?sort=asked").json()
+        for seen in ("", "00" * 16):
+            changed = client.post("/sessions/never/send", json={"value": "this", "seen": seen})
+            assert check_problem(changed, 412)["type"] == "urn:pausepoint:question-changed"
+        check_problem(client.post("/sessions/never/send", json={"value": "this", "seen": "nonsense"}), 400)
+        assert client.get("/inbox?sort=asked").json() == before

@@ -12,7 +12,8 @@ import pytest
 from pausepoint import Engine
 from tests.server.fleet import fleet
 from tests.server.kit import served
-from tests.server.processes import Process, until
+from tests.server.processes import Process
+from tests.support.waits import until
 
 MANY = 100
 TARGET = "tests.server.fleet:fleet"

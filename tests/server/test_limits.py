@@ -16,6 +16,7 @@ from pausepoint.server.problems import Problem
 from pausepoint.server.signin import address_of
 from pausepoint.server.tokens import FILE, Tokens
 from tests.server.kit import FREE, served
+from tests.support.loop import PATIENCE
 
 PAGE = {"X-Pausepoint": "1"}
 
@@ -140,11 +141,11 @@ def test_streams_are_limited_however_fast_they_are_opened(tmp_path: Path) -> Non
 
         def watch(token: str) -> None:
             with server.client(token) as client:
-                gate.wait(60)
+                gate.wait(PATIENCE)
                 with client.stream("GET", "/stream") as answer:
                     got.append(answer.status_code)
                     assert answer.status_code == 200 or answer.headers["retry-after"]
-                    done.wait(60)
+                    done.wait(PATIENCE)
 
         threads = [threading.Thread(target=watch, args=(token,))
                    for token in [server.tokens.own] * 4 + [server.token("viewer")] * 4]  # fmt: skip
@@ -154,7 +155,7 @@ def test_streams_are_limited_however_fast_they_are_opened(tmp_path: Path) -> Non
             done.wait(0.01)
         done.set()
         for each in threads:
-            each.join(60)
+            each.join(PATIENCE)
     assert sorted(got) == [200] * 5 + [429] * 3
 
 
@@ -175,14 +176,14 @@ def test_servers_that_start_at_the_same_time_make_one_token(tmp_path: Path) -> N
     gate, made = threading.Barrier(8), list[str]()
 
     def make() -> None:
-        gate.wait(60)
+        gate.wait(PATIENCE)
         made.append(Tokens(tmp_path).make())
 
     threads = [threading.Thread(target=make) for _ in range(8)]
     for each in threads:
         each.start()
     for each in threads:
-        each.join(60)
+        each.join(PATIENCE)
     assert len(made) == 8
     assert set(made) == {(tmp_path / FILE).read_text().strip()}
 

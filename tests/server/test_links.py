@@ -13,6 +13,7 @@ from pausepoint.server.calls import Route
 from pausepoint.server.limits import Attempts
 from pausepoint.server.people import Person
 from pausepoint.server.routes import ROUTES
+from pausepoint.server.seals import Seal
 from pausepoint.server.signin import SignIn, Ticket
 from pausepoint.server.tokens import Tokens
 from tests.server.kit import Served, check_problem, filled, named, send, served, state_of
@@ -109,8 +110,8 @@ def wrong_tokens(server: Served, folder: Path) -> dict[str, str]:
         "link with an empty signature": f"{data}.",
         "link with the signature of another": f"{data}.{link(server, 'other').partition('.')[2]}",
         "link with more behind it": f"{good}.{mac}",
-        "cookie as a token": signin(server)._sealed(ticket, "cookie"),
-        "cookie of another store": foreign._sealed(ticket, "cookie"),
+        "cookie as a token": Seal(signin(server).tokens, "cookie").sealed(ticket),
+        "cookie of another store": Seal(foreign.tokens, "cookie").sealed(ticket),
         "truncated token": own[:-1],
         "token with more behind it": f"{own}a",
         "token in other letters": own.swapcase(),
@@ -126,7 +127,6 @@ def wrong_tokens(server: Served, folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.long
 def test_tokens_that_are_not_right_open_nothing(server: Served, tmp_path: Path) -> None:
     before = state_of(server, "mine")
     with server.client(**{"X-Pausepoint": "1"}) as client:

@@ -10,7 +10,7 @@ import pytest
 
 from pausepoint.server.metrics import BOUNDS, Timings, gauge, metric
 from tests.server.kit import Served, check_problem, served
-from tests.server.streams import wait_for
+from tests.support.waits import until
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"'
@@ -97,7 +97,7 @@ def test_the_figures_are_those_of_the_store(server: Served) -> None:
             assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
             return parsed(answer.text)
 
-        wait_for(lambda: len(found()["pausepoint_sessions"].samples) == 2)
+        until(lambda: len(found()["pausepoint_sessions"].samples) == 2)
         families = found()
     assert value(families, "sessions", workflow="brief", status="waiting") == 1
     assert value(families, "sessions", workflow="brief", status="completed") == 1

@@ -44,7 +44,6 @@ def mounted(**options: Any) -> Any:
     return make
 
 
-@pytest.mark.long
 def test_it_is_mounted_in_fastapi_with_the_sign_in_of_the_program(tmp_path: Path) -> None:
     with served(tmp_path, make=mounted(who=who)) as server:
         server.asked("anns", owner="ann")
@@ -102,13 +101,12 @@ def test_a_person_needs_a_role_that_exists() -> None:
         Person("ann", role="boss")  # type: ignore[arg-type]
 
 
-@pytest.mark.long
 def test_the_package_is_imported_quickly_and_without_what_only_some_need() -> None:
     program = (
-        "import sys, time\n"
-        "before = time.process_time()\n"
+        "import sys\n"
+        "before = len(sys.modules)\n"
         "import pausepoint.server\n"
-        "assert time.process_time() - before < 0.2\n"
+        "assert len(sys.modules) - before < 60\n"  # its time depends on what else the machine does
         "from pausepoint.server import app\n"
         "heavy = {'uvicorn', 'pydantic.main', 'fastapi', 'rich', 'pausepoint.engine.engine'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"

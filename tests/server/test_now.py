@@ -16,7 +16,8 @@ from pausepoint import Context, Workflow, step
 from pausepoint.server import board
 from pausepoint.server.hub import PROGRESS, hub_of
 from tests.server.kit import Served, brief, fits, served
-from tests.server.streams import Reader, wait_for
+from tests.server.streams import Reader
+from tests.support.waits import until
 
 
 class Work(BaseModel):
@@ -96,11 +97,11 @@ def test_the_present_is_complete_under_pauses(server: Served) -> None:
     server.asked("asks")
     server.asked("anns", owner="ann")
     run(server, napping, "naps", wait=False)
-    wait_for(lambda: ids(now(server)["waking"]) == ["naps"])
+    until(lambda: ids(now(server)["waking"]) == ["naps"])
     with server.admin() as client:
         for name in ("broken", "asks"):
             assert client.post(f"/sessions/{name}/pause", json={"reason": f"look at {name}"}).status_code == 200
-        wait_for(lambda: len(now(server)["paused"]) == 2)
+        until(lambda: len(now(server)["paused"]) == 2)
         found = now(server)
         assert found["counts"]["brief"] == {"paused": 2, "waiting": 1}
         assert found["failures"] == {"brief": 1}, "a pause hides no failure"
@@ -110,9 +111,9 @@ def test_the_present_is_complete_under_pauses(server: Served) -> None:
         }  # fmt: skip
         assert found["questions"] == 2
         assert client.put("/standing-pause", json={"reason": "fire"}).status_code == 200
-        wait_for(lambda: now(server)["standing_pause"] and now(server)["counts"]["brief"] == {"paused": 3})
+        until(lambda: now(server)["standing_pause"] and now(server)["counts"]["brief"] == {"paused": 3})
         assert client.post("/sessions/anns/pause", json={"reason": "and this"}).status_code == 200
-        wait_for(lambda: len(now(server)["paused"]) == 3)
+        until(lambda: len(now(server)["paused"]) == 3)
         found = now(server)
         assert {each["pause"]["reason"] for each in found["paused"]} == {"look at broken", "look at asks", "and this"}
         assert found["waking"] == []
@@ -126,14 +127,14 @@ def test_the_present_is_complete_under_pauses(server: Served) -> None:
         with server.client(server.token("viewer", "ann")) as limited:
             assert limited.get("/standing-pause").json() == {"standing_pause": own["standing_pause"]}
         assert client.request("DELETE", "/standing-pause", json={}).status_code == 200
-        wait_for(lambda: ids(now(server)["waking"]) == ["naps"])
+        until(lambda: ids(now(server)["waking"]) == ["naps"])
         assert len(now(server)["engines"]) == 1
 
 
 def test_spending_counts_roots_and_ended_sessions(server: Served) -> None:
     run(server, costly, "alone", cost=0.25)
     run(server, firm, "parent", cost=1.0)
-    wait_for(lambda: now(server)["spending"].get("firm") == 2.0)
+    until(lambda: now(server)["spending"].get("firm") == 2.0)
     found = now(server)["spending"]
     assert found["costly"] == 0.25, "what a child has spent is part of its parent's figure"
     assert now(server)["spent_usd"] == sum(found.values())
@@ -161,7 +162,7 @@ def test_progress_is_told_before_it_is_stored_and_not_too_often(server: Served) 
         assert shown() == sorted(shown())
         assert 2 <= len(set(shown())) <= took / PROGRESS + 2
         assert server.run(server.engine.info("plods")).progress is None, "nothing was stored"
-        wait_for(lambda: "plods" in ids(now(server)["running"]))
+        until(lambda: "plods" in ids(now(server)["running"]))
         (head,) = [each for each in now(server)["running"] if each["session_id"] == "plods"]
         assert head["progress"] == {"done": COUNT, "total": COUNT}
         late = Reader(client, "session:plods", reader.last)
@@ -184,11 +185,11 @@ def test_facts_that_take_long_are_read_behind_the_requests(tmp_path: Path, monke
                 server.asked("new")
                 server.run(server.engine.questions())
                 hub = hub_of(server.engine)
-                wait_for(lambda: hub._turn != hub._boards._boards[None].turn)
+                until(lambda: hub._turn != hub._boards._boards[None].turn)
                 stale.append(now(server))
             return bool(reader.of("now"))
 
         reader.read(told)
         assert stale[0]["counts"] == {}, "the last facts are returned at once"
-        wait_for(lambda: now(server)["counts"] == {"brief": {"waiting": 1}})
+        until(lambda: now(server)["counts"] == {"brief": {"waiting": 1}})
         assert now(server)["mark"] != stale[0]["mark"]

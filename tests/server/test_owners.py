@@ -88,6 +88,14 @@ def test_an_empty_owner_is_an_owner(server: Served) -> None:
         check_problem(client.get("/sessions/anns"), 404)
         check_problem(client.get("/store"), 403)
         check_problem(client.put("/standing-pause", json={}), 403)
+        check_problem(client.get("/schedules"), 403)
+        check_problem(client.get("/limits"), 403)
+        check_problem(client.get("/queues"), 403)
+        check_problem(client.post("/sessions", json={"workflow": "brief", "priority": -9}), 403)
+        check_problem(client.put("/limits/queue/gpu", json={"most": 1}), 403)
+        check_problem(client.delete("/limits/queue/gpu"), 403)
+        check_problem(client.post("/schedules/x/trigger", json={}), 403)
+        check_problem(client.delete("/schedules/x"), 403)
         assert client.get("/inbox").json()["questions"] == []
         done = client.post("/sessions/bulk", json={"verb": "cancel", "filter": {"workflow": "brief"}, "dry_run": True})
         assert done.json()["done"] == []

@@ -20,8 +20,8 @@ from pausepoint.server.openapi import openapi, template
 from pausepoint.server.retries import AGAIN, KEY, REPLAYED, stored_key
 from pausepoint.server.routes import ROUTES
 from tests.server.kit import API, Served, check_problem, served
-from tests.server.processes import until
 from tests.support.loop import PATIENCE
+from tests.support.waits import until
 
 START = {"workflow": "brief", "input": {"topic": "octopus"}, "paused": True}
 
@@ -283,6 +283,7 @@ def test_a_key_without_an_answer_is_forgotten_when_the_store_forgets_it(
         assert [key.rpartition("-")[2] for key in kept] == ["12", "25"]
 
 
+@pytest.mark.long
 def test_servers_over_one_store_agree(tmp_path: Path) -> None:
     head = keyed()
     with (

@@ -19,8 +19,9 @@ from pausepoint.server.tokens import Tokens
 from tests.cli.documents import check
 from tests.cli.kit import run
 from tests.server.kit import brief, check_problem
-from tests.server.processes import Process, until
+from tests.server.processes import Process
 from tests.support.loop import PATIENCE
+from tests.support.waits import until
 
 BROWSER = "import sys; open(sys.argv[1], 'w').write(sys.argv[2])"
 """A browser that notes what it should open."""
@@ -81,6 +82,7 @@ def test_only_the_proxy_signs_people_in_and_a_new_token_signs_them_out(store: Pa
     said = {"X-Forwarded-User": "ann", "X-Forwarded-Groups": "pausepoint-viewer", "X-Forwarded-Proto": "https"}
     with Process(store, "--behind-proxy", "--proxy-from", "127.0.0.2", "--new-token") as server:
         assert server.token != old
+        assert server.token not in server.log.read_text(), "a log may keep it"
         assert "Drives nothing" in server.log.read_text()
 
         def me(address: str, **headers: str) -> httpx.Response:

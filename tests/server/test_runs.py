@@ -182,7 +182,6 @@ async def test_a_pause_over_http_leaves_the_snapshot_that_a_pause_of_the_program
             assert await snapshot_after(tmp_path / "http", over_http, "first") == expected
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_run_is_paused_and_resumed_by_the_signed_in_person(tmp_path: Path) -> None:
     with served(tmp_path, drives="none", workflows=()) as server:
@@ -297,7 +296,6 @@ def test_what_is_no_run_or_belongs_to_another_owner_does_not_exist(tmp_path: Pat
         assert not server.run(server.engine.info("bobs")).pause_requested
 
 
-@pytest.mark.long
 def test_a_list_of_runs_reads_the_shown_runs_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(tmp_path) as server, server.admin() as client:
 
@@ -415,9 +413,9 @@ async def test_a_run_of_another_process_stops_and_continues_there(tmp_path: Path
             (tmp_path / "a.open").touch()
             paused = await call.until("/runs/release", lambda found: found["phase"] == "paused")
             assert paused["counts"] == {"done": 1, "pending": 1}
-            (tmp_path / "b.open").touch()
             resumed = await call("POST", "/runs/release/resume")
             assert resumed["note"].startswith(f"Process {process.pid} on ")
+            (tmp_path / "b.open").touch()
             done = await call.until("/runs/release", lambda found: found["status"] == "completed")
             assert done["counts"] == {"done": 2}
             assert await asyncio.to_thread(process.wait, PATIENCE) == 0
@@ -426,7 +424,6 @@ async def test_a_run_of_another_process_stops_and_continues_there(tmp_path: Path
             process.wait()
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_large_run_is_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = import_module("pausepoint.orchestrator.runs")  # the package has a function of this name

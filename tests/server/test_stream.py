@@ -27,9 +27,10 @@ from pausepoint.server.limits import Limits
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.stream import Stream
 from tests.server.kit import Served, brief, check_problem, fits, send, served
-from tests.server.streams import Events, Reader, history, present, restarted, told, until, wait_for
+from tests.server.streams import Events, Reader, history, present, restarted, told
 from tests.support.children import ROOT
 from tests.support.loop import PATIENCE
+from tests.support.waits import async_until, until
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_a_client_that_comes_back_after_a_while_without_clients_gets_the_present
         reader = Reader(client, "now", present(server))
         server.run(server.engine.pause("left", reason="first"))
         reader.read(lambda: any(each["session_id"] == "left" for each in reader.of("head")))
-        server.run(until(lambda: not hub_of(server.engine).clients))
+        server.run(async_until(lambda: not hub_of(server.engine).clients))
         server.run(server.engine.resume("left"))
         server.run(server.engine.answer(question, "formal"))
         server.run(server.engine.outcome("left"))
@@ -95,7 +96,7 @@ async def read_by_the_hub(server: Served) -> None:
     hub = hub_of(server.engine)
     await hub.use()
     marks = [change.mark async for change in server.engine.changes(hub.mark)]
-    await until(lambda: not marks or hub.mark == marks[-1])
+    await async_until(lambda: not marks or hub.mark == marks[-1])
 
 
 @pytest.mark.parametrize("mark", ["nonsense", "999999:0123456789abcdef,0:,0:"])
@@ -181,7 +182,7 @@ def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pyte
         hub, client = hub_of(server.engine), Client(Person("ann", "admin"), ["now", "session:spoken"])
         await spoken(server, "one two")
         await hub.join(client, "")
-        await until(lambda: words(client) == ["one", "two"])
+        await async_until(lambda: words(client) == ["one", "two"])
         if why == "slow":
             await started(server, *(f"s{n}" for n in range(9)))
         elif why == "the mark is lost":
@@ -193,7 +194,7 @@ def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pyte
             await read_by_the_hub(server)
             await spoken(server, "three")
         expected = ["three"] if why == "another session has the id" else ["one", "two"]
-        await until(lambda: words(client) == expected)
+        await async_until(lambda: words(client) == expected)
         assert (b"reset" in client.queue[0]) == (why != "another session has the id")
         late = Client(Person("bob", "admin"), ["session:spoken"])
         await hub.join(late, "")
@@ -204,14 +205,13 @@ def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pyte
         server.run(follow(server))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("lost", [True, False])
 def test_live_output_of_a_session_of_another_owner_with_the_same_id_is_not_told(tmp_path: Path, lost: bool) -> None:
     async def follow(server: Served) -> None:
         hub, client = hub_of(server.engine), Client(Person("ann", "admin", "ann"), ["session:spoken"])
         await spoken(server, "one", "ann")
         await hub.join(client, "")
-        await until(lambda: words(client) == ["one"])
+        await async_until(lambda: words(client) == ["one"])
         await server.engine.remove("spoken")
         await spoken(server, "secret", "bob")
         await read_by_the_hub(server)
@@ -219,7 +219,7 @@ def test_live_output_of_a_session_of_another_owner_with_the_same_id_is_not_told(
             await hub._round([Change("", 0, (), hub.mark, reset=True)])
         other = Client(Person("bob", "admin", "bob"), ["session:spoken"])
         await hub.join(other, "")
-        await until(lambda: words(other) == ["secret"])
+        await async_until(lambda: words(other) == ["secret"])
         assert b"secret" not in b"".join(client.queue)
         client.reset(hub.mark)
         assert b"secret" not in b"".join(client.queue)
@@ -268,7 +268,7 @@ def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> Non
             def statuses() -> list[str]:
                 return [each["status"] for each in client_now(server)["running"]]
 
-            wait_for(lambda: statuses() == ["running"])
+            until(lambda: statuses() == ["running"])
             killed: list[int] = []
 
             def ready() -> bool:
@@ -278,7 +278,7 @@ def test_the_end_of_a_process_that_writes_nothing_is_told(tmp_path: Path) -> Non
                 return any(each["status"] == "created" for each in reader.of("head"))
 
             reader.read(ready)
-            wait_for(lambda: statuses() == [])
+            until(lambda: statuses() == [])
         finally:
             process.kill()
             process.wait(PATIENCE)
@@ -296,10 +296,15 @@ def test_a_client_that_reads_the_store_while_sessions_run_gets_each_event_once(t
     with served(tmp_path) as server:
         found = server.run(_joined_while_running(server, 30))
         for client, known in found:
-            reader = Events()
-            reader.feed(b"".join(client.queue))
+            reader = _received(client)
             assert not reader.of("reset")
             assert sorted(map(told, reader.lines)) == known
+
+
+def _received(client: Client) -> Events:
+    reader = Events()
+    reader.feed(b"".join(client.queue))
+    return reader
 
 
 async def _joined_while_running(server: Served, count: int) -> list[tuple[Client, list[Any]]]:
@@ -327,8 +332,7 @@ async def _joined_while_running(server: Served, count: int) -> list[tuple[Client
     await engine.answer(question.id, "formal")
     await session.outcome()
     events = [documents.event(each) async for each in engine.events("busy")]
-    last = events[-1]["created_at"].encode()
-    await until(lambda: all(last in b"".join(each.queue) for each in joined))
+    await async_until(lambda: all(len(_received(each).lines) >= len(events) for each in joined))
     return [(each, sorted(map(told, events))) for each in joined]
 
 
@@ -352,16 +356,16 @@ def test_a_client_that_does_not_read_gets_a_reset_and_continues(
             hub = hub_of(server.engine)
             client = Client(Person("slow", "admin"), ["now"])
             stream = asyncio.create_task(Stream(hub, client, receive, "", lambda: None).send(send_slowly))
-            await until(lambda: b"id: " in text)
+            await async_until(lambda: b"id: " in text)
             for n in range(4):  # each time fewer than the queue holds
                 await started(server, *(f"many-{n}-{each}" for each in range(5)))
             assert client.queue[0].startswith(b"event: reset\nid: ")
             assert len(client.queue) <= 8
             reads.set()
-            await until(lambda: b"event: reset" in text)
+            await async_until(lambda: b"event: reset" in text)
             del text[:]
             await started(server, "after")
-            await until(lambda: b'"after"' in text)
+            await async_until(lambda: b'"after"' in text)
             assert b"event: reset" not in text
             stream.cancel()
 
@@ -373,7 +377,7 @@ async def started(server: Served, *session_ids: str) -> None:
     for each in session_ids:
         await server.engine.start(brief, session_id=each, topic="x", paused=True)
     await read_by_the_hub(server)
-    await until(lambda: all(each.told == hub_of(server.engine).mark for each in hub_of(server.engine).clients))
+    await async_until(lambda: all(each.told == hub_of(server.engine).mark for each in hub_of(server.engine).clients))
 
 
 @pytest.mark.long
@@ -393,7 +397,7 @@ def test_changes_that_nobody_takes_stay_in_the_store(tmp_path: Path, monkeypatch
             monkeypatch.setattr(hub, "_round", slow)
             for n in range(20):
                 await server.engine.start(brief, session_id=f"s{n}", topic="x", paused=True)
-            await until(lambda: len(hub._changes) == 4)
+            await async_until(lambda: len(hub._changes) == 4)
             free.set()
             await read_by_the_hub(server)
             assert len(hub._changes) <= 4

@@ -19,7 +19,7 @@ from pausepoint import Engine
 from pausepoint.server import Person, app, clients
 from pausepoint.server import hub as hubs
 from pausepoint.server.hub import hub_of
-from pausepoint.server.tokens import Kept, Tokens
+from pausepoint.server.tokens import CreatedToken, Tokens
 from tests.server.kit import Served, check_problem, served
 from tests.server.streams import Reader, history, told
 
@@ -62,7 +62,7 @@ def test_a_sign_in_is_checked_again_every_few_seconds() -> None:
     assert hubs.CHECK + clients.ASKING < 10
 
 
-def end_sign_in(server: Served, kept: Kept, how: str) -> None:
+def end_sign_in(server: Served, kept: CreatedToken, how: str) -> None:
     tokens = server.tokens
     if how == "revoked":
         assert tokens.revoke(kept.id)

@@ -6,8 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pausepoint import Engine
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.people import Person
@@ -48,7 +46,6 @@ def test_the_name_is_the_owner_or_the_role_and_a_bad_token_is_refused(tmp_path: 
             check_problem(admin.post("/store/tokens", json=wrong), 400)
 
 
-@pytest.mark.long
 def test_tokens_that_are_created_and_revoked_at_the_same_time_are_all_kept_or_gone(tmp_path: Path) -> None:
     with served(tmp_path) as server, server.admin() as admin, ThreadPoolExecutor(6) as threads:
 

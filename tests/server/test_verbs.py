@@ -11,7 +11,7 @@ import pytest
 
 from pausepoint import Status
 from pausepoint.errors import VerbRefused
-from pausepoint.server.words import names_code
+from pausepoint.integrations.words import names_code
 from tests.server.kit import Served, check_problem, fits, served, state_of
 
 
@@ -73,14 +73,14 @@ def test_each_refusal_of_a_bulk_verb_is_a_problem_of_its_own(tmp_path: Path, mon
         connection = apsw.Connection(str(tmp_path / "store.db"))
         connection.execute("UPDATE sessions SET visit = visit + 1 WHERE session_id = 'damaged'")
         connection.close()
-        handed_over = server.engine._handed_over
+        handed_over = server.engine._parts.bulk._handed_over
 
         async def refuse(session_id: str) -> Any:
             if session_id == "kept":
                 raise VerbRefused("It stays paused. Call engine.resume('kept').", session_id="kept", status="paused")
             return await handed_over(session_id)
 
-        monkeypatch.setattr(server.engine, "_handed_over", refuse)
+        monkeypatch.setattr(server.engine._parts.bulk, "_handed_over", refuse)
         found = {}
         for verb in ("pause", "resume"):
             answer = client.post("/sessions/bulk", json={"verb": verb, "filter": {"owner": "ann"}}).json()

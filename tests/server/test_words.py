@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from pausepoint import errors
+from pausepoint.integrations.words import names_code
 from pausepoint.server.bodies import Sessions, Start
 from pausepoint.server.calls import decoded, query_of
 from pausepoint.server.problems import STATUS, TITLES, Problem, problem_of, status_of
-from pausepoint.server.words import LINES, NEXT, detail_of, names_code
+from pausepoint.server.words import LINES, NEXT, detail_of
 
 KINDS = {each.__name__: each for each in vars(errors).values()
          if isinstance(each, type) and issubclass(each, errors.PausepointError)}  # fmt: skip

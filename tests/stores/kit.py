@@ -7,12 +7,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pausepoint
+from pausepoint.stores.changed import OnChange
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing.suite.base import Driver, new_session, on_loop, operator, payloads, started, stored
 from tests.support.forked import Piped, piped
@@ -27,7 +28,7 @@ SOURCE = str(Path(pausepoint.__file__).parents[1])
 
 @asynccontextmanager
 async def opened(
-    path: str | Path, on_change: Callable[[], None] = lambda: None, **options: Any
+    path: str | Path, on_change: OnChange = lambda keys: None, **options: Any
 ) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(path, **options)
     await store.open(on_change)
@@ -41,7 +42,7 @@ def outside(path: str | Path, *statements: str) -> list[Any]:
     """Run SQL in another process with another SQLite, and return the rows of the last statement."""
     program = (
         "import json, sqlite3, sys\n"
-        "connection = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None)\n"
+        "connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)\n"
         "for statement in sys.argv[2:]: rows = connection.execute(statement).fetchall()\n"
         "print(json.dumps(rows, default=bytes.hex))\n"
     )
@@ -110,7 +111,7 @@ from tests.stores.kit import Driver
 
 async def main():
     store = SqliteStore(sys.argv[1])
-    await store.open(lambda: None)
+    await store.open(lambda keys: None)
     print("ready", flush=True)
     driver = None
     for line in sys.stdin:
@@ -133,7 +134,7 @@ asyncio.run(main())
 # Holds the write lock of the database until it reads a line.
 LOCKER = """
 import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
 connection.execute("BEGIN IMMEDIATE")
 print("ready", flush=True)
 sys.stdin.readline()

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
 import pytest
 
 from pausepoint.model.changes import Mark, Page, Point, Within
 from pausepoint.stores.sqlite import SqliteStore, changes
+from pausepoint.stores.sqlite.connection import Connection
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite.base import Place, parked, started
@@ -79,7 +79,7 @@ def test_a_page_does_not_read_the_rest_of_the_store(tmp_path: Path) -> None:
     async def steps(records: int) -> int:
         clock = ManualClock(start=1_000_000)
         store = SqliteStore(":memory:", clock=clock)
-        await store.open(lambda: None)
+        await store.open(lambda keys: None)
         driver = await started(store)
         for _ in range(records):
             await driver.commit()
@@ -110,7 +110,7 @@ def test_a_page_does_not_read_the_rest_of_the_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["changed_records", "changed_signals", "changed_stones", "last_signal_until"])
 def test_no_query_scans_a_table(name: str) -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     connection.execute((Path(changes.__file__).parent / "schema.sql").read_text(encoding="utf-8"))
     bindings = (1, 2, 3, 4) if "?4" in QUERIES[name] else (1, 2)
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name]}", bindings)]
@@ -147,13 +147,13 @@ def test_rows_of_sessions_that_are_being_removed_are_not_read_on_the_loop(
     threads: list[bool] = []
     read = changes.read
 
-    def watched(connection: apsw.Connection, after: Mark | None, limit: int) -> Page | None:
+    def watched(connection: Connection, after: Mark | None, limit: int) -> Page | None:
         threads.append(threading.current_thread() is threading.main_thread())
         return read(connection, after, limit)
 
     async def follow() -> None:
         store = SqliteStore(tmp_path / "store.db", ballast=0)
-        await store.open(lambda: None)
+        await store.open(lambda keys: None)
         for name in ("s1", "s2"):
             await parked(store, name)
         monkeypatch.setattr(changes, "read", watched)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace as copied
 from pathlib import Path
 from typing import Any
@@ -11,32 +12,27 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pausepoint.model.sessions import Commit, Flags, SessionRow
+from pausepoint.model.commits import Commit, Flags
+from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
 from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore, writer
 from pausepoint.stores.sqlite.writer import Transactions, Work
 from pausepoint.testing import ManualClock
-from pausepoint.testing.suite import ConcurrencySuite
+from pausepoint.testing.suite import ConcurrencySuite, interleaving
 from pausepoint.testing.suite.base import Place
 from pausepoint.testing.suite.concurrency import PAIRS
 from pausepoint.testing.suite.interleaving import Call, Letter, serial_orders
 from pausepoint.testing.suite.verbs import VERBS
-from tests.support.dictstore import Data, DictStore
+from tests.support.dictstore import Data
 from tests.support.dictstore.locked import LockedDictStore, SharedData
+from tests.support.dictstore.reference import DictReference
 from tests.support.lockpoints import at_each_statement
 
 
-class TestSqliteOnAFile(ConcurrencySuite):
-    @pytest.fixture(autouse=True)
-    def data(self) -> None:
-        self.kept = Data()
-
+class TestSqliteOnAFile(DictReference, ConcurrencySuite):
     def make_store(self, folder: Path, clock: ManualClock) -> Store:
         return SqliteStore(folder / "store.db", clock=clock, synchronous="OFF", poll=0.01)
-
-    def make_reference(self, folder: Path, clock: ManualClock) -> Store:
-        return DictStore(self.kept, clock)
 
     def watch(self, store: Store, reached: Callable[[], None]) -> None:
         at_each_statement(store, reached)
@@ -106,6 +102,50 @@ class WithoutFence(LockedDictStore):
         return await super().revise(commit if kept is None else replace(commit, fence=kept.row.fence))
 
 
+class WithoutStreamLock(LockedDictStore):
+    """Changes a copy of the drawers, and overwrites what others have written to them since."""
+
+    unlocked = "drawer_append"
+
+    async def _call(self, verb: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if verb.__name__ != self.unlocked:
+            return await super()._call(verb, *args, **options)
+        shared = self.data
+        with shared.lock:
+            self.data = copied(shared, drawers=copy.deepcopy(shared.drawers))
+        self.reached()
+        try:
+            return await verb(*args, **options)
+        finally:
+            changed, self.data = self.data, shared
+            self.reached()
+            with shared.lock:
+                shared.drawers.update(changed.drawers)
+
+
+class WithoutValueLock(WithoutStreamLock):
+    unlocked = "drawer_put"
+
+
+class WithoutSlots(LockedDictStore):
+    """Counts the sessions at work before it locks anything."""
+
+    counted: list[SessionRow] | None = None
+
+    async def _call(self, verb: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if verb.__name__ != "take":
+            return await super()._call(verb, *args, **options)
+        self.counted = super()._at_work()
+        self.reached()
+        try:
+            return await super()._call(verb, *args, **options)
+        finally:
+            self.counted = None
+
+    def _at_work(self) -> list[SessionRow]:
+        return super()._at_work() if self.counted is None else self.counted
+
+
 class Dictionaries(ConcurrencySuite):
     """The suite for one kind of dictionary store. Its name does not begin with Test, so pytest does not collect it."""
 
@@ -124,12 +164,22 @@ class Dictionaries(ConcurrencySuite):
 def check(suite: ConcurrencySuite, folder: Path, verb: str, trials: int = 1) -> None:
     """Run the suite's test of one verb with all others."""
     place = Place(suite.make_store, folder)
-    for _ in range(trials):
-        suite.test_verbs_at_the_same_time_act_as_if_one_came_first(suite.arena_in(place), verb)
+    for trial in range(trials):
+        with patience_in(trial):
+            suite.test_verbs_at_the_same_time_act_as_if_one_came_first(suite.arena_in(place), verb)
 
 
 TRIALS = 10
 """How often a twin is tried: on a busy machine the two engines may take turns in all interleavings of one trial."""
+
+
+@contextmanager
+def patience_in(trial: int) -> Iterator[None]:
+    """Wait longer in each trial until an engine counts as locked. A busy machine makes engines slow, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interleaving, "LOCKED_AFTER", min(interleaving.LOCKED_AFTER * 2**trial, 0.5))
+        yield
+
 
 TWINS = {WithoutLock: "send", WithoutGate: "pause_everything", WithoutFence: "take_up"}
 
@@ -145,6 +195,49 @@ def test_the_sound_one_passes(tmp_path: Path, verb: str) -> None:
 def test_each_fault_is_found(tmp_path: Path, kind: type[LockedDictStore]) -> None:
     with pytest.raises(AssertionError, match="no serial order explains it"):
         check(Dictionaries(kind), tmp_path, TWINS[kind], TRIALS)
+
+
+def test_a_store_that_counts_slots_without_a_lock_is_found(tmp_path: Path) -> None:
+    def check_takes(kind: type[LockedDictStore], trials: int) -> None:
+        for trial in range(trials):
+            suite, folder = Dictionaries(kind), tmp_path / f"{kind.__name__}-{trial}"
+            folder.mkdir()
+            place = Place(suite.make_store, folder)
+            with patience_in(trial):
+                suite.test_engines_that_take_at_the_same_time_stay_below_a_limit(suite.arena_in(place))
+
+    check_takes(LockedDictStore, 1)
+    with pytest.raises(AssertionError, match="no serial order explains it"):
+        check_takes(WithoutSlots, TRIALS)
+
+
+@pytest.mark.long
+def test_a_store_that_loses_a_charge_is_found(tmp_path: Path) -> None:
+    def check_charges(kind: type[LockedDictStore], trials: int) -> None:
+        for trial in range(trials):
+            suite, folder = Dictionaries(kind), tmp_path / f"{kind.__name__}-{trial}"
+            folder.mkdir()
+            arena = suite.arena_in(Place(suite.make_store, folder))
+            with patience_in(trial):
+                suite.test_children_that_spend_at_the_same_time_charge_their_parent_for_all_of_it(arena)
+
+    check_charges(LockedDictStore, 1)
+    with pytest.raises(AssertionError, match="no serial order explains it"):
+        check_charges(WithoutLock, TRIALS)
+
+
+@pytest.mark.parametrize("broken", [WithoutStreamLock, WithoutValueLock])
+def test_a_store_that_loses_a_write_to_a_drawer_is_found(tmp_path: Path, broken: type[LockedDictStore]) -> None:
+    def check_drawers(kind: type[LockedDictStore], trials: int) -> None:
+        for trial in range(trials):
+            suite, folder = Dictionaries(kind), tmp_path / f"{kind.__name__}-{trial}"
+            folder.mkdir()
+            arena = suite.arena_in(Place(suite.make_store, folder))
+            suite.test_writes_to_a_drawer_at_the_same_time_act_as_if_one_came_first(arena)
+
+    check_drawers(LockedDictStore, 1)
+    with pytest.raises(AssertionError, match="no serial order explains it"):
+        check_drawers(broken, TRIALS)
 
 
 class WithoutTransactions(Transactions):

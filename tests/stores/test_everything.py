@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import apsw
 import pytest
 
 from pausepoint.model.sessions import Filter, Status
-from pausepoint.stores.sqlite import standing
+from pausepoint.stores.sql import standing
+from pausepoint.stores.sqlite.connection import Connection
 from pausepoint.testing.suite.base import operator, parked, started, stored
 from tests.stores.kit import opened
 from tests.support.children import outside_sql
@@ -21,7 +21,7 @@ PAUSE = operator("fire drill", standing=True)
 
 def crowd(path: Path, count: int) -> None:
     """Store many open sessions quickly, as copies of the first."""
-    connection = apsw.Connection(str(path))
+    connection = Connection(str(path))
     names = ", ".join(
         row[1] for row in connection.execute("PRAGMA table_info(sessions)") if row[1] not in ("key", "session_id")
     )
@@ -34,7 +34,7 @@ def crowd(path: Path, count: int) -> None:
 
 def cost(path: Path) -> tuple[int, int]:
     """Return how many rows a pause of everything and its lift write, and with how many statements."""
-    connection = apsw.Connection(str(path))
+    connection = Connection(str(path))
     statements: list[str] = []
 
     def traced(_: object, statement: str, __: object) -> bool:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pausepoint.clock import to_datetime
-from pausepoint.errors import AlreadyRunning
+from pausepoint.errors import AlreadyRunning, StoreUnavailable
 from pausepoint.model.sessions import Filter, Status
-from pausepoint.stores.sqlite import liveness as hold
+from pausepoint.stores import liveness as hold
 from tests.stores.kit import (
     ENGINE,
     Driver,
@@ -36,7 +36,7 @@ async def test_a_second_engine_of_the_same_process_is_told_who_holds_the_session
         driver = await started(first)
         with pytest.raises(AlreadyRunning, match=f"process {os.getpid()} on ") as refusal:
             await second.claim("s1")
-        assert refusal.value.holder == second.describe_holder((await stored(first)).holder)
+        assert {first.number: refusal.value.holder} == await second.describe_holders([first.number])
         for way_out in ("engine.outcome('s1')", "engine.resume('s1', steal=True)"):
             assert way_out in str(refusal.value)
         assert (await stored(second)).status == Status.RUNNING
@@ -84,6 +84,26 @@ async def test_after_kill_9_the_next_process_takes_over_at_once_and_a_crash_is_c
 
 
 @on_loop
+async def test_after_kill_9_a_reap_frees_everything_in_several_transactions_and_writes_only_then(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pausepoint.stores.sql.crashes.AT_ONCE", 2)
+    async with opened(path) as store:
+        keys = []
+        with process(ENGINE, path) as other:
+            for n in range(5):
+                driver = await started(store, f"s{n}")
+                await driver.commit(release=True)
+                keys.append(driver.key)
+                assert other.ask(f"claim s{n}") == "done"
+            before = store._writer.commits
+            assert (await store.reap(), store._writer.commits) == (frozenset(), before)
+            assert other.kill() == -signal.SIGKILL
+            assert (await store.reap(), store._writer.commits) == (frozenset(keys), before + 3)
+        assert [(await stored(store, f"s{n}")).crashes for n in range(5)] == [1] * 5
+
+
+@on_loop
 async def test_a_process_that_ends_in_order_counts_no_crash(path: Path) -> None:
     async with opened(path) as store:
         await store.create(new_session(claim=False))
@@ -124,7 +144,7 @@ async def test_of_two_processes_that_claim_at_once_one_wins(path: Path) -> None:
 async def test_the_lock_file_is_for_its_owner_only_and_its_bytes_are_free_after_closing(path: Path) -> None:
     async with opened(path) as store:
         assert Path(f"{path}-holds").stat().st_mode & 0o777 == 0o600
-        assert hold._files[f"{path}-holds"].numbers == {store.number}
+        assert hold._files[f"{path}-holds"].numbers == {store.number: 1}
     assert f"{path}-holds" not in hold._files
     with open(f"{path}-holds", "r+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -145,6 +165,22 @@ def test_two_names_of_one_file_share_one_descriptor(tmp_path: Path) -> None:
     two.drop()
 
 
+@on_loop
+async def test_a_number_that_another_process_has_is_refused(path: Path) -> None:
+    async with opened(path):  # it creates the store
+        pass
+    with process(ENGINE, path) as other:
+        other.ask("claim s1")
+        mine = hold.FileHold(str(path))
+        try:
+            number = next(each for each in range(1, 9) if mine.alive(each))
+            with pytest.raises(StoreUnavailable, match=f"still uses the engine number {number}, .* Try again"):
+                mine.take(number)
+            mine.take(number + 1)
+        finally:
+            mine.drop()
+
+
 def test_struct_flock_reads_back_on_both_systems() -> None:
     for layout in (hold._LINUX, hold._BSD):
         packed = layout.pack(kind=fcntl.F_WRLCK, whence=0, start=7, length=1, pid=0)
@@ -160,11 +196,10 @@ async def test_a_holder_is_described_for_a_person(path: Path) -> None:
 
     async with opened(path, clock=Noon()) as store:
         await started(store)
-        text = store.describe_holder((await stored(store)).holder)
+        text = (await store.describe_holders([store.number]))[store.number]
         assert text.startswith(f"process {os.getpid()} on ")
         assert to_datetime(1_700_000_000_000_000).isoformat() in text
-        assert store.describe_holder(None) == "nobody"
-        assert "gone" in store.describe_holder(999)
+        assert "gone" in (await store.describe_holders([999]))[999]
 
 
 @pytest.mark.long
@@ -179,7 +214,8 @@ async def test_dead_engines_are_forgotten_unless_they_still_hold_a_session(path:
         async with opened(path) as later:
             rows = await asyncio.to_thread(outside, path, "SELECT pid FROM engines")
             assert sorted(pid for (pid,) in rows) == sorted([os.getpid(), os.getpid(), holder.pid])
-            assert f"process {holder.pid}" in later.describe_holder((await stored(later, "held")).holder)
+            number = (await stored(later, "held")).holder or 0
+            assert f"process {holder.pid}" in (await later.describe_holders([number]))[number]
 
 
 FORKER = """
@@ -198,14 +234,14 @@ async def refused(awaitable):
 async def child(store, driver):
     verbs = [await refused(verb) for verb in (store.get("s1"), driver.commit(), store.claim("s1"))]
     await store.close()  # is not the child's to close
-    opening = await refused(SqliteStore(store.path).open(lambda: None))
+    opening = await refused(SqliteStore(store.path).open(lambda keys: None))
     ok = all("opened by another process" in text for text in verbs) and "forked" in opening
     print(*verbs, opening, file=sys.stderr) if not ok else None
     return 0 if ok else 1
 
 async def main():
     store = SqliteStore(sys.argv[1])
-    await store.open(lambda: None)
+    await store.open(lambda keys: None)
     driver = await started(store)
     pid = os.fork()
     if not pid:
@@ -232,7 +268,6 @@ def test_a_forked_child_is_refused_and_takes_nothing_from_its_parent(path: Path)
         assert parent.child.wait() == 0
 
 
-@pytest.mark.long
 @pytest.mark.covers("S1.20")
 @on_loop
 async def test_pause_requested_set_by_hand_changes_nothing_else(path: Path) -> None:
@@ -388,7 +423,7 @@ async def test_the_view_agrees_with_the_derived_status(path: Path) -> None:
 @on_loop
 async def test_changes_by_others_are_noticed(path: Path) -> None:
     noticed = asyncio.Event()
-    async with opened(path, noticed.set, poll=0.01) as store:
+    async with opened(path, lambda keys: noticed.set(), poll=0.01) as store:
         await started(store)
         await asyncio.sleep(0.05)
         noticed.clear()

@@ -34,7 +34,7 @@ async def test_a_store_counts_its_own_commits_and_not_those_of_others(tmp_path: 
     path = tmp_path / "s.db"
     noticed = asyncio.Event()
     store = SqliteStore(path, poll=0.01)
-    await store.open(noticed.set)
+    await store.open(lambda keys: noticed.set())
     try:
         before = store._writer.commits
         await store.create(new_session("one"))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
 import pytest
 
+from pausepoint.model.drawers import Range
 from pausepoint.model.sessions import Filter, Position, Sort, Status
-from pausepoint.stores.sqlite import schema, sessions, sql
-from pausepoint.stores.sqlite.engines import Present
+from pausepoint.stores.sql import pickup, sessions
+from pausepoint.stores.sql.engines import Present
+from pausepoint.stores.sql.queues import Wanted
+from pausepoint.stores.sqlite import schema, sql
+from pausepoint.stores.sqlite.connection import Connection
 from tests.stores.kit import unbound
 
 NOW = Present(lambda holder: True, lambda: 0)
@@ -20,7 +26,7 @@ TAGGED = "SEARCH tagged USING PRIMARY KEY (tag=?"
 
 def page_plan(query: Filter) -> list[str]:
     """Return the plan of the statement that reads a page."""
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     asked: list[tuple[str, Any]] = []
 
@@ -87,7 +93,7 @@ def test_a_session_that_is_found_otherwise_is_checked_for_its_tag_by_index() -> 
 @pytest.mark.parametrize("index", RESTED.values())
 def test_a_checkpoint_leaves_the_index_of_what_it_sets_alone(index: str) -> None:
     """A driven session is not in the index, so its row is neither taken out nor put back."""
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES["move_and_count"]
     program = list(connection.execute(f"EXPLAIN {text}", unbound(text)))
@@ -105,10 +111,62 @@ def test_a_checkpoint_leaves_the_index_of_what_it_sets_alone(index: str) -> None
     ("query", "indexes"), [("move", {RESTED["updated"]}), ("move_and_count", set(RESTED.values()))]
 )
 def test_nothing_else_that_a_checkpoint_sets_is_in_an_index(query: str, indexes: set[str]) -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES[query]
     found: list[Any] = connection.execute("SELECT rootpage, name FROM sqlite_schema WHERE type = 'index'").fetchall()
     roots = dict(found)
     opened = {roots.get(line[3]) for line in connection.execute(f"EXPLAIN {text}", unbound(text)) if "Open" in line[1]}
     assert opened - {None} == indexes
+
+
+def _steps_of_a_look(sleeping: int) -> int:
+    """Return how many steps SQLite takes to find out that nothing can be taken, beside sleeping sessions."""
+    connection = Connection(":memory:")
+    schema.create(connection)
+    connection.execute(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO sessions (session_id,"
+        " workflow, version, input_digest, created_at, updated_at, seq, head, key_frame, digest, visit, priority,"
+        " wakes_at, ready_at, signals_digest, given_sum, moved_sum)"
+        " SELECT 's' || i, 'brief', 1, x'', 0, 0, 1, 1, 1, x'', 1, i % 3, i + 1000, i + 1000, x'', 0, 0 FROM n",
+        (sleeping,),
+    )
+    with counted(connection) as steps:
+        assert not pickup.anything_to_take(connection, NOW, Wanted(999, ["brief"], 9))
+        assert pickup.due(connection, NOW, 999, ["brief"], 9, None, None, None) == []
+    return sum(steps)
+
+
+@contextmanager
+def counted(connection: Connection) -> Iterator[list[int]]:
+    """Collect the steps that SQLite takes for each statement."""
+    steps: list[int] = []
+    connection.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE, lambda event: steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
+    )
+    yield steps
+    connection.trace_v2(0, None)
+
+
+def test_a_look_that_finds_nothing_costs_the_same_however_many_sessions_sleep() -> None:
+    few = _steps_of_a_look(9)
+    assert 0 < few == _steps_of_a_look(3000)
+
+
+@pytest.mark.parametrize("prefix", ["", "k"])
+def test_a_page_of_a_drawer_costs_the_same_wherever_it_begins(prefix: str) -> None:
+    connection = Connection(":memory:")
+    schema.create(connection)
+    connection.execute("INSERT INTO drawers (id, session, name, changed, version, sum) VALUES (1, 0, 'lg', 0, 0, 0)")
+    connection.execute(
+        "WITH RECURSIVE n (i) AS (SELECT 1001 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) INSERT INTO drawer_values"
+        " (drawer, key, version, changed, data, sum) SELECT 1, 'k' || i, 1, 0, x'', 0 FROM n"
+    )
+    found = []
+    for after in ("k1005", "k2900"):
+        keys = Range(prefix, after=after)
+        with counted(connection) as steps:
+            rows = connection.execute(sql.QUERIES["values_first"], (1, keys.since, keys.until, 5)).fetchall()
+        assert len(rows) == 5
+        found.append(steps)
+    assert found[0] == found[1]

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -16,7 +17,10 @@ from pausepoint import Engine
 from pausepoint.errors import DamagedRecord, StoreClosed, StoreUnavailable
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import Filter, Status
-from pausepoint.stores.sqlite import SqliteStore, pauses, reader, rows, schema, sessions
+from pausepoint.stores.sql import pauses, rows, sessions
+from pausepoint.stores.sql.connection import Connection
+from pausepoint.stores.sqlite import SqliteStore, reader, schema
+from pausepoint.stores.sqlite.connection import Connection as SqliteConnection
 from pausepoint.stores.sqlite.store import INLINE
 from tests.stores.kit import LOCKER, on_loop, opened, process, started, stored, unbound
 from tests.support.loop import PATIENCE
@@ -57,7 +61,7 @@ READS: dict[str, Callable[[SqliteStore], Awaitable[Any]]] = {
 class ReadsInline(SqliteStore):
     """A broken store: it reads everything on the loop's thread."""
 
-    async def _scan(self, read: Callable[[apsw.Connection], Any], *, at_once: bool = False) -> Any:
+    async def _scan(self, read: Callable[[Connection], Any], *, at_once: bool = False) -> Any:
         with self._reading() as connection:
             return read(connection)
 
@@ -103,7 +107,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, waits: bool = True) -> Iterator[Wat
     """Watch all connections that are opened from now on, while a task ticks."""
     watch, connect = Watch(waits), schema.connect
 
-    def connected(place: schema.Place, serialized: bool = False) -> apsw.Connection:
+    def connected(place: schema.Place, serialized: bool = False) -> Connection:
         connection = connect(place, serialized)
         connection.exec_trace = watch.saw
         return connection
@@ -143,7 +147,7 @@ async def test_no_long_read_runs_on_the_loops_thread(path: Path, monkeypatch: py
 async def test_a_store_that_reads_on_the_loops_thread_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with watched(monkeypatch) as watch:
         store = ReadsInline(path, poll=NEVER)
-        await store.open(lambda: None)
+        await store.open(lambda keys: None)
         await started(store)
         for read in READS.values():
             with pytest.raises(AssertionError, match="ran on the loop's thread"):
@@ -192,7 +196,7 @@ async def test_no_verb_that_reads_scans_a_table_on_the_loops_thread(
             watch.inline.clear()
             for verb in VERBS.values():
                 await verb(engine)
-    connection = apsw.Connection(":memory:")
+    connection = SqliteConnection(":memory:")
     schema.create(connection)
     assert watch.inline
     for statement in set(watch.inline):
@@ -206,8 +210,8 @@ async def test_a_session_that_ends_during_a_count_is_counted_once(path: Path, mo
     """Open and ended sessions are counted by two statements."""
     count_ended = sessions._ended
 
-    def after_the_end(connection: apsw.Connection, query: Filter) -> Any:
-        other = apsw.Connection(str(path))
+    def after_the_end(connection: Connection, query: Filter) -> Any:
+        other = SqliteConnection(str(path))
         other.execute("UPDATE sessions SET ended = 'completed', holder = NULL")
         other.close()
         return count_ended(connection, query)
@@ -222,7 +226,7 @@ async def test_a_session_that_ends_during_a_count_is_counted_once(path: Path, mo
 @on_loop
 async def test_a_long_listing_lets_other_threads_run_in_between(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[float] = []
-    monkeypatch.setattr("pausepoint.stores.sqlite.rows.time.sleep", turns.append)
+    monkeypatch.setattr(rows, "time", SimpleNamespace(sleep=turns.append))  # other threads sleep, too
     monkeypatch.setattr(rows, "TURN", 2)
     async with opened(path) as store:
         for n in range(5):
@@ -236,11 +240,11 @@ async def test_a_long_listing_lets_other_threads_run_in_between(path: Path, monk
 
 
 @contextmanager
-def held_up(store: SqliteStore) -> Iterator[tuple[Callable[[apsw.Connection], str], threading.Event, threading.Event]]:
+def held_up(store: SqliteStore) -> Iterator[tuple[Callable[[Connection], str], threading.Event, threading.Event]]:
     """Give a read that waits, with the events that say that it has begun and that let it end."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def read(connection: apsw.Connection) -> str:
+    def read(connection: Connection) -> str:
         begun.set()
         assert go_on.wait(PATIENCE)
         return str(connection.execute("SELECT 'read'").get)
@@ -272,7 +276,7 @@ async def test_a_long_read_does_not_hold_up_a_short_one(path: Path) -> None:
 async def test_a_read_whose_task_is_cancelled_is_interrupted(path: Path) -> None:
     begun = threading.Event()
 
-    def endless(connection: apsw.Connection) -> object:
+    def endless(connection: Connection) -> object:
         begun.set()
         return connection.execute(FOR_EVER).fetchall()
 
@@ -351,7 +355,7 @@ async def test_a_store_that_only_drives_has_no_reader_thread(path: Path) -> None
 async def test_errors_are_translated_and_the_next_read_works(
     path: Path, error: Exception, kind: type[Exception]
 ) -> None:
-    def fail(connection: apsw.Connection) -> None:
+    def fail(connection: Connection) -> None:
         raise error
 
     async with opened(path) as store:
@@ -366,7 +370,7 @@ async def test_errors_are_translated_and_the_next_read_works(
 async def test_a_connection_that_cannot_be_opened_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(path) as store:
 
-        def refuse(*_: object, **__: object) -> apsw.Connection:
+        def refuse(*_: object, **__: object) -> Connection:
             raise apsw.CantOpenError("unable to open database file")
 
         with monkeypatch.context() as broken:
@@ -390,7 +394,7 @@ async def test_a_damaged_session_does_not_hide_the_others(path: Path) -> None:
     async with opened(path) as store:
         await started(store, "good")
         await started(store, "bad")
-        other = apsw.Connection(str(path))
+        other = SqliteConnection(str(path))
         other.execute("UPDATE sessions SET version = 7 WHERE session_id = 'bad'")
         other.close()
         found = await store.find(Filter())

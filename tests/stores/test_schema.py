@@ -18,17 +18,20 @@ from pausepoint import Engine
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
 from pausepoint.model.questions import Inquiry, QuestionSort
 from pausepoint.model.sessions import Filter, Position, QuestionStatus, Sort, Status
-from pausepoint.stores.sqlite import SqliteStore, pauses, pickup, questions, schema, sessions, sql
-from pausepoint.stores.sqlite.engines import Present
+from pausepoint.stores.sql import pauses, questions, sessions
+from pausepoint.stores.sql.engines import Present
+from pausepoint.stores.sql.statements import Migration
+from pausepoint.stores.sqlite import SqliteStore, schema, sql
+from pausepoint.stores.sqlite.connection import Connection
 from tests.stores.kit import on_loop, opened, outside, started, stored, unbound
 
 
-def shape(connection: apsw.Connection) -> set[tuple[object, ...]]:
+def shape(connection: Connection) -> set[tuple[object, ...]]:
     return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall())
 
 
 def test_the_migrations_lead_to_todays_schema() -> None:
-    road, today = apsw.Connection(":memory:"), apsw.Connection(":memory:")
+    road, today = Connection(":memory:"), Connection(":memory:")
     schema.migrate(road, sql.migrations())
     schema.create(today)
     assert shape(road) == shape(today)
@@ -41,11 +44,11 @@ def test_migrations_are_numbered_without_gaps_up_to_todays_version() -> None:
 
 
 def test_a_migration_and_its_number_are_one_transaction() -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     before = shape(connection)
-    good = sql.Migration(schema.VERSION + 1, "good", "CREATE TABLE good (a)")
-    bad = sql.Migration(schema.VERSION + 2, "bad", "CREATE TABLE half (a); CREATE TABLE sessions (a)")
+    good = Migration(schema.VERSION + 1, "good", "CREATE TABLE good (a)")
+    bad = Migration(schema.VERSION + 2, "bad", "CREATE TABLE half (a); CREATE TABLE sessions (a)")
     with pytest.raises(apsw.SQLError, match="already exists"):
         schema.migrate(connection, [good, bad])
     assert {name for _, name, _, _ in shape(connection) - before} == {"good"}
@@ -112,7 +115,7 @@ async def test_a_newer_schema_is_refused_with_no_byte_changed(path: Path) -> Non
     in_process(path, "sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version = 99')")
     before = digests(path)
     with pytest.raises(NewerSchema, match=r"newer Pausepoint \(schema 99; this version supports 1\).*Upgrade"):
-        await SqliteStore(path).open(lambda: None)
+        await SqliteStore(path).open(lambda keys: None)
     assert digests(path) == before
 
 
@@ -130,7 +133,7 @@ async def test_a_newer_schema_that_is_only_in_the_wal_is_refused_with_no_byte_ch
     assert wal.stat().st_size
     before = digests(path)
     with pytest.raises(NewerSchema):
-        await SqliteStore(path).open(lambda: None)
+        await SqliteStore(path).open(lambda keys: None)
     after = digests(path)
     assert {name: after[name] for name in (path.name, wal.name)} == {
         name: before[name] for name in (path.name, wal.name)
@@ -150,20 +153,20 @@ async def test_a_file_of_somebody_else_is_refused_and_left_alone(path: Path, pro
     in_process(path, program)
     before = digests(path)
     with pytest.raises(StoreUnavailable, match=r"store\.db is (a database of another program|not a database)"):
-        await SqliteStore(path).open(lambda: None)
+        await SqliteStore(path).open(lambda keys: None)
     assert digests(path) == before
 
 
 @on_loop
 async def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"is a folder\. Name a file in it"):
-        await SqliteStore(tmp_path).open(lambda: None)
+        await SqliteStore(tmp_path).open(lambda keys: None)
 
 
 @on_loop
 async def test_a_folder_that_cannot_be_written_is_refused() -> None:
     with pytest.raises(StoreError, match="/proc/pausepoint"):
-        await SqliteStore("/proc/pausepoint.db").open(lambda: None)
+        await SqliteStore("/proc/pausepoint.db").open(lambda keys: None)
 
 
 @on_loop
@@ -173,7 +176,7 @@ async def test_a_store_that_could_not_open_leaves_nothing_open(path: Path, monke
     outside(path, "DROP TABLE engines")
     store = SqliteStore(path)
     with pytest.raises(StoreUnavailable, match="no such table: engines"):
-        await store.open(lambda: None)
+        await store.open(lambda keys: None)
     await store.close()
     shutil.rmtree(path.parent)
 
@@ -266,10 +269,10 @@ def test_a_schema_that_appears_while_a_process_looks_is_not_taken_for_another_pr
 
 
 def test_every_named_query_can_be_prepared() -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     for name, query in sql.QUERIES.items():
-        query = f"{sql.QUERIES['facts']} {query}" if name in ("ready", "waking") else query
+        query = f"{sql.QUERIES['facts']} {query}" if name == "waking" else query
         assert connection.execute(f"EXPLAIN {query}", unbound(query)).fetchall(), name
 
 
@@ -282,7 +285,7 @@ def test_every_named_query_can_be_prepared() -> None:
         ("key_frame_after", "log_key_frames"),
         ("key_frame_before", "log_key_frames"),
         ("next_wake", "sessions_waking"),
-        ("reap", "sessions_held"),
+        ("held_by", "sessions_held"),
         ("holders", "sessions_held"),
         ("charge_ancestors", "USING INTEGER PRIMARY KEY"),
         ("pauses", "pauses_session"),
@@ -293,7 +296,7 @@ def test_every_named_query_can_be_prepared() -> None:
     ],
 )
 def test_queries_keep_their_index(query: str, index: str) -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES[query]
     plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound(text)).fetchall()
@@ -304,7 +307,7 @@ def test_queries_keep_their_index(query: str, index: str) -> None:
 @pytest.mark.parametrize("query", ["place", "move", "move_and_count", "append", "create", "flags"])
 def test_what_a_session_does_most_needs_no_table_of_its_own(query: str) -> None:
     """A RETURNING, or a CHECK with a list of three values, needs a temporary table: a tenth of a checkpoint's cost."""
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES[query]
     program = [line[1] for line in connection.execute(f"EXPLAIN {text}", unbound(text))]
@@ -337,7 +340,7 @@ def test_what_a_session_does_most_needs_no_table_of_its_own(query: str) -> None:
 )
 @pytest.mark.parametrize("order", ["", "ORDER BY created_at, key", "ORDER BY created_at DESC, key DESC LIMIT 20"])
 def test_looking_for_sessions_keeps_its_index(query: Filter, index: str, order: str) -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     where, bindings = sessions._where(connection, query, Present(lambda holder: True, lambda: 0))
     plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM sessions {where} {order}", bindings).fetchall()
@@ -379,9 +382,9 @@ def test_counting_reads_no_ended_session(query: Filter, indexes: set[str]) -> No
 NOW = Present(lambda holder: True, lambda: 0)
 
 
-def plans_of(read: Callable[[apsw.Connection], object]) -> list[list[str]]:
+def plans_of(read: Callable[[Connection], object]) -> list[list[str]]:
     """Return the plan of each statement that a read executes."""
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     asked: list[str] = []
 
@@ -398,18 +401,19 @@ def plans_of(read: Callable[[apsw.Connection], object]) -> list[list[str]]:
 
 
 def test_ready_sessions_are_read_in_the_order_of_their_index() -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
-    text = f"{sql.QUERIES['facts']} {sql.QUERIES['ready']}"
+    text = sql.QUERIES["ready"]
     plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound(text))]
-    assert "SEARCH sessions USING INDEX sessions_ready (workflow=? AND ready_at>? AND ready_at<?)" in plan, plan
+    index = "SEARCH sessions USING INDEX sessions_ready (queue=? AND workflow=? AND priority=? AND "
+    assert any(line.startswith(index) for line in plan), plan
     assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
 
 
 def test_due_sessions_are_found_without_reading_those_that_sleep() -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
-    text = f"{sql.QUERIES['facts']} WHERE {pickup._DUE} ORDER BY wakes_at"
+    text = f"{sql.QUERIES['facts']} WHERE {sql.PARTS['due']} ORDER BY wakes_at"
     plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound(text))]
     assert "SEARCH sessions USING INDEX sessions_waking (wakes_at>? AND wakes_at<?)" in plan, plan
     assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
@@ -418,7 +422,7 @@ def test_due_sessions_are_found_without_reading_those_that_sleep() -> None:
 @pytest.mark.parametrize("statuses", [(Status.RUNNING,), (Status.PAUSING,), (Status.RUNNING, Status.PAUSING)])
 @pytest.mark.parametrize("sort", ["created", "updated"])
 def test_what_runs_is_found_without_reading_what_does_not(statuses: tuple[Status, ...], sort: Sort) -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     asked: list[str] = []
 
@@ -477,7 +481,7 @@ def test_a_later_page_is_read_from_where_the_one_before_ended(query: Filter, ind
 
 
 def _plan_of(query: Filter) -> list[str]:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     selected, bindings = sessions._selected(connection, query, Present(lambda holder: True, lambda: 0))
     statement = f"EXPLAIN QUERY PLAN {sql.QUERIES['facts']} {selected}"
@@ -486,7 +490,7 @@ def _plan_of(query: Filter) -> list[str]:
 
 @pytest.mark.parametrize("query", ["open_pauses", "pause_flags"])
 def test_the_pauses_of_several_sessions_are_found_by_index(query: str) -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES[query]
     plan = [str(line[3]) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound(text))]
@@ -496,7 +500,7 @@ def test_the_pauses_of_several_sessions_are_found_by_index(query: str) -> None:
 
 
 def test_the_number_of_statements_does_not_depend_on_the_number_of_paused_sessions() -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     connection.execute("INSERT INTO standing_pause VALUES (1, 'p', 'fire', NULL, 1, 'finish', 0, 1, 1, 0)")
     connection.execute(
@@ -535,7 +539,7 @@ def test_a_search_for_a_text_reads_no_more_than_it_must(query: Filter, index: st
 @pytest.mark.parametrize("sort", ["asked", "expires", "updated"])
 @pytest.mark.parametrize("after", [None, (1, 1)])
 def test_the_inbox_reads_what_waits_and_not_what_was_answered(sort: QuestionSort, after: Position | None) -> None:
-    connection = apsw.Connection(":memory:")
+    connection = Connection(":memory:")
     schema.create(connection)
     asked: list[tuple[str, Any]] = []
 

@@ -117,9 +117,9 @@ async def test_a_store_that_is_not_open_says_so(place: str) -> None:
     store = SqliteStore(place)
     with pytest.raises(StoreClosed, match="not open yet"):
         await store.get("s1")
-    await store.open(lambda: None)
+    await store.open(lambda keys: None)
     with pytest.raises(StoreClosed, match=r"opened before and cannot be opened again\. Create another SqliteStore"):
-        await store.open(lambda: None)
+        await store.open(lambda keys: None)
     driver = await started(store)
     await asyncio.gather(store.close(), store.close())
     await store.close()
@@ -127,7 +127,7 @@ async def test_a_store_that_is_not_open_says_so(place: str) -> None:
         with pytest.raises(StoreClosed, match="is closed"):
             await verb
     with pytest.raises(StoreClosed):
-        store.describe_holder(1)
+        await store.describe_holders([1])
 
 
 @on_loop
@@ -189,5 +189,8 @@ async def test_a_link_to_the_database_is_the_same_store_with_the_same_files(tmp_
     async with opened(tmp_path / "link.db") as linked, opened(tmp_path / "store.db") as store:
         await started(linked)
         assert (await store.get("s1")) == (await linked.get("s1"))
-        assert linked.folder("s1") == store.folder("s1") == tmp_path / "store.db.sessions" / "s1"
+        one, other = linked.files_of("s1"), store.files_of("s1")
+        assert one is not None
+        assert other is not None
+        assert one.where == other.where == str(tmp_path / "store.db.sessions" / "s1" / "files")
     assert not list(tmp_path.glob("link.db-*"))

@@ -11,6 +11,8 @@ from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite, StoreSuite
+from pausepoint.testing.suite.base import Place, on_loop
+from tests.stores.damaged_questions import DAMAGE, reap_beside_a_damaged_question
 from tests.support.dictstore import Data, DictStore
 
 # The acceptance criteria in docs/acceptance.md that the suite proves. The package does not refer to that page.
@@ -38,6 +40,9 @@ class OnSqlite:
     def damage_blob(self, store: Store, hash: bytes) -> None:
         _execute(store, "UPDATE blobs SET data = x'00' WHERE hash = ?", hash)
 
+    def lose_engine(self, store: Store) -> None:
+        _execute(store, "UPDATE sessions SET holder = 999 WHERE holder = ?", store.number)
+
 
 def _execute(store: Store, statement: str, *values: object) -> None:
     assert isinstance(store, SqliteStore)
@@ -45,6 +50,10 @@ def _execute(store: Store, statement: str, *values: object) -> None:
 
 
 class TestSqliteOnAFile(OnSqlite, SharedStoreSuite):
+    @on_loop
+    async def test_a_damaged_question_does_not_keep_what_an_engine_left(self, place: Place) -> None:
+        await reap_beside_a_damaged_question(place, lambda store: _execute(store, DAMAGE), self.lose_engine)
+
     def make_store(self, folder: Path, clock: ManualClock) -> Store:
         return SqliteStore(folder / "store.db", clock=clock, synchronous="OFF", poll=0.01)
 
@@ -72,3 +81,6 @@ class TestDictionaries(SharedStoreSuite):
 
     def damage_blob(self, store: Store, hash: bytes) -> None:
         self.kept.large[hash] = b"changed"
+
+    def lose_engine(self, store: Store) -> None:
+        self.kept.engines.pop(store.number)

@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pausepoint.errors import StoreReadOnly, StoreUnavailable
+from pausepoint.model.commits import Commit
 from pausepoint.model.records import seal
-from pausepoint.model.sessions import Commit, Filter, SessionRow
+from pausepoint.model.sessions import Filter, SessionRow
 from pausepoint.stores.sqlite import SqliteStore, ballast, trouble, writer
 from pausepoint.stores.sqlite.ballast import SIZE, SLICE, Ballast
 from pausepoint.stores.sqlite.sql import QUERIES
 from tests.faults.vfs import Fail, FaultVFS
 from tests.stores.kit import Driver, new_session, on_loop, opened, operator, process, started, stored
-from tests.support.loop import PATIENCE
+from tests.support.waits import async_until
 
 
 class FillingDisk(Fail):
@@ -39,13 +38,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def file_of(path: Path) -> Path:
     return Path(f"{path}-ballast")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.005)
 
 
 # the ballast
@@ -197,7 +189,7 @@ def _note(row: SessionRow, payload: bytes, **changes: Any) -> Commit:
 async def test_it_becomes_writable_by_itself_tells_so_and_lets_go_what_was_refused(path: Path, kind: str) -> None:
     disk, heard = FillingDisk(kind), [""]
     store = SqliteStore(path, vfs="filling")
-    await store.open(lambda: heard.append(store.trouble or ""))
+    await store.open(lambda keys: heard.append(store.trouble or ""))
     driver = await started(store)
     disk.healed = False
     with pytest.raises(StoreReadOnly) as caught:
@@ -205,9 +197,9 @@ async def test_it_becomes_writable_by_itself_tells_so_and_lets_go_what_was_refus
     assert caught.value.path == str(path)
     assert caught.value.full is (kind == "full")
     assert (await stored(store)).live
-    await until(lambda: any(heard))
+    await async_until(lambda: any(heard))
     disk.healed = True
-    await until(lambda: store.trouble is None and not heard[-1])
+    await async_until(lambda: store.trouble is None and not heard[-1])
     row = await stored(store)
     assert (row.holder, row.seq, row.crashes) == (None, 1, 0)
     await Driver(store, await store.claim("s1")).commit(b"kept")
@@ -226,7 +218,7 @@ async def still_held(path: Path, *refused: str) -> bool:
             with pytest.raises(StoreReadOnly):
                 await {"other": other, "older": older, "newer": newer}[name].commit()
         disk.healed = True
-        await until(lambda: store.trouble is None)
+        await async_until(lambda: store.trouble is None)
         assert (await stored(store, "other")).holder is None
         held = (await stored(store)).holder == store.number
     disk.vfs.unregister()
@@ -256,7 +248,7 @@ async def test_a_step_that_exits_on_a_failing_disk_no_longer_counts_as_kept_afte
         await store.unkeep(driver.key, driver.fence)
         assert (await stored(store)).kept_by == store.number
         disk.healed = True
-        await until(lambda: store.trouble is None)
+        await async_until(lambda: store.trouble is None)
         assert [row.session_id for row in await store.due(6000, ["brief"], 1)] == ["s1"]
     disk.vfs.unregister()
 
@@ -270,7 +262,7 @@ async def test_a_hold_that_cannot_be_released_on_a_failing_disk_is_released_afte
         await store.release(driver.key, driver.fence)
         assert (await stored(store)).live
         disk.healed = True
-        await until(lambda: store.trouble is None)
+        await async_until(lambda: store.trouble is None)
         assert (await stored(store)).holder is None
     disk.vfs.unregister()
 
@@ -292,7 +284,7 @@ async def test_after_three_refusals_in_a_row_the_rest_of_a_batch_is_not_tried(pa
         assert [type(result) for result in results] == [StoreReadOnly] * 20
         assert disk.fired <= 1 + writer.REFUSALS
         disk.healed = True
-        await until(lambda: store.trouble is None)
+        await async_until(lambda: store.trouble is None)
         assert {row.holder for row in await store.find(Filter())} == {None}
     disk.vfs.unregister()
 
@@ -328,7 +320,7 @@ async def test_a_store_opens_for_reading_when_it_cannot_even_note_who_opened_it(
         with pytest.raises(StoreReadOnly):
             await store.claim("s1")
         disk.healed = True
-        await until(lambda: store.trouble is None)
+        await async_until(lambda: store.trouble is None)
         assert store.number > 0
         assert (await store.claim("s1")).holder == store.number
     disk.vfs.unregister()
@@ -355,7 +347,7 @@ from tests.stores.test_trouble import no_space
 
 async def main():
     store = SqliteStore(sys.argv[1], poll=0.01)
-    await store.open(lambda: print(store.trouble or "well", flush=True))
+    await store.open(lambda keys: print(store.trouble or "well", flush=True))
     ballast._allocate, allocate = no_space, ballast._allocate
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
@@ -380,7 +372,7 @@ async def test_what_one_process_takes_from_the_ballast_all_others_hear_of(
             monkeypatch.setattr(ballast, "_allocate", no_space)
             while store._ballast.give():
                 pass
-            await until(lambda: store.trouble is not None)
+            await async_until(lambda: store.trouble is not None)
             with pytest.raises(StoreReadOnly, match="reported by another process"):
                 await store.create(new_session())
             while "reported by another process" not in await asyncio.to_thread(other.line):
@@ -388,5 +380,5 @@ async def test_what_one_process_takes_from_the_ballast_all_others_hear_of(
             other.send()
             while await asyncio.to_thread(other.line) != "well":
                 pass
-            await until(lambda: store.trouble is None)  # any process may have restored the ballast
+            await async_until(lambda: store.trouble is None)  # any process may have restored the ballast
             await started(store)

@@ -18,6 +18,8 @@ from tests.support.forked import Piped, piped
 from tests.support.loop import PATIENCE, excused
 
 ROOT = Path(__file__).parents[2]
+LEAN = ("-p", "no:schemathesis", "-p", "no:langsmith_plugin", "-p", "no:hypothesispytest", "-p", "no:playwright")
+"""Options for a pytest in its own process: without plugins that take long to import."""
 _SOURCE = Path(pausepoint.__file__).parents[1]
 
 _PRELUDE = """
@@ -30,7 +32,7 @@ async def heard(): return (await asyncio.to_thread(sys.stdin.readline)).strip()
 
 _SQL = """
 import json, sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None)
+connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
 connection.row_factory = sqlite3.Row
 for statement in sys.argv[2:]:
     rows = [dict(row) for row in connection.execute(statement)]
@@ -75,7 +77,7 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join((str(_SOURCE), str(ROOT)))}
 
 
@@ -84,7 +86,7 @@ def child(program: str, *args: object) -> Iterator[Child]:
     """Start a program: the body of ``async def main(args)``, with Pausepoint's public names and `Pipeline` imported."""
     text = _PRELUDE + "async def main(args):\n" + textwrap.indent(textwrap.dedent(program), "    ")
     words = ["-c", text + "\nasyncio.run(main(sys.argv[1:]))\n", *map(str, args)]
-    with piped(words, Path.cwd(), _environment()) as started, _ended_in_time(started):
+    with piped(words, Path.cwd(), environment()) as started, _ended_in_time(started):
         yield Child(started)
 
 
@@ -93,7 +95,7 @@ def script(text: str, *args: object) -> Iterator[Child]:
     """Start a whole program, in a new Python."""
     command = [sys.executable, "-c", text, *map(str, args)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as popen:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment()) as popen:
         try:
             with _ended_in_time(popen):
                 yield Child(popen)

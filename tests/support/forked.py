@@ -22,7 +22,8 @@ from subprocess import PIPE, Popen
 from types import ModuleType
 from typing import Self
 
-from tests.support.forkserver import PATIENCE, ROOT, ForkServer, say
+from tests.support.forkserver import ROOT, ForkServer, say
+from tests.support.loop import PATIENCE
 
 FORKS = Path("/proc/self/fd").exists()
 """Whether a forked process can open the streams of the test: it can on Linux. Elsewhere tests start a new Python."""

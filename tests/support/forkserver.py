@@ -25,9 +25,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import pausepoint
+from pausepoint.runtime.signals import ECHO
+from tests.support.loop import PATIENCE
+from tests.support.patience import be_patient
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 120.0
 _TURN = 0.1  # seconds after which a waiting thread looks whether another one has received its message
 _LONGEST = 4096  # PIPE_BUF on Linux; shorter lines are written atomically
 
@@ -82,7 +84,11 @@ class Child:
         assert self.stopped, f"the job ended with {self.code} instead of stopping"
 
     def signal(self, number: signal.Signals) -> None:
-        """Let the server send a signal, unless the job has ended. Return when it was sent."""
+        """Let the server send a signal, unless the job has ended. Return when it was sent.
+
+        It is never so soon after another one that an engine takes both for the same.
+        """
+        time.sleep(2 * ECHO)
         before = self.signalled
         self._server.order({"id": self.number, "signal": number})
         self._server.until(lambda: self.signalled > before or self.code is not None, PATIENCE)
@@ -283,6 +289,7 @@ def main(modules: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with SIGINT ignored
     for module in modules:
         import_module(module).warm_up()
+    be_patient()
     gc.freeze()  # keeps existing objects shared with the forked processes
     server = _Server()
     try:

@@ -16,14 +16,14 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from tests.support.forkserver import Child, Forks
+from tests.support.loop import PATIENCE
 
-PATIENCE = 120
 ENDS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: 130, signal.SIGTERM: 143}
 """The exit code of a program, by the signal that ended it."""
 
@@ -97,6 +97,8 @@ class Driven:
     """A folder, its store, and the processes that work there. ``job`` is the job that the fork server runs."""
 
     job: str
+    variables: Mapping[str, str] = {}
+    """What is added to the environment of the processes."""
 
     def __init__(self, folder: Path, forks: Forks) -> None:
         self.folder = folder
@@ -104,12 +106,18 @@ class Driven:
         self.store = folder / "store.db"
         self.options = ["--store", str(self.store)]
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close what the test holds open."""
+
     def begin(self, *args: str, at: str = "", by: signal.Signals | None = None) -> Child:
         """Start a process that sends itself the signal ``by`` at the point ``at``."""
         environment = {"HELD_FOLDER": str(self.folder), "HELD_AT": at, "HELD_BY": by.name if by else ""}
         return self.server.start(
             self.job, args=[*args, *self.options], folder=str(self.folder), said=str(self._said(self.server.next)),
-            environment=environment,
+            environment=environment | dict(self.variables),
         )  # fmt: skip
 
     def run(self, *args: str, at: str = "", by: signal.Signals = signal.SIGKILL, code: int = 0) -> str:
@@ -157,9 +165,6 @@ class Held(Driven):
         # Opened for reading and writing, so that neither side hangs or sees an end of file if the other one dies.
         self.reached = os.open(folder / "reached", os.O_RDWR)
         self.gate = os.open(folder / "gate", os.O_RDWR)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         os.close(self.reached)

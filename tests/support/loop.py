@@ -11,7 +11,7 @@ from typing import Any, ParamSpec
 
 P = ParamSpec("P")
 
-PATIENCE = 60
+PATIENCE = 240
 """Seconds after which a waiting test fails."""
 
 _excused = 0.0

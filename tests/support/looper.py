@@ -16,7 +16,7 @@ import time
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, step
-from pausepoint.model.sessions import Flags
+from pausepoint.model.commits import Flags
 from pausepoint.runtime.requests import Requests
 
 

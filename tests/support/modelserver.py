@@ -21,6 +21,7 @@ import msgspec
 import pytest
 
 from pausepoint.apps.model import answers
+from tests.support.loop import PATIENCE
 from tests.support.servers import serving
 
 PROMPT_TOKENS, COMPLETION_TOKENS = 100, 20
@@ -116,15 +117,19 @@ class ModelServer(ThreadingHTTPServer):
         self.script.extend(acts)
 
 
+def model_at(url: str) -> dict[str, str]:
+    """Return the environment variables that make applications use the service at a URL."""
+    return {"PAUSEPOINT_MODEL": "tiny", "PAUSEPOINT_MODEL_URL": url, "NO_PROXY": "127.0.0.1"}
+
+
 @contextmanager
 def model_in_use(monkeypatch: pytest.MonkeyPatch, **settings: str) -> Iterator[ModelServer]:
     """Run the service and make applications use it. ``price="1/10"`` sets PAUSEPOINT_MODEL_PRICE."""
     monkeypatch.setattr(answers, "OUTAGE", msgspec.structs.replace(answers.OUTAGE, first=0.01, longest=0.05))
     with serving(ModelServer()) as server:
-        monkeypatch.setenv("PAUSEPOINT_MODEL", "tiny")
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        for name, value in {"url": server.url, **settings}.items():
-            monkeypatch.setenv(f"PAUSEPOINT_MODEL_{name.upper()}", value)
+        more = {f"PAUSEPOINT_MODEL_{name.upper()}": value for name, value in settings.items()}
+        for name, value in (model_at(server.url) | more).items():
+            monkeypatch.setenv(name, value)
         try:
             yield server
         finally:
@@ -156,11 +161,11 @@ class _Handler(BaseHTTPRequestHandler):
             case Says(text, reason):
                 self._send(200, {}, _completion(model, {"role": "assistant", "content": text}, reason))
             case Holds(text, event):
-                event.wait(60)
+                event.wait(PATIENCE)
                 self._send(200, {}, _completion(model, {"role": "assistant", "content": text}, "stop"))
             case Calls(calls, event):
                 if event is not None:
-                    event.wait(60)
+                    event.wait(PATIENCE)
                 number = len(self.server.requests)
                 made = [_tool_call(f"call-{number}-{n}", *call) for n, call in enumerate(calls)]
                 message = {"role": "assistant", "content": None, "tool_calls": made}

@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import apsw
-
 from pausepoint import Engine
 from pausepoint.errors import StoreClosed
-from pausepoint.model.sessions import Commit, Flags
+from pausepoint.model.commits import Commit, Flags
 from pausepoint.runtime.drive import Drive
+from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
@@ -51,14 +50,14 @@ class MortalStore(SqliteStore):
     async def commit(self, commit: Commit) -> Flags | None:
         return await self._write(lambda: super(MortalStore, self).commit(commit))
 
-    async def _scan(self, read: Callable[[apsw.Connection], T], *, at_once: bool = False) -> T:
+    async def _scan(self, read: Callable[[Connection], T], *, at_once: bool = False) -> T:
         try:
             return await super()._scan(read, at_once=at_once)
         except OSError:
             self._check()  # a reader thread may meet the files that die() has closed
             raise
 
-    async def _do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
+    async def _do(self, verb: Callable[[Connection], T], *, urgent: bool = False) -> T:
         return await self._write(lambda: super(MortalStore, self)._do(verb, urgent=urgent))
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
@@ -97,7 +96,7 @@ async def crash(engine: Engine) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await store.bury()
-    engine.is_open = False
+    engine._service.is_open = False
 
 
 def woke(engine: Engine, session_id: str) -> bool:

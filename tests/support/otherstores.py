@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pausepoint.model.sessions import Commit, Flags
+from pausepoint.model.commits import Commit, Flags
 from pausepoint.stores.base import Store
 
 
@@ -23,7 +23,7 @@ class ProxyStore:
         return await self._inner.commit(commit)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in Store.__dict__:
+        if name.startswith("_") or not hasattr(Store, name):
             raise AttributeError(f"{name} is not a verb of the Store protocol")
         self.used.add(name)
         return getattr(self._inner, name)

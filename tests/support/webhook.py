@@ -59,8 +59,8 @@ class Webhook:
         return refused
 
     def url(self, path: str = "", user: str = "") -> str:
-        """Return the address for apprise."""
-        return f"json://{user}127.0.0.1:{self.port}/{path}"
+        """Return the address for apprise, which waits long enough for a busy machine."""
+        return f"json://{user}127.0.0.1:{self.port}/{path}?rto={PATIENCE}&cto={PATIENCE}"
 
     @property
     def texts(self) -> list[str]:

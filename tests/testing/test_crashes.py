@@ -194,7 +194,6 @@ def test_a_person_can_be_played() -> None:
     assert len(points) >= 6
 
 
-@pytest.mark.long
 def test_loops_routes_and_blocking_steps_are_crashed_too() -> None:
     class Count(BaseModel):
         n: int = 0

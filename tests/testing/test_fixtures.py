@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.children import LEAN
+
 TESTS = """
 import asyncio
 
@@ -64,9 +66,8 @@ def test_that_counts(pausepoint_engine):
 
 
 def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    lean = [word for name in ("cacheprovider", "schemathesis", "hypothesispytest") for word in ("-p", f"no:{name}")]
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--strict-markers", *lean, *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=180)
+    words = ["-m", "pytest", "-q", "-rs", "--strict-markers", "-p", "no:cacheprovider", *LEAN, *options]
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=180)
 
 
 @pytest.mark.long
@@ -110,7 +111,6 @@ def test_a_mark_without_a_reason_is_refused(tmp_path: Path) -> None:
     assert "no_always_replay needs a reason" in result.stdout + result.stderr
 
 
-@pytest.mark.long
 def test_only_the_fixtures_and_the_store_suite_import_pytest() -> None:
     program = (
         "import sys, pkgutil, importlib, pausepoint.testing as t\n"

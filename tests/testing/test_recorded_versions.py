@@ -67,7 +67,6 @@ async def test_a_session_that_waited_goes_on_after_it_was_imported() -> None:
         assert (await session.outcome()).state.said == "hello again"
 
 
-@pytest.mark.long
 @on_loop
 async def test_what_is_recorded_today_is_in_the_same_conditions(tmp_path: Path) -> None:
     await make.record_all(tmp_path)
@@ -75,5 +74,6 @@ async def test_what_is_recorded_today_is_in_the_same_conditions(tmp_path: Path) 
     assert written == STATUS
 
 
-def test_there_are_files_of_this_version() -> None:
-    assert {path.stem for path in FILES if path.parent.name == "0.1"} == STATUS.keys()
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+def test_there_are_files_of_every_version(version: str) -> None:
+    assert {path.stem for path in FILES if path.parent.name == version} == STATUS.keys()

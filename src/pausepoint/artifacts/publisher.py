@@ -51,7 +51,7 @@ from pausepoint.log.versions import migrate_line
 from pausepoint.model.pauses import Paused
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
-from pausepoint.threads import in_thread
+from pausepoint.threads import Lane
 
 
 class LoadedSession(Protocol):
@@ -71,6 +71,7 @@ class Publisher:
     def __init__(self, held: LoadedSession, trail: Trail, ledger: Ledger | None = None) -> None:
         self.held = held
         self.folder = ArtifactFolder(Path(trail.folder))
+        self._thread = Lane("artifacts")
         self._ledger = ledger
         self._before: tuple[State, dict[str, int]] | None = None  # the state and its edits when the open visit began
 
@@ -94,29 +95,30 @@ class Publisher:
 
         Edited files are not touched. A resume asks what to do with them before it comes here.
         """
-        if await in_thread(is_gone, self.trail, self.folder):
+        if await self._thread.run(is_gone, self.trail, self.folder):
             raise gone(self.held.session_id, self.folder.path)
-        await in_thread(self.folder.make)
-        notes = await in_thread(self.folder.notes)
+        await self._thread.run(self.folder.make)
+        notes = await self._thread.run(self.folder.notes)
         await self._claim(notes.get("session.json"))
-        staged, past = await in_thread(self.folder.staged), Past(self.held, self.folder)
+        staged, past = await self._thread.run(self.folder.staged), Past(self.held, self.folder)
         files, last = self.trail.files(), last_published(notes)
-        older = await in_thread(self._older, [file for file, _ in files.values()])
-        older -= await in_thread(self._put_back, [files[path] for path in older], last)
+        older = await self._thread.run(self._older, [file for file, _ in files.values()])
+        older -= await self._thread.run(self._put_back, [files[path] for path in older], last)
+        lost = older | await self._thread.run(self._awaited, [*files.values()], last)
         for file, work in files.values():
             if mark(file.path, file.sha256) in staged:
                 await self._publish(file, work.step)
-            elif file.path in older or await in_thread(self._awaited, file, work, last):
+            elif file.path in lost:
                 await self._restore(past, file, work.step)
-        await in_thread(self.folder.clear, [mark(file.path, file.sha256) for file, _ in files.values()])
-        await in_thread(self._retire, [*self.trail.works])
+        await self._thread.run(self.folder.clear, [mark(file.path, file.sha256) for file, _ in files.values()])
+        await self._thread.run(self._retire, [*self.trail.works])
         for work in self.trail.works.values():
             if noted_work(notes.get(f"done/{work.step}.json")) != work:
                 await self._note_again(work)
         await self._note_edits(notes.get(EDITED))
         for name in notes:
             if name.startswith("done/") and name[5:-5] not in self.trail.works:
-                await in_thread(self.folder.forget, name)
+                await self._thread.run(self.folder.forget, name)
 
     async def _claim(self, found: bytes | None) -> None:
         """Write the session's id into its folder. Raises `FolderRefused` if the folder belongs to another session."""
@@ -140,7 +142,7 @@ class Publisher:
             check_free(found, self.folder.path, *ours)  # another session may have claimed it since
             return pretty(now)
 
-        await in_thread(self.folder.claim, decide)
+        await self._thread.run(self.folder.claim, decide)
 
     async def _beginning(self) -> tuple[dict[str, msgspec.Raw], int, str, bool]:
         """Return the session's first state and step. If it was migrated since, return the present state instead."""
@@ -163,7 +165,7 @@ class Publisher:
         if not self.trail.rebuilt_from:
             return
         files, past = self.trail.files(), Past(self.held, self.folder)
-        for path in sorted(await in_thread(self._older, [file for file, _ in files.values()])):
+        for path in sorted(await self._thread.run(self._older, [file for file, _ in files.values()])):
             await past.content_of(files[path][0], files[path][1].step)
 
     def _older(self, files: Sequence[PublishedFile]) -> set[str]:
@@ -172,6 +174,8 @@ class Publisher:
         return {file.path for file in files if self._is_older(file, reused)}
 
     def _is_older(self, file: PublishedFile, reused: Collection[tuple[str, str]]) -> bool:
+        if not set(self.trail.known.get(file.path, ())) - {file.sha256}:
+            return False  # it has only one version, so there is nothing to compare
         data = self._found(file)
         if data is None or (digest := digest_of(data)) == file.sha256:
             return False
@@ -185,8 +189,11 @@ class Publisher:
             if put_back(self.trail, self.folder, file, work, found[file.path], last)
         }  # fmt: skip
 
-    def _awaited(self, file: PublishedFile, work: Work, last: LastPublished) -> bool:
-        return unpublished(file, work, last) and self.folder.absent(file.path)
+    def _awaited(self, files: Sequence[tuple[PublishedFile, Work]], last: LastPublished) -> set[str]:
+        """Return the paths of files that were never published."""
+        return {
+            file.path for file, work in files if unpublished(file, work, last) and self.folder.absent(file.path)
+        }  # fmt: skip
 
     def _found(self, file: PublishedFile) -> bytes | None:
         """Return the content at the path of a file; None if it is absent, empty bytes if it cannot be read."""
@@ -217,7 +224,7 @@ class Publisher:
             files = tuple([_recorded(file, data) for file, data in contents])
             try:
                 for file, (_, data) in zip(files, contents, strict=True):
-                    await in_thread(self.folder.stage, file.path, data)
+                    await self._thread.run(self.folder.stage, file.path, data)
                 await self._set_aside(step, files)
             except FolderRefused as error:
                 refused = error
@@ -228,9 +235,9 @@ class Publisher:
 
     async def _set_aside(self, step: BoundStep, files: Sequence[PublishedFile]) -> None:
         """Record which files of a person this step replaces or no longer publishes, and where they are kept."""
-        found = {file.path: await in_thread(self._replaced, file) for file in files}
+        found = {file.path: await self._thread.run(self._replaced, file) for file in files}
         published = {path for path, (_, work) in self.trail.files().items() if work.step != step.name}
-        found |= await in_thread(self._dropped, step.name, published | found.keys())
+        found |= await self._thread.run(self._dropped, step.name, published | found.keys())
         for path, what in found.items():
             if what:
                 self.ledger.effect(f"aside:{path}", "artifact.set_aside", what, {"path": path}, step.agent)
@@ -294,14 +301,14 @@ class Publisher:
     async def publish(self, step: str) -> None:
         """Publish the files of a committed checkpoint, and write its completion record."""
         work = self.trail.works[step]
-        staged, past = await in_thread(self.folder.staged), Past(self.held, self.folder)
-        older = await in_thread(self._older, work.files)
+        staged, past = await self._thread.run(self.folder.staged), Past(self.held, self.folder)
+        older = await self._thread.run(self._older, work.files)
         for file in work.files:
             if mark(file.path, file.sha256) in staged:
                 await self._publish(file, step)
-            elif file.path in older or await in_thread(self._found, file) is None:
+            elif file.path in older or await self._thread.run(self._found, file) is None:
                 await self._restore(past, file, step)  # a reused checkpoint whose file is missing
-        await in_thread(self._retire, [step])
+        await self._thread.run(self._retire, [step])
         await self._note(work, self.held.line.state, await self._edits(*self._before) if self._before else ())
 
     def _retire(self, steps: Sequence[str]) -> None:
@@ -319,14 +326,14 @@ class Publisher:
         return sorted(path for path in old if any(artifact.could_be(path) for artifact in declared))
 
     async def _publish(self, file: PublishedFile, step: str) -> None:
-        moved = await in_thread(self.folder.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
+        moved = await self._thread.run(self.folder.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
         if moved:
             text = f"{step}: the existing {file.path} was not written by this session; moved it to {moved}"
             log_line(logging.WARNING, text, self.held.session_id)
 
     async def _restore(self, past: Past, file: PublishedFile, step: str) -> None:
         data = await past.content_of(file, step)
-        await in_thread(self.folder.stage, file.path, data)
+        await self._thread.run(self.folder.stage, file.path, data)
         await self._publish(file, step)
 
     async def _note_again(self, work: Work) -> None:
@@ -355,7 +362,7 @@ class Publisher:
             values += await self._values(state, mine)
         note = DoneNote(FORMAT, work, tuple(values), _next_of(work, body), tuple(edited))
         spelled_out = {**msgspec.structs.asdict(note), "work": msgspec.structs.asdict(work)}
-        await in_thread(self.folder.note, f"done/{work.step}.json", pretty(spelled_out))
+        await self._thread.run(self.folder.note, f"done/{work.step}.json", pretty(spelled_out))
 
     async def _note_edits(self, found: bytes | None) -> None:
         """Write the edits of the state since the last step ended. The next completion record includes them."""
@@ -363,9 +370,9 @@ class Publisher:
         last = max(open_edits.values(), default=0)
         if last > max((work.seq for work in self.trail.works.values()), default=0):
             edited = await self._edits(self.held.line.state, open_edits)
-            await in_thread(self.folder.note, EDITED, pretty(EditNote(FORMAT, last, edited)))
+            await self._thread.run(self.folder.note, EDITED, pretty(EditNote(FORMAT, last, edited)))
         elif found is not None:
-            await in_thread(self.folder.forget, EDITED)
+            await self._thread.run(self.folder.forget, EDITED)
 
     async def _edits(self, state: State, open_edits: Mapping[str, int]) -> tuple[Edited, ...]:
         values = await self._values(state, [*open_edits])
@@ -422,12 +429,13 @@ class Past:
 
     def __init__(self, held: LoadedSession, folder: ArtifactFolder) -> None:
         self.held, self.folder = held, folder
+        self._thread = Lane("artifacts")
         self._bodies: dict[int, Any] = {}
         self._fields: dict[tuple[int, str], Any] = {}
 
     async def content_of(self, file: PublishedFile, step: str) -> bytes:
         """Return the recorded content of a file. Raises `FolderRefused` if it cannot be restored."""
-        data = await in_thread(self.folder.kept_edit, file.sha256)
+        data = await self._thread.run(self.folder.kept_edit, file.sha256)
         if data is None:
             with suppress(LookupError):  # the record of a damaged or forged log does not have the entry
                 data = await self._made_again(file, artifact_of(self.held.workflow.step(step), file.pattern))

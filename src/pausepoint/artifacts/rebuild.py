@@ -27,9 +27,10 @@ from pausepoint.errors import FolderRefused
 from pausepoint.log.replay import CheckpointBody, EditBody, Effect, KeyBody, to_payload
 from pausepoint.log.state import Act, Blobs, Change, Slot, stored
 from pausepoint.log.trail import Published, PublishedFile, Redo, Trail, Work
+from pausepoint.model.commits import NewSession
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
+from pausepoint.model.queues import DEFAULT_QUEUE
 from pausepoint.model.records import Record, RecordKind, first_digest, seal
-from pausepoint.model.sessions import NewSession
 
 
 class Relog:
@@ -111,7 +112,7 @@ class Relog:
         return NewSession(
             self.session_id, workflow.name, self.version, None, (), digest, now, at,
             visits.get(at, 0) + (0 if held_by_guard else 1), None, tuple(records), tuple(self.blobs), claim=False,
-            held_by_guard=held_by_guard,
+            held_by_guard=held_by_guard, queue=workflow.queue or DEFAULT_QUEUE, priority=workflow.priority or 0,
         )  # fmt: skip
 
 

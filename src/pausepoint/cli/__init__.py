@@ -11,11 +11,11 @@ from pausepoint.lazy import exported
 from pausepoint.name import NAME
 
 if TYPE_CHECKING:
-    from pausepoint.cli.host import Start
+    from pausepoint.cli.host import Start, command_line
 
-_HOMES = {"Start": "host"}
+_HOMES = {"Start": "host", "command_line": "host"}
 
-__all__ = ["Start", "main"]
+__all__ = ["Start", "command_line", "main"]
 
 __getattr__, __dir__ = exported(__name__, _HOMES)
 

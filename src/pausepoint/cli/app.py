@@ -18,8 +18,12 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("run", "Start a session and show it until it ends or needs a person."),
         "resume": ("run", "Resume an interrupted, paused or failed session."),
         "worker": ("worker", "Drive all sessions of this store that are ready or due."),
+        "dev": ("dev", "Start Postgres, a worker and the server, for development."),
+        "schedule": ("schedule", "Start sessions at the times of a cron expression."),
         "serve": ("pausepoint.server.command", "Serve the store over HTTP: an API and a web page."),
         "notify": ("pausepoint.server.notify", "Send each question once by mail, chat or webhook."),
+        "mcp": ("mcp", "Let a language model look at sessions and pause them (MCP)."),
+        "mirror": ("mirror", "Let documents of Firestore follow the sessions."),
     },
     "Inspect": {
         "ls": ("ls", "List sessions."),
@@ -40,6 +44,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pause": ("pause", "Pause one session, several, or everything."),
         "cancel": ("pause", "End a session permanently."),
         "send": ("pause", "Send a message to a session."),
+        "limit": ("limit", "Limit the sessions that may be at work."),
         "gate": ("gate", "Put agents that you start by hand under the pause button."),
         "edit": ("edit", "Change the state of a session that is not running."),
         "rewind": ("edit", "Redo a step and the steps after it."),
@@ -52,6 +57,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "redact": ("redact", "Remove content from a session permanently."),
         "export": ("transfer", "Write a session to a file."),
         "import": ("transfer", "Read a session from an exported file."),
+        "move": ("move", "Move all sessions to another store."),
         "completion": ("setup", "Print the completion script for a shell."),
     },
 }

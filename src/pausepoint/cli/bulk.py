@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, TERMINATED
+from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, stopped_by
 from pausepoint.cli.filters import Filters
 from pausepoint.cli.host import command_line
 from pausepoint.cli.prompts import at_terminal, confirmed
@@ -85,11 +85,10 @@ class BulkCommand:
         try:
             return int(run_async(self._work()))
         except (KeyboardInterrupt, SystemExit) as end:
-            if isinstance(end, SystemExit) and end.code != TERMINATED:
-                raise
+            code = stopped_by(end)
             self.ticker.clear()
             run_async(self._interrupted())
-            return TERMINATED if isinstance(end, SystemExit) else INTERRUPTED
+            return code
 
     async def _work(self) -> int:
         async with self._engine() as engine:
@@ -256,7 +255,7 @@ class BulkCommand:
             if self.options.get("wait"):
                 self.out.note(f"All have stopped, {took:.1f} s after the request.")
             filters = self.filters._replace(statuses=("paused", "pausing"), failed=False, since=None, until=None)
-            if filters.workflow or filters.tag or filters.owner:
+            if filters.workflow or filters.tag or filters.owner or filters.queue:
                 self.out.note(f"Resume them:  {command_line('resume', *filters.words)}")
 
     async def _hint_resume(self, engine: Engine, report: BulkReport) -> None:

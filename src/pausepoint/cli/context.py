@@ -18,6 +18,7 @@ from pausepoint.cli.exits import NOT_FOUND, PERSON, USAGE, Refused
 from pausepoint.cli.host import NAMED_STORE, PAUSEPOINT, Host, Start, host
 from pausepoint.cli.project import Place, Project, check_exists, find_project, find_store
 from pausepoint.errors import did_you_mean
+from pausepoint.name import FOLDER
 
 if TYPE_CHECKING:
     from pausepoint.engine.base import Drives
@@ -41,12 +42,19 @@ class Cli:
         if (context := click.get_current_context(silent=True)) is not None:
             context.meta[NAMED_STORE] = store
         self.out = Output(as_json, as_lines)
+        self.may_import = True
+        """Whether a command to print may import the code of ``--target``, to name only the target that is needed."""
         self.drivers: dict[str, str] = {}
 
     def start(self, owner: str | None = None, session_id: str | None = None) -> Start:
         """Return what a program's own functions get to know about the session to start."""
-        folder = self.project.root if self.place.path is None else self.place.path.parent
-        return Start(self.place.url, folder, owner, session_id, self.named_store)
+        return Start(self.place.url, self.folder, owner, session_id, self.named_store)
+
+    @property
+    def folder(self) -> Path:
+        """The folder for files beside the store: the folder that contains it, or the project's if it is on a server."""
+        path = self.place.path
+        return self.project.root / FOLDER if path is None else path.absolute().parent
 
     @asynccontextmanager
     async def engine(self, *, code: bool = False, create: bool = False, quiet: bool = False) -> AsyncIterator[Engine]:
@@ -124,33 +132,39 @@ class Cli:
         """Return whether a command with the words that `command` returns has the code of a workflow."""
         if self.host.drives or workflow in self.host.workflows_by_name:
             return True
-        return workflow in (self.known() if self.targets else self.project.targets)
+        return bool(self._targets_of(workflow)) if self.targets else workflow in self.project.targets
+
+    def _targets_of(self, workflow: str) -> list[str]:
+        """Return the targets of this call that have a workflow; all of them if nothing may be imported to find out."""
+        if not self.targets or not self.may_import:
+            return list(self.targets)
+        known = self.known()
+        return [known[workflow][0]] if workflow in known else []
 
     def command(self, verb: str, session_id: str | None = None, workflow: str | None = None) -> str:
         """Return the exact command for a session, with the store and the workflow's target where they are needed.
 
-        ``verb`` may consist of two words, such as ``artifacts restore``. ``session_id``: None for a command about the
-        whole store.
+        ``verb`` may consist of several words, such as ``artifacts restore``. ``session_id``: None for a command about
+        the whole store.
         """
         brought = bool(self.host.workflows) and (workflow is None or workflow in self.host.workflows_by_name)
         own = brought or self.host.drives
         named = [] if session_id is None else [session_id]
         words = [*(self.host if own else PAUSEPOINT).words, *verb.split(), *named]
-        if not own and workflow is not None and (self.targets or workflow not in self.project.targets):
-            known = self.known() if self.targets else {}
-            words += ["--target", known[workflow][0]] if workflow in known else []  # the command says what to name
+        if not own and workflow is not None:  # without a target, the command says what to name
+            words += [word for target in self._targets_of(workflow) for word in ("--target", target)]
         return shlex.join([*words, *self.store_words(own)])
 
     def store_words(self, own: bool = False) -> list[str]:
         """Return the options that make a command find the same store. ``own``: the command is one of this program."""
         if self.named_store is not None:
-            return ["--store", self.named_store]
-        return ["--store", str(self.place.path)] if not own and self.host.store is not None else []
+            return ["--store", self.place.given]
+        return ["--store", self.place.shown] if not own and self.host.store is not None else []
 
     @property
     def lift(self) -> str:
         """The exact command that lifts a pause of everything: Pausepoint's, as a program may have its own `resume`."""
-        named = self.named_store if self.host is PAUSEPOINT else str(self.place.path or self.place.url)
+        named = (self.named_store and self.place.given) if self.host is PAUSEPOINT else self.place.shown
         return shlex.join([*PAUSEPOINT.words, "resume", "--all", *([] if named is None else ["--store", named])])
 
 
@@ -169,7 +183,8 @@ def program_of(tags: Iterable[str]) -> str | None:
 async def picked_up(engine: Engine, infos: Sequence[SessionInfo]) -> list[SessionInfo]:
     """Return the sessions that an open process picks up after a resume."""
     engines = await engine.engines() if infos else []
-    return [info for info in infos if any(each.picks_up(info.workflow, info.session_id) for each in engines)]
+    found = [(info, (info.workflow, info.session_id, info.queue)) for info in infos]
+    return [info for info, facts in found if any(each.picks_up(*facts) for each in engines)]
 
 
 def command_of(holder: str) -> str:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import facts, money, span
 from pausepoint.cli.context import Cli, exit_code_of, run_async
+from pausepoint.cli.description import RUN, describe
 from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, TERMINATED, Refused
 from pausepoint.cli.fields import start_arguments
 from pausepoint.cli.prompts import Later, ask, at_terminal
-from pausepoint.cli.text import RUN, clock, counted, short_holder
+from pausepoint.cli.text import clock, counted, short_holder
 from pausepoint.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class DrivenSession:
             run_async(self._check_start(values, options))
 
     async def _check_start(self, values: dict[str, Any], options: dict[str, Any]) -> None:
-        from pausepoint.engine.artifacts import trail_for
+        from pausepoint.engine.creation import trail_for
         from pausepoint.engine.engine import Engine
         from pausepoint.model.ids import check_session_id
 
@@ -315,9 +316,7 @@ class DrivenSession:
         self.out.note(f"Resume:  {self._command()}")
 
     async def _next_commands(self, engine: Engine, info: SessionInfo) -> None:
-        from pausepoint.cli.text import status_lines
-
-        for line in await status_lines(self.cli, engine, info, then=self._command()):
+        for line in (await describe(engine, info, self.cli)).lines(self.cli, then=self._command()):
             self.out.note(line)
 
     def _stopped_early(self, why: str, code: int) -> int:

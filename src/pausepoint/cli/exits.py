@@ -32,6 +32,7 @@ _CODES = {
     "AlreadyRunning": CONFLICT, "HoldLost": CONFLICT, "WrongOwner": CONFLICT, "InputConflict": CONFLICT,
     "VerbRefused": CONFLICT, "SessionEnded": CONFLICT, "UnknownQuestion": NOT_FOUND, "SeveralQuestions": USAGE,
     "AnswerRefused": USAGE, "AnswerConflict": CONFLICT, "QuestionChanged": CONFLICT, "QuestionClosed": CONFLICT,
+    "UnknownSchedule": NOT_FOUND, "ScheduleRefused": USAGE,
     "WrongSession": CONFLICT, "UnknownFile": NOT_FOUND, "UndecidedEdits": DECISION, "FolderRefused": CONFLICT,
 }  # fmt: skip
 
@@ -64,11 +65,19 @@ def code_of(error: BaseException) -> int:
     return FAILED
 
 
+def stopped_by(end: BaseException) -> int:
+    """Return the exit code of a command that Ctrl+C or SIGTERM has stopped. Raise any other ``SystemExit`` again."""
+    if isinstance(end, SystemExit) and end.code != TERMINATED:
+        raise end
+    return TERMINATED if isinstance(end, SystemExit) else INTERRUPTED
+
+
 def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
     """Run the app as a process and exit with the code of its outcome. A closed pipe is not an error.
 
     ``name`` is the prefix of error messages.
     """
+    _open_streams()
     if wants_json():
         from pausepoint.cli.console import reserve_stdout
 
@@ -87,7 +96,7 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        _discard_stdout()
+        discard_stdout()
         sys.exit(141)
     except Exception as error:
         if type(error).__module__ != PausepointError.__module__:
@@ -125,7 +134,19 @@ def wants_json() -> bool:
     return "--json" in sys.argv or "--jsonl" in sys.argv
 
 
-def _discard_stdout() -> None:
+def _open_streams() -> None:
+    """Open what the program that started this one has closed. Otherwise a file of the store could get its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def discard_stdout() -> None:
     """Discard buffered output after the reader has closed the pipe, so that the exit raises no second error."""
     from pausepoint.cli import console as output
 

@@ -24,7 +24,7 @@ STATUSES = (
 )  # fmt: skip
 """The values of `Status`, the most urgent first. `Status` is not imported so that ``--help`` is fast."""
 
-NAMES = "--status, --failed, --workflow, --owner, --tag, --since, --until"
+NAMES = "--status, --failed, --workflow, --owner, --tag, --queue, --since, --until"
 """The options, for messages."""
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -65,6 +65,7 @@ class Filters(NamedTuple):
     tag: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    queue: str | None = None
 
     @classmethod
     def taken_from(cls, given: dict[str, Any]) -> Filters:
@@ -81,7 +82,7 @@ class Filters(NamedTuple):
     def words(self) -> list[str]:
         """The filters as a person types them."""
         found = [word for status in self.statuses for word in ("--status", status)] + ["--failed"] * self.failed
-        for name in ("workflow", "owner", "tag"):
+        for name in ("workflow", "owner", "tag", "queue"):
             if (value := getattr(self, name)) is not None:
                 found += [f"--{name}", value]
         for name, when in (("since", self.since), ("until", self.until)):
@@ -95,6 +96,7 @@ class Filters(NamedTuple):
         known: dict[str, set[str]] = {
             "workflow": {info.workflow for info in every} | cli.project.targets.keys(),
             "tag": {tag for info in every for tag in info.tags},
+            "queue": {info.queue for info in every},
             "owner": {info.owner for info in every if info.owner is not None},
         }
         for name in known:
@@ -115,6 +117,7 @@ def filter_options(what: str, without: Collection[str] = ()) -> Callable[[F], F]
         ),
         "owner": click.option("--owner", metavar="NAME", help=f"{what} of this owner."),
         "tag": click.option("--tag", metavar="TAG", help=f"{what} with this tag."),
+        "queue": click.option("--queue", metavar="NAME", help=f"{what} in this queue."),
         "since": click.option(
             "--since", type=Moment(), metavar="TIME",
             help=f"{what} updated since this time: 30m, 12h or 7d ago, 2026-03-01 or 2026-03-01T22:00.",

@@ -11,11 +11,15 @@ from pausepoint.cli.text import counted, size, standing_pause_line
 from pausepoint.clock import to_datetime
 
 if TYPE_CHECKING:
-    from pausepoint.model.sessions import About, Holder
+    from pausepoint.model.stores import About, Holder
     from pausepoint.model.views import Health
 
 LITTLE = 512 * 2**20
 """Free bytes below which the disk gets a warning."""
+
+
+MOST_SKEW = 1.0
+"""Seconds by which the clocks of this machine and of a server may differ without a warning."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,21 @@ def _store(health: Health, ways: Ways) -> Iterator[Finding]:
     engine = about.versions.get("sqlite")
     if engine:
         yield Finding("ok", "sqlite", f"{engine} through apsw {about.versions['apsw']}, without the WAL-reset bug")
+    yield from _server(about)
     yield from _disk(about, ways)
     if health.trouble:
         yield Finding("bad", "writing", health.trouble, "the store becomes writable again once that is fixed")
+
+
+def _server(about: About) -> Iterator[Finding]:
+    if about.server is None:
+        return
+    skew = (about.clock_skew_us or 0) / 1e6
+    differ = f", its clock {abs(skew):.3f} s {'ahead of' if skew > 0 else 'behind'} this machine's"
+    way = "" if abs(skew) < MOST_SKEW else "keep the clocks in step, for example with NTP: timers fire early or late"
+    yield Finding(
+        "warn" if way else "ok", "server", f"{about.server}, answers in {about.latency_ms or 0:.1f} ms{differ}", way
+    )
 
 
 def _disk(about: About, ways: Ways) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ class Host:
     - ``workflows``: the program's own workflows, the main one first. Without any, targets name the workflows.
     - ``drives``: the program's own functions drive all its sessions.
     - ``commands``: the commands that the program has beside those of ``pausepoint``.
+    - ``site``: returns what ``serve`` adds to the server, for the options that ``serve`` was given.
     """
 
     name: str = NAME
@@ -55,6 +56,7 @@ class Host:
     drives: bool = False
     step_word: str = "step"
     commands: frozenset[str] = frozenset()
+    site: Callable[[Start, dict[str, Any]], Any] | None = None
 
     @property
     def workflows_by_name(self) -> dict[str, Workflow[Any]]:

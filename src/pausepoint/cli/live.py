@@ -222,6 +222,7 @@ class Lines(Display):
         self.progress_at = time.monotonic()
         self.ending = ""
         self.pausing = False
+        self.slot: str | None = None
 
     def event(self, view: View, event: Event) -> None:
         match event.event_type:
@@ -247,6 +248,10 @@ class Lines(Display):
 
     def tick(self, view: View, ending: str) -> None:
         here, info = view.open, view.info
+        slot = None if info is None else info.waits_for_slot
+        if slot and not self.slot:
+            self.out.line(f"Waiting for a free slot of {slot}")
+        self.slot = slot
         if here is not None and info is not None:
             if info.status.value == "running" and not ending:
                 self.step(*here)
@@ -408,6 +413,8 @@ def _head(view: View, info: SessionInfo) -> list[Any]:
         parts.append(f"until {clock(info.wakes_at)}")
     if status == "waiting":
         parts.append(wait_phrase(info))
+    if info.waits_for_slot:
+        parts.append(f"waits for a free slot of {info.waits_for_slot}")
     return [*shown, "  " + " · ".join(parts)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import getpass
 from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from pausepoint.model.budgets import Budget
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+PORT = 7333
+"""The port of the server."""
 
 
 class OneOf(click.Choice[str]):
@@ -75,6 +77,34 @@ class BudgetOption(click.ParamType["Budget"]):
                 " usd=2.50,tokens=20000,operations=100.",
                 param, ctx,
             )  # fmt: skip
+
+
+class QueueOption(click.ParamType[str]):
+    """The name of a queue."""
+
+    name = "queue"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from pausepoint.model.queues import check_queue
+
+        try:
+            return check_queue(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class PriorityOption(click.ParamType[int]):
+    """The priority of a session."""
+
+    name = "priority"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from pausepoint.model.queues import check_priority
+
+        try:
+            return check_priority(int(value))
+        except ValueError:
+            self.fail(f"{value!r} is not accepted. Give a whole number from -1000 (first) to 1000.", param, ctx)
 
 
 CURSOR = click.option(
@@ -177,8 +207,34 @@ def reason_and_by(fn: F) -> F:
     return reason(by_option(fn))
 
 
+def turn_options(what: str) -> Callable[[F], F]:
+    """Add ``--queue``, ``--priority`` and ``--lane``. ``what`` begins their help: ``The session's``."""
+    options = (
+        click.option("--queue", type=QueueOption(), metavar="NAME",
+                     help=f"{what} queue, which some workers drive. Default: that of the workflow."),
+        click.option("--priority", type=PriorityOption(), metavar="N",
+                     help=f"{what} priority: -1000 goes first, 1000 last. Default: that of the workflow."),
+        click.option("--lane", metavar="NAME", callback=_storable,
+                     help=f"{what} lane. Lanes of the same priority take turns. Default: the owner."),
+    )  # fmt: skip
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def was_given(name: str) -> bool:
+    """Return whether a parameter was typed, also if its value is 0 or the default."""
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
 def login_name() -> str | None:
     """Return the login name, or None if the account has none."""
+    import getpass  # most commands do not ask for it
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # accounts without a name exist in some containers

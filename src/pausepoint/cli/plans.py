@@ -13,7 +13,7 @@ from pausepoint.cli.text import counted, one_line
 
 if TYPE_CHECKING:
     from pausepoint.artifacts.status import ArtifactState
-    from pausepoint.engine.plan import Plan, PlannedStep
+    from pausepoint.engine.plans import Plan, PlannedStep
     from pausepoint.model.views import Stale
 
 

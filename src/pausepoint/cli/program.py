@@ -48,6 +48,7 @@ def program(
     begin: Callable[..., S | Mapping[str, Any]] | None = None, result: Callable[[Outcome[S]], str] | None = None,
     instead: Callable[..., Ending] | None = None, without: Sequence[str] = (), arguments: Sequence[str] = (),
     name: str | None = None, help: str = "", store: str | Path | None = None, step_word: str = "step",
+    site: Callable[..., Any] | None = None,
 ) -> Program:  # fmt: skip
     """Turn workflows into a program: ``if __name__ == "__main__": program(brief)()``.
 
@@ -66,6 +67,8 @@ def program(
       parameter: ``from_`` is ``--from``.
     - ``store``: the program's store. ``--store`` and ``PAUSEPOINT_STORE`` override it; the default is the project's.
     - ``step_word``: what progress lines call a step, such as ``"agent"``.
+    - ``site``: a function that returns a `pausepoint.server.Site`, which ``serve`` adds to the server. Its first
+      parameter gets the `Start`; the others become options of ``serve``.
 
     >>> from pydantic import BaseModel
     >>> from pausepoint import Workflow, program, step
@@ -95,6 +98,7 @@ def program(
     _check_arguments(arguments, fields, called)
     brought = () if workflow is None else (workflow, *others)
     made = Program(brought, start, result, tuple(arguments), called, help, store, step_word)
+    made.site = None if site is None else _Site(site, called)
     made.leave_out(without)
     if instead is not None:
         made.replace_run(_Instead(instead, called, made))
@@ -116,7 +120,7 @@ def _check_arguments(arguments: Sequence[str], fields: Mapping[str, Any], name: 
 class Program(App):
     """A click group. Calling it runs the program and exits the process. You can add commands as to any group."""
 
-    left_out = frozenset({"init", "demo", "completion", "gate"})
+    left_out = frozenset({"init", "demo", "dev", "completion", "gate"})
 
     def __init__(
         self, workflows: tuple[Workflow[Any], ...], begin: _Begin | None,
@@ -131,6 +135,7 @@ class Program(App):
         self.store = None if store is None else str(store)
         self.step_word = step_word
         self.first: str = "run"
+        self.site: _Site | None = None
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Add a command to the program. Raises `DefinitionError` if the name is already used."""
@@ -172,7 +177,7 @@ class Program(App):
             drives = not self.workflows
             extra["obj"] = Host(
                 str(self.name), words, launch, self.store, self.workflows, self.result, drives, self.step_word,
-                frozenset(self.commands),
+                frozenset(self.commands), self.site,
             )  # fmt: skip
         called = prog_name or shlex.join(words)
 
@@ -208,6 +213,8 @@ class Program(App):
             return found
         found = copy.copy(found)
         found.params = self.fitting(found.params)
+        if name == "serve" and self.site is not None:
+            found.params += self.site.options(found.params)
         return found
 
     def fitting(self, params: Sequence[click.Parameter]) -> list[click.Parameter]:
@@ -350,6 +357,26 @@ class _Instead(click.Command):
 
     def _named(self, name: str) -> str:
         return self.fields[name].usage.partition(" ")[0]
+
+
+class _Site:
+    """A program's ``site``, with the parameters after the first one as options of ``serve``."""
+
+    def __init__(self, make: Callable[..., Any], program_name: str) -> None:
+        self.make = make
+        has_options = len(signature(make).parameters) > 1
+        self.model = _parameters(make, program_name, "site")[0] if has_options else create_model("Input")
+        self.fields = fields_of(self.model)
+
+    def options(self, params: Sequence[click.Parameter]) -> list[click.Parameter]:
+        """Return the options that ``serve`` gets."""
+        return options_for(self.fields.values(), [name for param in params for name in param.opts])
+
+    def __call__(self, start: Start, given: dict[str, Any]) -> Any:
+        """Return the site, for the options of ``serve``."""
+        with _refusing():
+            read = self.model.model_validate(collect_values(given, (), self.fields))
+            return self.make(start, **{name: getattr(read, name) for name in read.model_fields_set})
 
 
 @contextmanager

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from pausepoint.cli.exits import NOT_FOUND, USAGE, Refused
 from pausepoint.cli.host import how_to_start
@@ -28,9 +30,9 @@ class Project:
     found: bool = False
 
 
-def find_project(start: Path | None = None) -> Project:
+def find_project() -> Project:
     """Return the project of this folder or of its nearest parent."""
-    here = (start or Path.cwd()).resolve()
+    here = Path.cwd().resolve()
     for folder in (here, *here.parents):
         settings = _settings(folder / "pyproject.toml")
         if settings is not None:
@@ -83,10 +85,34 @@ class Place:
     url: str
     path: Path | None
     explicit: bool
+    text: str
 
     @property
     def exists(self) -> bool:
         return self.path is None or self.path.exists()
+
+    @property
+    def shown(self) -> str:
+        """The path, or the URL of a server without its password."""
+        return self.given if self.path is None else str(self.path)
+
+    @property
+    def given(self) -> str:
+        """The store as a person named it, without a password."""
+        return _without_password(self.text)
+
+
+def _without_password(text: str) -> str:
+    """Return the URL of a store without its passwords, in the login and in the options.
+
+    >>> _without_password("postgresql://ada:secret@db/work?password=secret&schema=team")
+    'postgresql://ada@db/work?schema=team'
+    """
+    if "://" not in text:
+        return text
+    head, _, query = re.sub(r"(?<=//)([^/@:]*):[^/@]*@", r"\1@", text).partition("?")
+    kept = [each for each in query.split("&") if not unquote(each.partition("=")[0]).strip().endswith("password")]
+    return f"{head}?{'&'.join(kept)}" if any(kept) else head
 
 
 def find_store(option: str | None, project: Project, default: str | None = None) -> Place:
@@ -108,12 +134,22 @@ def _place(text: str, base: Path, explicit: bool) -> Place:
         raise Refused(
             f"The store {text!r} is in memory and ends with its process. Name a file, such as --store work.db.", USAGE
         )
+    if text.startswith(("postgresql://", "postgres://")):
+        return Place(text, None, explicit, text)
     if "://" in text and not text.startswith("sqlite:///"):
         kind = text.partition("://")[0]
-        hint = "is not installed" if kind in ("postgres", "postgresql", "firestore") else "is not known"
-        raise Refused(f"{text}: the store type {kind!r} {hint}. Use a path, or sqlite:///path/to/file.db.", USAGE)
+        raise Refused(
+            f"{_without_password(text)}: the store type {kind!r} is not known. Use a path,"
+            " sqlite:///path/to/file.db, or postgresql://host/database.",
+            USAGE,
+        )
     path = base / os.path.expanduser(text.removeprefix("sqlite:///"))
-    return Place(str(path), path, explicit)
+    return Place(str(path), path, explicit, text)
+
+
+def place_of(text: str) -> Place:
+    """Return the store that a person names by a path or a URL."""
+    return _place(text, Path.cwd(), explicit=True)
 
 
 def check_exists(place: Place) -> None:

@@ -88,7 +88,7 @@ def _module(place: str, target: str, project: Project) -> ModuleType:
             f"{target} cannot be imported: {error}. Run the command in the project's folder, or install the package.",
             USAGE,
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a program that has no `if __name__ == "__main__"`
         raise Refused(
             f"{target} cannot be imported. Fix this error first: {type(error).__name__}: {error}", USAGE
         ) from error
@@ -110,7 +110,11 @@ def _from_file(place: str, project: Project) -> ModuleType:
         raise Refused(f"{place} is not a Python file. Name a .py file that contains a Workflow.", USAGE)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(path.stem, None)  # the next call must not take half a module for the whole
+        raise
     return module
 
 

@@ -1,4 +1,4 @@
-"""Text about sessions: short ids, one-line notes, why a session does not run, and the commands that help."""
+"""Text for people: short ids, values, times, sizes, and phrases about sessions, pauses and questions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import ago, span
 from pausepoint.cli.context import Cli
-from pausepoint.cli.ways import reasons_now, retest, ways_out, with_commands
 from pausepoint.clock import to_datetime
 from pausepoint.errors import SessionError
+from pausepoint.model.queues import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from pausepoint.cli.console import Output
@@ -29,16 +29,8 @@ LEAST = 6
 MANY = 200
 """Longer lists show whole ids and no pause reasons, because both need a query per session."""
 
-ASKED = 5
-"""The number of questions of one session to show."""
-
 FOLD = 80
 """Longer lists and objects are shown with one item per line."""
-
-RUN = " --run"
-
-GUEST = "Its code runs in another program, which continues it with its next visit."
-"""What to say about a guest session that nobody else can continue."""
 
 _GENERATED = re.compile(r"[0-9a-hjkmnp-tv-z]{12}|.+\.[0-9a-f]{16}")
 
@@ -190,30 +182,11 @@ def position_phrase(info: SessionInfo) -> str:
     return f"{'' if info.held_by_guard else ' at'} {position(info)}" if info.step else ""
 
 
-def status_note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequence[Question] = ()) -> str:
-    """Return what is notable about a session, in a few words."""
-    cancel = "cancel requested" if info.cancel_requested else ""
-    match info.status.value:
-        case "running":
-            done = f"{info.progress[0]}/{info.progress[1]}" if info.progress else ""
-            return ", ".join(filter(None, (done, cancel)))
-        case "pausing":
-            return f"still finishing {info.step}#{info.visit}"
-        case "paused":
-            failed = [f"failed: {failure_phrase(info)}"] if info.failure else []
-            return "; ".join([*(pause_note(pause) for pause in pauses), *failed])
-        case "waiting" if questions:
-            more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
-            return one_line(f"asks: {questions[0].next_question}{more}")
-        case "waiting":
-            return wait_phrase(info)
-        case "sleeping" if info.wakes_at:
-            return f"until {clock(info.wakes_at)} ({ago(info.wakes_at)})"
-        case "failed" if info.failure:
-            return failure_phrase(info)
-        case "ready":
-            return "waits for its program" if info.guest else "not running"
-    return ""
+def turn_facts(info: SessionInfo) -> dict[str, str]:
+    """Return the queue, the priority and the lane of a session, those that are not the default."""
+    found = {"queue": info.queue, "priority": str(info.priority), "lane": one_line(info.lane or "")}
+    usual = {"queue": DEFAULT_QUEUE, "priority": "0", "lane": one_line(info.owner or "")}
+    return {name: value for name, value in found.items() if value != usual[name]}
 
 
 def short_holder(holder: str) -> str:
@@ -228,30 +201,11 @@ def limited(info: SessionInfo) -> list[str]:
     return [f"{spent:,} of {most:,} {what}" for what, (spent, most) in used.items() if most is not None]
 
 
-def failure_phrase(info: SessionInfo) -> str:
-    """Return the error of a failed session as one line."""
-    return one_line(f"{info.failure.type}: {info.failure.message}") if info.failure is not None else ""
-
-
-def _failure_line(info: SessionInfo) -> list[str]:
-    if info.failure is None:
-        return []
-    tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
-    return [f"Failed in {info.failure.step}#{info.visit}{tries}: {failure_phrase(info)}"]
-
-
 def wait_phrase(info: SessionInfo) -> str:
     """Return what a session waits for. A timer ends the wait, too."""
     kinds = " or ".join(f"an {kind}" if kind == "answer" else f"a {kind}" for kind in info.waiting)
     until = f", at most until {clock(info.wakes_at)}" if info.wakes_at else ""
     return f"for {kinds}{until}"
-
-
-async def open_questions(engine: Engine, info: SessionInfo, most: int = ASKED) -> list[Question]:
-    """Return the questions that a session, or a child of it, waits for."""
-    if info.status.value != "waiting" or not {"answer", "child"} & set(info.waiting):
-        return []
-    return list(await engine.questions(info.session_id, limit=most))
 
 
 def answer_hint(question: Question) -> str:
@@ -274,86 +228,6 @@ def time_left(question: Question, now: datetime | None = None) -> str:
         return "no limit"
     rest = question.expired_at - (now or datetime.now(UTC))
     return f"{span(rest)} left" if rest > timedelta(0) else "expired"
-
-
-def _question_line(question: Question) -> str:
-    again = f"asked again: {question.complaint}" if question.complaint else ""
-    where = f"in {question.sub_chain_id}" if question.sub_chain_id else ""
-    known = "; ".join(filter(None, (answer_hint(question), again, time_left(question), where)))
-    return one_line(f"Question: {question.next_question} ({known})")
-
-
-def pause_note(pause: Pause) -> str:
-    """Return a pause in a few words: who asked for it, and why."""
-    if pause.kind == "operator":
-        who = pause.by or "an operator"
-        return one_line(f"{who}: {pause.reason}" if pause.reason else f"by {who}")
-    return one_line(f"{pause.kind}: {pause.reason}")
-
-
-async def status_lines(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
-    """Return why a session does not run, and the exact commands that help. Empty if there is nothing to do."""
-    return [*await status_reasons(cli, engine, info), *await command_lines(cli, engine, info, then)]
-
-
-async def command_lines(
-    cli: Cli, engine: Engine, info: SessionInfo, then: str = "", planned: bool = False
-) -> list[str]:  # fmt: skip
-    """Return what a person can do now, one line each.
-
-    ``then``: the command to use after the wait has ended. ``planned``: the plan is already shown.
-    """
-    found = await next_commands(cli, engine, info, resumes=bool(then), planned=planned)
-    if then and info.status.value == "waiting" and not any(how.endswith(RUN) for _, how in found):
-        found = [*found, ("Then:", then)]
-    width = max((len(what) for what, _ in found), default=0)
-    return [f"{what.ljust(width)}  {command}" for what, command in found]
-
-
-async def status_reasons(cli: Cli, engine: Engine, info: SessionInfo) -> list[str]:
-    """Return the reasons for a session's status, one line each."""
-    if info.guest and info.status.value in ("created", "ready", "sleeping"):
-        until = f"Sleeping until {clock(info.wakes_at)} ({ago(info.wakes_at)}). " if info.wakes_at else ""
-        return [until + GUEST]
-    fixed = {
-        "created": "No step has finished yet, and no process is running it.",
-        "ready": "It can continue, but no process is running it.",
-        "cancelled": "It was cancelled.",
-    }.get(info.status.value)
-    lines = [fixed] if fixed else []
-    match info.status.value:
-        case "pausing":
-            lines = [f"Still finishing {info.step}#{info.visit}; it pauses at the next safe point."]
-            lines += [_pause_line(pause, "Pause requested") for pause in await engine.pauses(info.session_id)]
-        case "paused":
-            pauses = await engine.pauses(info.session_id)
-            now = await retest(cli, engine, info, pauses)
-            lines = [_pause_line(pause, cut=now is not None) for pause in pauses if not pause.standing]
-            lines = [with_commands(line, cli, info) for line in lines] + reasons_now(cli, info, pauses, now)
-            if any(pause.standing for pause in pauses) and (standing := await engine.standing_pause()) is not None:
-                lines.insert(0, standing_pause_line(standing))
-            lines += _failure_line(info)
-        case "failed":
-            lines = [*_failure_line(info), *([GUEST] if info.guest else [])]
-        case "waiting" if questions := await open_questions(engine, info):
-            lines = [_question_line(each) for each in questions]
-        case "waiting":
-            lines = [f"Waiting {wait_phrase(info)}."]
-            lines += [_child_line(child) for child in (await _open_children(engine, info))[:5]]
-        case "sleeping" if info.wakes_at:
-            lines = [f"Sleeping until {clock(info.wakes_at)} ({ago(info.wakes_at)}); a worker wakes it then."]
-    return lines
-
-
-def _pause_line(pause: Pause, verb: str = "Paused", cut: bool = False) -> str:
-    """Return a line about a pause. ``cut``: without the ways out that were stored with it."""
-    who = f" by {pause.by}" if pause.by else ""
-    if pause.kind == "operator":
-        return one_line(f"{verb}{who}" + (f": {pause.reason}" if pause.reason else "."))
-    if pause.kind == "guard":
-        return one_line(f"Paused by a guard{f' after step {pause.step}' if pause.step else ''}: {pause.reason}")
-    reason = pause.reason.partition(" What to do: ")[0] if cut else pause.reason
-    return one_line(f"Paused{f' at step {pause.step}' if pause.step else ''} ({pause.kind}): {reason}")
 
 
 def standing_pause_line(pause: Pause, finishing: int = 0) -> str:
@@ -385,52 +259,6 @@ def finishing_lines(pause: StandingPause, most: int = 5) -> list[str]:
 def _finishing_line(each: Finishing) -> str:
     what = f"{each.operation} of {each.step}" if each.operation else each.step or "its step"
     return one_line(f"{each.session_id} is finishing {what}; it was asked to stop {ago(each.since)}")
-
-
-def _child_line(child: SessionInfo) -> str:
-    return f"  {child.session_id} is {child.status.value} {status_note(child)}".rstrip()
-
-
-async def _open_children(engine: Engine, info: SessionInfo) -> list[SessionInfo]:
-    called = await engine.children(info.session_id)
-    return [each for each in called if each.status.value not in ("completed", "cancelled")]
-
-
-async def next_commands(
-    cli: Cli, engine: Engine, info: SessionInfo, resumes: bool = False, planned: bool = False
-) -> list[tuple[str, str]]:  # fmt: skip
-    """Return labels and exact commands for what a person can do. ``resumes``: an answer also resumes the session."""
-    name, workflow = info.session_id, info.workflow
-    resume, add = cli.resume(info), cli.to_add(info)
-    match info.status.value:
-        case "sleeping" if info.guest:
-            return [("End its timers:", f"{resume} --wake")]
-        case "created" | "ready" | "failed" if info.guest:
-            return []
-        case "created" | "ready" | "failed":
-            return [(f"Resume{add}:", resume)]
-        case "running":
-            return [("Watch:", cli.command("watch", name)), ("Pause:", cli.command("pause", name))]
-        case "pausing":
-            return [("Withdraw the pause:", resume)]
-        case "paused":
-            pauses = await engine.pauses(name)
-            lift = [("Resume everything:", cli.lift)] if any(pause.standing for pause in pauses) else []
-            return [*lift, *ways_out(cli, info, pauses, await retest(cli, engine, info, pauses), planned)]
-        case "waiting" if questions := await open_questions(engine, info):
-            code, run = (workflow, RUN) if resumes and not info.guest else (None, "")
-            return [("Answer:", cli.command("answer", each.id, code) + run) for each in questions]
-        case "waiting" if "message" in info.waiting:
-            return [("Send:", f"{cli.command('send', name)} MESSAGE")]
-        case "waiting":
-            some = (await _open_children(engine, info))[:5]
-            return [("Show the child:", cli.command("show", each.session_id)) for each in some]
-        case "sleeping":
-            worker = cli.command("worker", workflow=workflow)
-            return [(f"Wake it now{add}:", f"{resume} --wake"), (f"Wake it when due{add}:", worker)]
-        case "cancelled":
-            return [(f"Start a new session from it{add}:", cli.command("fork", name, workflow))]
-    return []
 
 
 def size(count: float) -> str:

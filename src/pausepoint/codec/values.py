@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from collections.abc import Iterator
 from datetime import datetime, time
 from decimal import Decimal
 from enum import Enum
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -59,6 +60,14 @@ from pausepoint.errors import DefinitionError, StateRefused, ValueRefused
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+PART = 1000
+"""How many items of a long list are encoded or decoded at once."""
+
+LONG = 256 * 1024
+"""The encoded size from which a list is decoded in parts."""
+
+_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 __all__ = ["DEFAULT_LIMITS", "Limits", "Typed", "as_json", "as_plain", "decode", "encode", "fingerprint", "typed"]
 
@@ -138,8 +147,9 @@ class Typed:
 
     def __init__(self, annotation: Any) -> None:
         self.annotation = annotation
-        self.immutable = immutable(annotation)
+        self.immutable: bool = immutable(annotation)
         self._direct = scalars(annotation) or frozenset()
+        self._is_list = get_origin(annotation) is list
 
     def __repr__(self) -> str:
         return f"Typed({_describe(self.annotation)})"
@@ -172,6 +182,8 @@ class Typed:
 
         A plan stores different values differently, and the round trip was checked when the data was stored.
         """
+        if self._is_long(value):
+            return self._is_stored_in_parts(value, data, limits)
         written = self._write_plainly(value, limits)
         return written is not None and written[0] == data
 
@@ -184,6 +196,11 @@ class Typed:
                 return decoder.decode(data)
             except (ValueError, RecursionError):
                 pass  # the slow path reports the error: read() about the text, pydantic about the value
+        if self._is_list and len(data) > LONG:
+            try:
+                return self._load_in_parts(data)
+            except Exception:
+                pass  # decoding it as a whole reports the error with its place
         value = read(data)
         if self.annotation is Any or type(value) in self._direct:
             return value
@@ -243,15 +260,30 @@ class Typed:
             if quick is None:
                 return None
             walk = Walk(limits)
-            tagged = quick.dump(value, walk)
-            if walk.size < 0:
-                return None
-            data = encode_json(tagged)
+            pieces = _parts(value, quick, walk) if self._is_long(value) else [_written(value, quick, walk)]
+            data = b"".join(pieces)
             if len(data) > limits.value_bytes:
                 return None
         except (NotPlain, Refusal, UnicodeEncodeError, RecursionError):
             return None
         return data, None if quick.safe else quick
+
+    def _is_long(self, value: Any) -> bool:
+        return self._is_list and type(value) is list and len(value) > PART
+
+    def _is_stored_in_parts(self, value: Any, data: bytes, limits: Limits) -> bool:
+        """Compare a long list with its stored form part by part, without writing all of it again."""
+        if self._plan is None or len(data) > limits.value_bytes:
+            return False
+        at = 0
+        try:
+            for part in _parts(value, self._plan, Walk(limits)):
+                if not data.startswith(part, at):
+                    return False
+                at += len(part)
+        except (NotPlain, Refusal, UnicodeEncodeError, RecursionError):
+            return False
+        return at == len(data)
 
     def _survives(self, quick: Plan, data: bytes, limits: Limits) -> bool:
         """Return whether the decoded value encodes to the same data.
@@ -294,8 +326,31 @@ class Typed:
             why = f"it does not fit {_describe(self.annotation)} ({_first_line(exc)})"
             raise refused(path, type_name(value), why, _DECLARE) from exc
 
+    def _load_in_parts(self, data: bytes) -> list[Any]:
+        """Decode a long list part by part, so that its plain form never exists as a whole."""
+        items = _raw_list.decode(data)
+        found: list[Any] = []
+        for at in range(0, len(items), PART):
+            found += self._load(read(b"[%b]" % b",".join(items[at : at + PART])))
+        return found
+
     def _load(self, value: Any) -> Any:
         return self.adapter.validate_python(value, strict=False, by_alias=False, by_name=True)
+
+
+def _written(value: Any, quick: Plan, walk: Walk) -> bytes:
+    """Return the encoding of a value. Raises `Refusal` before large texts are written out."""
+    tagged = quick.dump(value, walk)
+    walk.check()
+    return encode_json(tagged)
+
+
+def _parts(value: list[Any], quick: Plan, walk: Walk) -> Iterator[bytes | memoryview]:
+    """Yield the encoding of a long list in parts. Its tagged form as a whole takes several times the memory."""
+    for at in range(0, len(value), PART):
+        yield b"," if at else b"["
+        yield memoryview(_written(value[at : at + PART], quick, walk))[1:-1]
+    yield b"]"
 
 
 _DECLARE = "Declare the type that it has, or store plain data."

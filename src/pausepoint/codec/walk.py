@@ -289,8 +289,11 @@ class Walk:
 
     def text(self, value: str) -> str:
         self.size -= len(value)
-        if self.thorough and not _encodable(value):
-            raise Refusal(value, "it contains a lone surrogate", "Clean it with .encode('utf-8', 'replace').decode().")
+        if self.thorough:
+            self.check()
+            if not _encodable(value):
+                hint = "Clean it with .encode('utf-8', 'replace').decode()."
+                raise Refusal(value, "it contains a lone surrogate", hint)
         return value
 
     def leaf(self, value: Any, tagger: Callable[[Any], Any]) -> Any:

@@ -99,12 +99,12 @@ class BoundArtifact:
 
     def __init__(self, spec: Artifact, place: Place, counted: str | None = None) -> None:
         self.spec = spec
-        self.path = spec.path
+        self.path: str = spec.path
         self.place = place
         self.counted = counted
-        self.many = "*" in spec.path
+        self.many: bool = "*" in spec.path
         self.typed: Typed = typed(_entry_type(place.annotation)) if self.many else place.typed
-        self.named = tuple(_FIELD.findall(spec.path))
+        self.named: tuple[str, ...] = tuple(_FIELD.findall(spec.path))
         self.codec = _codec(spec, self.typed)
 
     @property

@@ -36,17 +36,17 @@ class Growth:
     __slots__ = ("kind", "name")
 
     def __init__(self, name: str, kind: Growing) -> None:
-        self.name = name
+        self.name: str = name
         self.kind: Growing = kind
 
     def __repr__(self) -> str:
         return self.name
 
 
-Append = Growth("Append", "append")
+Append: Growth = Growth("Append", "append")
 """``Annotated[list[X], Append]``: a step that writes the field returns only the new items."""
 
-Merge = Growth("Merge", "merge")
+Merge: Growth = Growth("Merge", "merge")
 """``Annotated[dict[str, X], Merge]``: a step that writes the field returns only the new or changed keys."""
 
 
@@ -60,7 +60,7 @@ class Replace(Generic[T]):
     __slots__ = ("value",)
 
     def __init__(self, value: T) -> None:
-        self.value = value
+        self.value: T = value
 
     def __repr__(self) -> str:
         return f"Replace({self.value!r})"
@@ -82,7 +82,7 @@ class At:
     __slots__ = ("path",)
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        self.path: str = path
 
     def __repr__(self) -> str:
         return f"At({self.path!r})"
@@ -129,16 +129,16 @@ class Place:
     )
 
     def __init__(self, path: str, info: FieldInfo, rules: _Rules, under_optional: bool) -> None:
-        self.path = path
-        self.parts = tuple(path.split("."))
-        self.field = self.parts[0]
+        self.path: str = path
+        self.parts: tuple[str, ...] = tuple(path.split("."))
+        self.field: str = self.parts[0]
         self.annotation: Any = info.annotation
         self.grows: Growing | None = next((mark.kind for mark in info.metadata if isinstance(mark, Growth)), None)
         self.typed: Typed = typed(_storable(info))
         self.growth: Typed | None = self.typed if self.grows else None
-        self.admits_none = admits_none(info.annotation)
-        self.under_optional = under_optional
-        self.frozen = bool(info.frozen)
+        self.admits_none: bool = admits_none(info.annotation)
+        self.under_optional: bool = under_optional
+        self.frozen: bool = bool(info.frozen)
         self._rules = rules
         self._validate: Callable[[object], Any] | None = None
 
@@ -195,14 +195,14 @@ class Shape:
     __slots__ = ("_nested", "_places", "fields", "model", "needs_whole")
 
     def __init__(self, model: type[BaseModel]) -> None:
-        self.model = model
+        self.model: type[BaseModel] = model
         rules = _Rules(model)
-        self.fields = {
+        self.fields: dict[str, Place] = {
             name: Place(name, info, rules, under_optional=False) for name, info in model.model_fields.items()
         }
         self._places = dict(self.fields)
         self._nested = {name: found for name, info in model.model_fields.items() if (found := _nested(info.annotation))}
-        self.needs_whole = any(_Rules(each).crosses_fields for each in _reachable(model))
+        self.needs_whole: bool = any(_Rules(each).crosses_fields for each in _reachable(model))
 
     def __repr__(self) -> str:
         return f"Shape({self.model.__name__}: {', '.join(self.fields)})"
@@ -432,9 +432,11 @@ class _Rules:
         self.model = model
         self.definitions: dict[str, Any] = {}
         self.config: Any = None
-        self.model_wide = False
+        self.model_wide: bool = False
         self.fields: dict[str, Any] = self._open(model.__pydantic_core_schema__)
-        self.reads_others = {name for name, field in self.fields.items() if _reads_other_fields(field["schema"])}
+        self.reads_others: set[str] = {
+            name for name, field in self.fields.items() if _reads_other_fields(field["schema"])
+        }
 
     def _open(self, schema: Any) -> dict[str, Any]:
         """Return the schemas of the fields. Note the validators around them, which apply to the whole model."""

@@ -16,6 +16,7 @@ from pausepoint.definition.steps import Migration, Step
 from pausepoint.definition.workflow import RESULT, Workflow, raise_problems
 from pausepoint.errors import DefinitionError
 from pausepoint.model.ids import SessionId
+from pausepoint.model.limits import Limit
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -27,8 +28,8 @@ _MISSING: Any = object()
 
 TAKEN = frozenset(
     {
-        "at_step", "budget", "by", "folder", "keep_for", "key", "owner", "paused", "reason", "replay", "retry",
-        "session_id", "store", "tags", "timeout",
+        "at_step", "budget", "by", "folder", "keep_for", "key", "lane", "owner", "paused", "priority", "queue",
+        "reason", "replay", "retry", "session_id", "store", "tags", "timeout",
     }
 )  # fmt: skip
 """Keywords of `run`, `Engine.start` and `Context.call`. A parameter with such a name could never be set there."""
@@ -46,12 +47,15 @@ class WorkflowOptions(TypedDict, total=False):
     questions_expire: timedelta | EllipsisType | None
     pause: PauseAt
     hold: timedelta | float | None
+    queue: str | None
+    priority: int | None
+    limit: Limit | None
 
 
 class FunctionWorkflow(Workflow["BaseModel", R], Generic[P, C, R]):
     """A workflow with one step, made from a function with `workflow`. It stays callable, so a test can call it."""
 
-    returns = RESULT
+    returns: str | None = RESULT
     __name__: str
 
     def __init__(

@@ -21,12 +21,13 @@ class Callee:
     __slots__ = ("clash", "context", "given", "is_async", "name", "result")
 
     def __init__(self, fn: Callable[..., Any], result: Any = None) -> None:
-        plain, self.given = _plain(fn)
+        plain, given = _plain(fn)
+        self.given: tuple[Any, ...] = given
         self.clash: str | None = None  # see `clash_of`; not known yet
         hints = _hints(plain, needs_result=result is None)
         self.name: str = getattr(plain, "__qualname__", type(plain).__name__).rpartition("<locals>.")[2]
         self.result: Typed = typed(hints.get("return", Any) if result is None else result)
-        self.is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(_called(plain))
+        self.is_async: bool = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(_called(plain))
         self.context: str | None = next(
             (name for name, hint in hints.items() if getattr(hint, "__pausepoint_context__", None)), None
         )

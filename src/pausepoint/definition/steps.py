@@ -55,9 +55,9 @@ class Declared(Generic[P, R]):
         if problem:
             raise DefinitionError(f"{self.role.capitalize()} {shown!r}: {problem}")
         functools.update_wrapper(self, fn)
-        self.fn = fn
+        self.fn: Callable[P, R] = fn
         self.name = shown
-        self.hints = _early_hints(fn, names)
+        self.hints: dict[str, Any] | None = _early_hints(fn, names)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
@@ -97,21 +97,21 @@ class Step(Declared[P, R]):
         refused = valid_name(self.name)
         if refused:
             raise DefinitionError(f"Step {refused} Set the name with @step(name=...).", step=self.name)
-        self.is_async = inspect.iscoroutinefunction(fn)
-        self.declared_writes = as_names(writes)
-        self.many = len(self.declared_writes) > 1
-        self.was = as_names(was)
-        self.retry = _retry(retry, self.name)
-        self.timeout = _seconds(timeout, self.name)
+        self.is_async: bool = inspect.iscoroutinefunction(fn)
+        self.declared_writes: tuple[str, ...] = as_names(writes)
+        self.many: bool = len(self.declared_writes) > 1
+        self.was: tuple[str, ...] = as_names(was)
+        self.retry: Retry = _retry(retry, self.name)
+        self.timeout: float | None = _seconds(timeout, self.name)
         self.scope = scope
-        self.agent = scope.name if scope else self.name
-        self.publishes = (publishes,) if isinstance(publishes, Artifact) else tuple(publishes)
+        self.agent: str = scope.name if scope else self.name
+        self.publishes: tuple[Artifact, ...] = (publishes,) if isinstance(publishes, Artifact) else tuple(publishes)
         self.pause = _pause(pause, self.name)
         self.when = when
         problem = unfit_function(when) if when is not None else None
         if problem:
             raise DefinitionError(f"Step {self.name!r}, when: {problem}", step=self.name)
-        self.when_hints = _early_hints(when, names) if when is not None else None
+        self.when_hints: dict[str, Any] | None = _early_hints(when, names) if when is not None else None
 
     def __repr__(self) -> str:
         writes = ", ".join(self.declared_writes) or "nothing"
@@ -165,8 +165,8 @@ class Scope:
         if refused:
             raise DefinitionError(f"Scope {refused}")
         self.name = name
-        self.reads = as_names(reads)
-        self.writes = as_names(writes)
+        self.reads: tuple[str, ...] = as_names(reads)
+        self.writes: tuple[str, ...] = as_names(writes)
 
     def __repr__(self) -> str:
         return f"Scope({self.name!r}, reads={list(self.reads)}, writes={list(self.writes)})"
@@ -192,7 +192,7 @@ class After(Declared[P, R]):
 
     def __init__(self, fn: Callable[P, R], after: str | Step[..., Any], names: Mapping[str, Any]) -> None:
         super().__init__(fn, None, names)
-        self.after = after.name if isinstance(after, Step) else after
+        self.after: str = after.name if isinstance(after, Step) else after
 
     def __repr__(self) -> str:
         return f"<{self.role} {self.name} after {self.after}>"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from types import EllipsisType, FunctionType, MappingProxyType
+from types import EllipsisType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, get_args, get_origin
 
 from typing_extensions import TypeVar
@@ -30,6 +30,7 @@ from pausepoint.definition.binding import (
     resolve,
     valid_name,
 )
+from pausepoint.definition.entries import checked_migrations, misplaced
 from pausepoint.definition.fields import Place, Shape, overlap, shape
 from pausepoint.definition.guests import guest_step
 from pausepoint.definition.steps import Guard, Migration, Route, Scope, Step, as_names, guard, route, step
@@ -37,7 +38,9 @@ from pausepoint.definition.types import NONE, admits_none, fits, members, show
 from pausepoint.errors import DefinitionError, did_you_mean
 from pausepoint.model.events import ENGINE_EVENTS
 from pausepoint.model.ids import shortened
+from pausepoint.model.limits import Limit
 from pausepoint.model.questions import is_time_to_answer
+from pausepoint.model.queues import check_priority, check_queue
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -75,8 +78,9 @@ class Workflow(Generic[S, R]):
     ``version``. ``questions_expire`` is how long a question waits if the call sets no ``expires=``: a timedelta, None
     for no limit, or by default the engine's setting. ``pause`` says where a pause stops the steps that do not say it
     themselves: before their next ``"operation"``, or at the end of the ``"step"``. ``hold`` is how long a paused step
-    stays in memory, as a timedelta or in seconds; by default the engine's setting. Raises `DefinitionError`, which
-    lists all problems.
+    stays in memory, as a timedelta or in seconds; by default the engine's setting. ``queue`` and ``priority`` are those
+    of its sessions, unless `Engine.start` says otherwise; the lowest number goes first. ``limit`` is how many of its
+    sessions may be at work; `Engine.limit` overrides it. Raises `DefinitionError`, which lists all problems.
 
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
     artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present
@@ -102,32 +106,39 @@ class Workflow(Generic[S, R]):
         questions_expire: timedelta | EllipsisType | None = ...,
         pause: PauseAt = "operation",
         hold: timedelta | float | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        limit: Limit | None = None,
     ) -> None:
         self.name = name
+        self.queue: str | None = queue
+        self.priority: int | None = priority
+        self.limit: Limit | None = limit
         self.version = version
         self.model = state
         self.questions_expire = questions_expire
         problems = Problems(f"Workflow {name!r}")
         if not is_time_to_answer(questions_expire):
             problems.add(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
-        self.hold = _checked_hold(hold, problems)
+        self.hold: float | None = _checked_hold(hold, problems)
+        _check_turns(queue, priority, limit, problems)
         if pause not in get_args(PauseAt):
             problems.add(f"pause must be 'operation' or 'step', not {pause!r}.")
-        self.events = _checked_events(events, problems)
+        self.events: frozenset[str] = _checked_events(events, problems)
         _check_head(name, version, problems)
         self.migrations: Mapping[int, Migration[..., Any]] = MappingProxyType(
-            _checked_migrations(migrations, version, problems)
+            checked_migrations(migrations, version, problems)
         )
-        self.shape = _shape_of(state, name, problems)
+        self.shape: Shape = _shape_of(state, name, problems)
         listed = _listed(steps, problems)
         bound = {each.name: _bound_step(each, self.shape, pause, problems) for each in listed}
         self._steps: Mapping[str, BoundStep] = MappingProxyType(bound)
-        self.steps = tuple(bound.values())
-        self.outline = tuple(bound)
+        self.steps: tuple[BoundStep, ...] = tuple(bound.values())
+        self.outline: tuple[str, ...] = tuple(bound)
         self.renamed: Mapping[str, str] = MappingProxyType(_renamed(listed, problems))
         self._positions = {each: position for position, each in enumerate(bound)}
-        self.scope_of = {each.name: each.scope.name for each in listed if each.scope}
-        self.scopes = tuple({id(each.scope): each.scope for each in listed if each.scope}.values())
+        self.scope_of: dict[str, str] = {each.name: each.scope.name for each in listed if each.scope}
+        self.scopes: tuple[Scope, ...] = tuple({id(each.scope): each.scope for each in listed if each.scope}.values())
         for scope in self.scopes:
             _check_table(scope, self.shape, problems.at(f"scope {scope.name!r}"))
         self.routes: Mapping[str, BoundRoute] = MappingProxyType(_bound_routes(routes, bound, self.shape, problems))
@@ -137,8 +148,8 @@ class Workflow(Generic[S, R]):
         if not problems.found:
             self._check_reachable(problems)
         raise_problems(name, problems)
-        self.first = self.steps[0].name
-        self.publishes = any(each.publishes for each in self.steps)
+        self.first: str = self.steps[0].name
+        self.publishes: bool = any(each.publishes for each in self.steps)
         self._description: Description | None = None
 
     @classmethod
@@ -150,7 +161,7 @@ class Workflow(Generic[S, R]):
         """Return a workflow whose code stays in your own program, such as a web handler: see `Engine.visit`.
 
         Its sessions have one step, ``visit``. Engines and workers never run them. ``hold`` is how long an operation
-        that must stop for a pause waits in place; by default the block is left at once. The other options are those of
+        that must stop for a pause waits in place; by default the block exits at once. The other options are those of
         `Workflow`.
         """
         made: Workflow[M] = Workflow(
@@ -273,6 +284,18 @@ def _check_head(name: str, version: object, problems: Problems) -> None:
         problems.add(f"version={version!r} must be a whole number of 1 or more.")
 
 
+def _check_turns(queue: object, priority: object, limit: object, problems: Problems) -> None:
+    checks: list[tuple[object, Callable[[object], object]]] = [(queue, check_queue), (priority, check_priority)]
+    for given, check in checks:
+        try:
+            if given is not None:
+                check(given)
+        except ValueError as exc:
+            problems.add(str(exc))
+    if limit is not None and not isinstance(limit, Limit):
+        problems.add(f"limit must be a Limit, such as Limit(5), not {limit!r:.60}.")
+
+
 def _checked_hold(hold: timedelta | float | None, problems: Problems) -> float | None:
     try:
         return None if hold is None else hold_seconds(hold)
@@ -297,39 +320,6 @@ def _checked_events(events: str | Sequence[str], problems: Problems) -> frozense
         elif event in ENGINE_EVENTS:
             problems.add(f"event {event!r} is an event type of the engine. Choose another name.")
     return frozenset(as_names(events))
-
-
-def _checked_migrations(migrations: Any, version: object, problems: Problems) -> dict[int, Migration[..., Any]]:
-    """Return the migrations by the version that they start from. Report duplicates, and gaps up to the version."""
-    found: dict[int, Migration[..., Any]] = {}
-    for each in [migrations] if isinstance(migrations, Migration) else migrations:
-        if not isinstance(each, Migration):
-            problems.add(_misplaced(each, "migration", "@migrate(from_version=...)"))
-        elif each.from_version in found:
-            other, source = found[each.from_version].name, each.from_version
-            problems.add(
-                f"migrations {other!r} and {each.name!r} both start from version {source}. Merge them into one."
-            )
-        else:
-            found[each.from_version] = each
-    if type(version) is int:
-        _check_chain(found, version, problems)
-    return found
-
-
-def _check_chain(migrations: Mapping[int, Migration[..., Any]], version: int, problems: Problems) -> None:
-    for source, each in migrations.items():
-        if source >= version:
-            problems.at(f"migration {each.name!r}").add(
-                f"the migration leads from version {source} to {source + 1}, but the workflow is version {version}."
-                f" Set version={source + 1}, or remove the migration."
-            )
-    for source in range(min(migrations, default=version), version):
-        if source not in migrations:
-            problems.add(
-                f"no migration leads from version {source} to {source + 1}."
-                f" Add one with @migrate(from_version={source})."
-            )
 
 
 def _renamed(steps: Sequence[Step[..., Any]], problems: Problems) -> dict[str, str]:
@@ -368,7 +358,7 @@ def _listed(steps: Any, problems: Problems) -> list[Step[..., Any]]:
         return []
     for each in steps:
         if not isinstance(each, Step):
-            problems.add(_misplaced(each, "step", "@step"))
+            problems.add(misplaced(each, "step", "@step"))
         elif found.get(each.name) is each:
             problems.add(f"step {each.name!r} is listed twice. List it once, and use a route to visit it again.")
         elif each.name in found:
@@ -566,21 +556,13 @@ def _placed(each: Any, role: str, steps: Mapping[str, BoundStep], problems: Prob
     Returns None, after reporting it, if the entry has another role or follows no step of this workflow.
     """
     if getattr(each, "role", None) != role:
-        problems.add(_misplaced(each, role, f"@{role}(after=...)"))
+        problems.add(misplaced(each, role, f"@{role}(after=...)"))
         return None
     here = problems.at(f"{role} {each.name!r}")
     if each.after not in steps:
         here.add(f"after={each.after!r} is not a step{did_you_mean(str(each.after), steps)}")
         return None
     return here
-
-
-def _misplaced(each: Any, role: str, decorator: str) -> str:
-    """Describe an entry in the wrong list."""
-    if isinstance(each, Step | Route | Guard | Migration):
-        return f"{each.role} {each.name!r} is listed in {role}s=. Move it to {each.role}s=[{each.name}]."
-    what = f"function {each.__name__!r}" if isinstance(each, FunctionType) else repr(each)
-    return f"{what} in {role}s= is not a {role}. Decorate it with {decorator}."
 
 
 def _targets(each: Route[..., Any], steps: Mapping[str, BoundStep], problems: Problems) -> tuple[str | None, ...]:

@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING
 from pausepoint.lazy import exported
 
 if TYPE_CHECKING:
-    from pausepoint.engine.blocking import BlockingEngine, BlockingSession
-    from pausepoint.engine.engine import accept_loss
-    from pausepoint.engine.plan import Plan
+    from pausepoint.engine.blocking import BlockingDrawer, BlockingEngine, BlockingSession
+    from pausepoint.engine.drawers import Drawer
+    from pausepoint.engine.plans import Plan
+    from pausepoint.engine.stores import accept_loss
 
 _HOMES = {
+    "BlockingDrawer": "blocking",
     "BlockingEngine": "blocking",
     "BlockingSession": "blocking",
-    "Plan": "plan",
-    "accept_loss": "engine",
+    "Drawer": "drawers",
+    "Plan": "plans",
+    "accept_loss": "stores",
 }
 
 __all__ = [
+    "BlockingDrawer",
     "BlockingEngine",
     "BlockingSession",
+    "Drawer",
     "Plan",
     "accept_loss",
 ]

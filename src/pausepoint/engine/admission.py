@@ -25,6 +25,7 @@ from pausepoint.log.trail import PublishedFile, Trail
 from pausepoint.model.files import file_facts, is_hash, unfit_facts
 from pausepoint.model.ids import is_session_id, shortened
 from pausepoint.model.questions import about
+from pausepoint.model.queues import check_priority, check_queue
 from pausepoint.model.records import Record, SignalRecord, first_digest, rechained, resealed
 from pausepoint.model.sessions import Pause, QuestionFacts, SessionRow
 
@@ -61,7 +62,8 @@ def check_session(row: SessionRow, records: list[Record], signals: list[SignalRe
     if row.parent_id is not None:
         _check_id("session", row.parent_id)
     _check_numbers(row)
-    _check_texts(owner=row.owner, **{f"tag {number}": tag for number, tag in enumerate(row.tags, 1)})
+    _check_turn(row)
+    _check_texts(owner=row.owner, lane=row.lane, **{f"tag {number}": tag for number, tag in enumerate(row.tags, 1)})
     if (row.seq, row.digest) != (len(records), records[-1].digest):
         raise Unsafe(f"the facts of session {row.session_id!r} do not match the end of its log")
     if not 1 <= row.key_frame <= row.seq:
@@ -69,6 +71,14 @@ def check_session(row: SessionRow, records: list[Record], signals: list[SignalRe
     for each in (*records, *signals):
         _check_numbers(each)
     _check_readable(row, records, signals)
+
+
+def _check_turn(row: SessionRow) -> None:
+    try:
+        check_queue(row.queue)
+        check_priority(row.priority)
+    except ValueError as error:
+        raise Unsafe(str(error).rstrip(".")) from error
 
 
 def _check_readable(row: SessionRow, records: list[Record], signals: list[SignalRecord]) -> None:

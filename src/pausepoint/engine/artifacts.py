@@ -9,15 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
-from pausepoint.artifacts.detection import by_files, recorded
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of
 from pausepoint.artifacts.notes import check_free
 from pausepoint.artifacts.publisher import Past, Publisher, code_of, gone, is_gone
-from pausepoint.artifacts.rebuild import by_judgement, by_record
 from pausepoint.artifacts.status import (
     ArtifactState,
     Examination,
@@ -25,14 +23,15 @@ from pausepoint.artifacts.status import (
     artifact_named,
     examine,
     look,
-    rewound_edits,
 )
 from pausepoint.definition.artifacts import OWN, check_inside
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import check_texts
+from pausepoint.engine.base import Service, check_texts
 from pausepoint.engine.contents import UnheldSession, Version, content_of, no_artifacts
 from pausepoint.engine.events import event_commit
+from pausepoint.engine.queries import Queries
 from pausepoint.engine.rerun import Rerun, is_concerned
+from pausepoint.engine.time_travel import TimeTravel
 from pausepoint.errors import (
     AlreadyRunning,
     FolderMisfit,
@@ -48,13 +47,11 @@ from pausepoint.log.replay import EditBody, Line, fold
 from pausepoint.log.state import Blobs
 from pausepoint.log.telemetry import log_line
 from pausepoint.log.trail import Adopted, Trail
+from pausepoint.model.commits import NewSession
 from pausepoint.model.ids import SessionId, check_session_id, shortened
-from pausepoint.model.sessions import NewSession, Pause, SessionRow, Status
+from pausepoint.model.sessions import SessionRow, Status
 from pausepoint.model.views import Stale
 from pausepoint.threads import in_thread
-
-if TYPE_CHECKING:
-    from pausepoint.engine.plan import Plan
 
 UNDRIVEN = (Status.COMPLETED, Status.WAITING, Status.SLEEPING)
 """The statuses in which a resume may have no step to run."""
@@ -64,52 +61,38 @@ Edits = Literal["accept", "discard"] | None
 RERUN_REQUESTED = "a rerun was requested"
 
 
-class Artifacts(Rerun):
+class Artifacts:
     """The verbs over the artifacts of a session."""
 
-    async def artifacts(self, session_id: str) -> list[ArtifactState]:
-        """Return the state of each artifact: valid, edited, invalid, missing or stale. Changes nothing.
+    def __init__(self, service: Service, queries: Queries, time_travel: TimeTravel, rerun: Rerun) -> None:
+        self.service = service
+        self.queries = queries
+        self.time_travel = time_travel
+        self.rerun = rerun
 
-        If the session's workflow is not registered, changed files are only compared with the record: an invalid file
-        then counts as edited.
-        """
-        self._check_open()
-        row = await self._row(session_id)
-        line = await self._timeline(row).line()
+    async def artifacts(self, session_id: str) -> list[ArtifactState]:
+        """Return the state of each artifact: valid, edited, invalid, missing or stale. Changes nothing."""
+        self.service.check_open()
+        row = await self.service.row(session_id)
+        line = await self.service.timeline(row).line()
         if line.trail is None:
             return []
-        return (await self._examined(self.workflows.get(row.workflow), row, line)).states()
+        return (await self.examined(self.service.workflows.get(row.workflow), row, line)).states()
 
     async def artifact(self, session_id: str, path: str, *, version: Version = "present") -> bytes:
-        """Return the content of one artifact: of the file in the folder or, with ``version="recorded"``, of the log.
-
-        ``path`` is one of the paths that `artifacts` lists; nothing else is read, no link is followed, and a file of
-        more than 256 MiB is refused. Changes nothing, and works while the session runs.
-
-        The recorded content is what the session published or what a person's accepted edit contains, even if the file
-        has been changed or deleted since. If the folder no longer has these bytes, they are made again by the code of
-        the workflow, which must be registered; otherwise `DefinitionError` is raised.
-
-        Raises `FolderRefused` if the session has no such artifact or its content cannot be read, and `VerbRefused` if
-        the session has no artifacts at all.
-        """
-        self._check_open()
-        return await content_of(self, await self._row(session_id), path, version)
+        """Return the content of one artifact: of the file in the folder or, with ``version="recorded"``, of the log."""
+        self.service.check_open()
+        return await content_of(self.service, await self.service.row(session_id), path, version)
 
     async def adopt(
         self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
     ) -> list[Stale]:
-        """Adopt edited artifacts and return the steps that become stale, with the cost of running them again.
-
-        ``paths`` are the artifacts to adopt; by default all edited ones. ``by`` and ``reason`` are recorded. No step
-        runs: the next resume runs the stale steps again. Raises `FolderRefused` if a path is not an artifact of the
-        session, and `VerbRefused` if it is not edited.
-        """
-        self._check_open()
+        """Adopt edited artifacts and return the steps that become stale, with the cost of running them again."""
+        self.service.check_open()
         check_texts(by=by, reason=reason)
         while True:
             row, workflow, line = await self._artifact_session(session_id)
-            found = await self._examined(workflow, row, line)
+            found = await self.examined(workflow, row, line)
             chosen = _chosen(found, paths, ("edited",), row)
             if not chosen:
                 return stale_of(line, found)
@@ -117,22 +100,17 @@ class Artifacts(Rerun):
                 line = await self._adopt(row, workflow, line, chosen, by, reason)
             except (HoldLost, AlreadyRunning):
                 continue  # the session has changed since it was read
-            return stale_of(line, await self._examined(workflow, await self._row(session_id), line))
+            return stale_of(line, await self.examined(workflow, await self.service.row(session_id), line))
 
     async def restore(
         self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
     ) -> list[str]:
-        """Restore the recorded content of artifacts and return their paths.
-
-        ``paths`` are the artifacts to restore; by default all that differ. The replaced content is kept in the folder's
-        ``.pausepoint/bin``. ``by`` and ``reason`` are recorded, before the files are written. Raises `FolderRefused` if
-        a path is not an artifact of the session.
-        """
-        self._check_open()
+        """Restore the recorded content of artifacts and return their paths."""
+        self.service.check_open()
         check_texts(by=by, reason=reason)
         while True:
             row, workflow, line = await self._artifact_session(session_id)
-            found = await self._examined(workflow, row, line, even_if_gone=True)
+            found = await self.examined(workflow, row, line, even_if_gone=True)
             chosen = _chosen(found, paths, ("edited", "invalid", "missing"), row)
             contents = await self._recorded(row, workflow, line, chosen)
             try:
@@ -145,48 +123,56 @@ class Artifacts(Rerun):
         """Record who restores which files, in a session that no process drives. Nothing else of it changes."""
         if not chosen:
             return
-        await self.driver.let_go(row.session_id)
+        await self.service.driver.let_go(row.session_id)
         files = {each.file.path: each.file.sha256 for each in chosen}
         summary = f"restored by {by or 'someone'}: {', '.join(files)}" + (f" ({reason})" if reason else "")
         data = {"files": files, "by": by, "reason": reason}
-        await self.store.revise(event_commit(row, self.clock.now(), "artifact.restored", summary, data, by or ""))
-        self.driver.changed(row.session_id)
+        await self.service.store.revise(
+            event_commit(row, self.service.clock.now(), "artifact.restored", summary, data, by or "")
+        )
+        self.service.driver.changed(row.session_id)
 
     async def _artifact_session(self, session_id: str) -> tuple[SessionRow, Workflow[Any], Line]:
-        row = await self._parked(session_id, "changed")
-        line = await self._timeline(row).line()
+        row = await self.time_travel.parked(session_id, "changed")
+        line = await self.service.timeline(row).line()
         if line.trail is None:
             raise no_artifacts(row)
-        return row, self._workflow_of(row), line
+        return row, self.service.workflow_of(row), line
 
-    async def _rebuilt(
+    async def rebuilt(
         self, folder: str | Path, workflow: Workflow[Any], session_id: str | None, accept_incomplete: bool,
         by: str | None, given: dict[str, Any],
     ) -> SessionId:  # fmt: skip
         """Return the id of a folder's session. If this store does not have the session, create it from the folder."""
+        from pausepoint.artifacts.detection import (
+            by_files,
+            recorded,
+        )  # programs that only run sessions do not need them
+        from pausepoint.artifacts.rebuild import by_judgement, by_record
+
         path = Path(folder).absolute()
         found = await in_thread(recorded, path, workflow)
         if found is None:
             seen, judged = await in_thread(by_files, path, workflow, given)
-            line = by_judgement(workflow, path, session_id, seen, judged, given, accept_incomplete, self.limits)
+            line = by_judgement(workflow, path, session_id, seen, judged, given, accept_incomplete, self.service.sizes)
         else:
             wanted = session_id or found.note.session_id
-            if await self.store.get(check_session_id(wanted)) is not None:
+            if await self.service.store.get(check_session_id(wanted)) is not None:
                 return await self._existing_session(workflow, wanted, path)
-            line = await in_thread(by_record, workflow, path, wanted, found, accept_incomplete, self.limits)
-        new = line.session(workflow, self.clock.now(), by)
+            line = await in_thread(by_record, workflow, path, wanted, found, accept_incomplete, self.service.sizes)
+        new = line.session(workflow, self.service.clock.now(), by)
         carried = _carried(new, path)
         await self._check_carried(workflow, carried, new.session_id, path)
-        if await self.store.create(new) is None:
+        if await self.service.store.create(new) is None:
             raise InputConflict(
                 f"Session {new.session_id!r} already exists. Pass another session_id.", session_id=new.session_id
             )
-        self.driver.on_change()
+        self.service.driver.on_change()
         return SessionId(new.session_id)
 
     async def _existing_session(self, workflow: Workflow[Any], session_id: str, folder: Path) -> SessionId:
         """Return the id of a session that this store already has. Raises if its folder is another one."""
-        line = await self._timeline(await self._row(session_id)).line()
+        line = await self.service.timeline(await self.service.row(session_id)).line()
         trail = line.trail
         if trail is None or Path(trail.folder).resolve() != folder.resolve():
             where = "without a folder" if trail is None else f"with its folder at {trail.folder}"
@@ -200,7 +186,7 @@ class Artifacts(Rerun):
 
     async def _check_carried(self, workflow: Workflow[Any], line: Line, session_id: str, folder: Path) -> None:
         """Check that the session can be resumed with the present code, before anything is stored."""
-        wrong = await self._misfit_of(workflow, line)
+        wrong = await self.queries.misfit_of(workflow, line)
         if wrong is not None:
             why = "; ".join(wrong.reasons).rstrip(".")
             raise FolderMisfit(
@@ -209,14 +195,9 @@ class Artifacts(Rerun):
                 session_id=session_id, path=str(folder),
             )  # fmt: skip
 
-    async def _check_past(self, row: SessionRow, line: Line) -> None:
-        workflow = self.workflows.get(row.workflow)
-        if line.trail is not None and workflow is not None:
-            await Publisher(UnheldSession(self, workflow, row, line), line.trail).check_past()
-
     # examining
 
-    async def _examined(
+    async def examined(
         self, workflow: Workflow[Any] | None, row: SessionRow, line: Line, rerun: Sequence[str] = (),
         even_if_gone: bool = False,
     ) -> Examination:  # fmt: skip
@@ -227,15 +208,15 @@ class Artifacts(Rerun):
             raise gone(row.session_id, folder.path)
         found = await in_thread(look, workflow, line.trail, folder)
         if workflow is not None:
-            past = Past(UnheldSession(self, workflow, row, line), folder)
+            past = Past(UnheldSession(self.service, workflow, row, line), folder)
             found = [await _check_truncated(past, each) if each.maybe_truncated else each for each in found]
         return examine(line.trail, found, dict.fromkeys(rerun, RERUN_REQUESTED), row.seq + 1)
 
-    async def _settle_artifacts(
+    async def settle_artifacts(
         self, row: SessionRow, edits: Edits, rerun: tuple[str, ...], by: str | None
     ) -> SessionRow:  # fmt: skip
         """Before a resume, adopt or discard edits and rewind to the stale steps. Raises if a decision is missing."""
-        workflow = self.workflows.get(row.workflow)
+        workflow = self.service.workflows.get(row.workflow)
         if workflow is None:
             return row
         for step in rerun:
@@ -245,17 +226,17 @@ class Artifacts(Rerun):
         if edits not in (None, "accept", "discard"):
             raise ValueError(f"edits must be 'accept' or 'discard', not {edits!r}.")
         while True:
-            line = await self._timeline(row).line()
+            line = await self.service.timeline(row).line()
             if line.trail is None:
                 return row
-            found = await self._examined(workflow, row, line, _finished(workflow, line.trail, rerun))
+            found = await self.examined(workflow, row, line, finished(workflow, line.trail, rerun))
             self._check_decided(row, line, found, edits)
             if line.version != workflow.version and (found.taken or found.undecided or found.redo):
                 raise _not_yet_migrated(row, line, workflow, found)
             try:
                 return await self._settle(row, workflow, line, found, edits, rerun, by)
             except (HoldLost, AlreadyRunning):
-                row = await self._row(row.session_id)
+                row = await self.service.row(row.session_id)
                 if row.live:
                     return row
 
@@ -269,13 +250,15 @@ class Artifacts(Rerun):
             await self._write(line, chosen, await self._recorded(row, workflow, line, chosen))
         elif adopted:
             await self._adopt(row, workflow, line, adopted, by, "")
-            row = await self._row(row.session_id)
-        line = await self._timeline(row).line()
+            row = await self.service.row(row.session_id)
+        if edits == "discard" or adopted or rerun:
+            line = await self.service.timeline(row).line()
+            assert line.trail is not None
+            found = await self.examined(workflow, row, line, rerun)
         assert line.trail is not None
-        found = await self._examined(workflow, row, line, rerun)
         if edits == "discard":  # steps may still run again, for example because of a missing file
             self._check_decided(row, line, msgspec.structs.replace(found, undecided=()), None)
-        for step in _changed(workflow, line.trail):
+        for step in changed_steps(workflow, line.trail):
             if step not in found.redo:
                 text = (
                     f"the code of step {step!r} has changed since it ran; its artifacts are kept."
@@ -284,10 +267,10 @@ class Artifacts(Rerun):
                 log_line(logging.WARNING, text, row.session_id, step)
         asked = line.trail.runs_again(rerun, RERUN_REQUESTED)
         if asked or found.redo or line.trail.pending or is_concerned(workflow, line):
-            await self._redo(row, workflow, line, found, by)
-            row = await self._row(row.session_id)
+            await self.rerun.redo(row, workflow, line, found, by)
+            row = await self.service.row(row.session_id)
         elif row.status in UNDRIVEN:  # a crash may have interrupted a publication into the folder
-            await Publisher(UnheldSession(self, workflow, row, line), line.trail).repair()
+            await Publisher(UnheldSession(self.service, workflow, row, line), line.trail).repair()
         return row
 
     def _check_decided(self, row: SessionRow, line: Line, found: Examination, edits: Edits) -> None:
@@ -318,11 +301,11 @@ class Artifacts(Rerun):
         """Write one record that adopts edits. The bytes are kept, so that `restore` can return to them."""
         assert line.trail is not None
         folder, blobs = ArtifactFolder(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
-        access = StateAccess(workflow, line.state, self.store, self.limits)
+        access = StateAccess(workflow, line.state, self.service.store, self.service.sizes)
         adopted = tuple(_adopted(row.session_id, workflow, access, each, blobs) for each in chosen)
         for each in chosen:
             await in_thread(folder.keep_edit, each.data or b"")
-        last_step = await self._timeline(row).last_step() if line.step is None else None
+        last_step = await self.service.timeline(row).last_step() if line.step is None else None
         body = EditBody((), by, reason, row.ended or "", last_step, adopted)
         line.state.provide(dict(blobs))
         line.edit(body)
@@ -330,9 +313,8 @@ class Artifacts(Rerun):
             line.state.apply(change)
         names = ", ".join(each.file.path for each in chosen)
         summary = f"edited{f' by {by}' if by else ''}: {names}"
-        await self._revise(
-            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._cancelled_questions(row)
-        )  # fmt: skip
+        questions = await self.time_travel.cancelled_questions(row)
+        await self.time_travel.revise(row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=questions)
         return line
 
     async def _recorded(
@@ -340,7 +322,7 @@ class Artifacts(Rerun):
     ) -> list[bytes]:  # fmt: skip
         """Return the recorded content of artifacts."""
         assert line.trail is not None
-        past = Past(UnheldSession(self, workflow, row, line), ArtifactFolder(Path(line.trail.folder)))
+        past = Past(UnheldSession(self.service, workflow, row, line), ArtifactFolder(Path(line.trail.folder)))
         return [await past.content_of(each.file, each.work.step) for each in chosen]
 
     async def _write(self, line: Line, chosen: Sequence[Finding], contents: Sequence[bytes]) -> list[str]:
@@ -357,57 +339,30 @@ class Artifacts(Rerun):
 
     # planning
 
-    async def _planned(
-        self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str] = ()
-    ) -> Plan:
-        plan = await super()._planned(workflow, row, line, pauses)
-        if line.trail is None:
-            return plan
-        from pausepoint.engine.plan import with_artifacts
-
-        # While the session runs, its folder keeps changing; only the log says which steps are reused.
-        again = _finished(workflow, line.trail, rerun)
-        line.trail.runs_again(rerun, RERUN_REQUESTED)
-        found = Examination((), {}) if row.live else await self._examined(workflow, row, line, again)
-        folder = ArtifactFolder(Path(line.trail.folder))
-        rewound = [] if row.live else await in_thread(rewound_edits, workflow, line.trail, folder)
-        writes = {step.name: tuple(step.places) for step in workflow.steps}
-        edited = [
-            each.file.field for each in (*found.taken, *found.undecided) if each.state == "edited" and not each.same
-        ]
-        restarted = line.step if is_concerned(workflow, line, edited) else None
-        changed, rounds = _changed(workflow, line.trail), await self._rounds(row, line, found)
-        plan = with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, restarted, rounds)
-        ahead = [each for each in rewound if plan[each.step].verdict in ("next", "will run")]
-        return msgspec.structs.replace(plan, replaces=(*found.replaced, *ahead))
-
-    async def _rounds(self, row: SessionRow, line: Line, found: Examination) -> list[str]:
+    async def rounds(self, row: SessionRow, line: Line, found: Examination) -> list[str]:
         """Return the steps that were visited more than once since the first visit that runs again."""
         if not found.redo or all(count == 1 for count in line.visits.values()):
             return []
         since = min(redo.since for redo in found.redo.values())
-        before = (await self._timeline(row).before(since, reuse=False)).line.visits
+        before = (await self.service.timeline(row).before(since, reuse=False)).line.visits
         return [step for step, count in line.visits.items() if count - before.get(step, 0) > 1]
 
-    async def _check_free(self, session_id: str, folder: str | Path | None) -> None:
+    async def check_free(self, session_id: str, folder: str | Path | None) -> None:
         """Before a session is stored, check that its folder does not belong to another session."""
-        if folder is None or await self.store.get(session_id) is not None:
+        if folder is None or await self.service.store.get(session_id) is not None:
             return
         path = Path(folder).absolute()
         check_free((await in_thread(ArtifactFolder(path).notes)).get("session.json"), path, session_id)
 
-    async def _check_folder(self, session_id: str, folder: str | Path | None) -> None:
+    async def check_folder(self, session_id: str, folder: str | Path | None) -> None:
         """Check that ``folder`` is the folder of an existing session."""
-        trail = (await self._timeline(await self._row(session_id)).line()).trail
+        trail = (await self.service.timeline(await self.service.row(session_id)).line()).trail
         if folder is not None and trail is not None and trail.folder != str(Path(folder).absolute()):
             raise InputConflict(
                 f"Session {session_id!r} already exists, and its folder is {trail.folder}, not {folder}. Pass another"
                 " session_id, or leave out folder=.",
                 session_id=session_id,
             )
-
-    def _new_trail(self, workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
-        return trail_for(workflow, session_id, folder)
 
 
 def _carried(new: NewSession, folder: Path) -> Line:
@@ -424,31 +379,10 @@ def _carried(new: NewSession, folder: Path) -> Line:
     return line
 
 
-def _changed(workflow: Workflow[Any], trail: Trail) -> list[str]:
+def changed_steps(workflow: Workflow[Any], trail: Trail) -> list[str]:
     """Return the finished steps whose code has changed since they ran."""
     ran = [work for work in trail.works.values() if work.step in workflow.outline and work.code and not work.skipped]
     return [work.step for work in ran if work.code != code_of(workflow.step(work.step).fn)]
-
-
-def trail_for(workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
-    """Return the artifact trail of a new session; None if its workflow publishes no artifacts.
-
-    Raises `FolderRefused` if ``folder`` is missing, or is given for a workflow without artifacts.
-    """
-    if not workflow.publishes:
-        if folder is not None:
-            raise FolderRefused(
-                f"Workflow {workflow.name!r} publishes no artifacts. Leave out folder=, or declare an artifact with"
-                " @step(publishes=Artifact(...)).",
-                session_id=session_id, path=str(folder),
-            )  # fmt: skip
-        return None
-    if folder is None:
-        raise FolderRefused(
-            f"Workflow {workflow.name!r} publishes artifacts and needs a folder for them. Pass folder='output/...'.",
-            session_id=session_id, path="",
-        )  # fmt: skip
-    return Trail(str(Path(folder).absolute()))
 
 
 def stale_of(line: Line, found: Examination) -> list[Stale]:
@@ -496,7 +430,7 @@ def _not_yet_migrated(row: SessionRow, line: Line, workflow: Workflow[Any], foun
     )  # fmt: skip
 
 
-def _finished(workflow: Workflow[Any], trail: Trail, rerun: Sequence[str]) -> tuple[str, ...]:
+def finished(workflow: Workflow[Any], trail: Trail, rerun: Sequence[str]) -> tuple[str, ...]:
     for step in rerun:
         workflow.step(step)
     return tuple(step for step in rerun if step in trail.works)

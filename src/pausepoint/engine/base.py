@@ -1,32 +1,44 @@
-"""The base of all verbs: the store, the registered workflows, and the sessions that run here."""
+"""What all parts of an engine share: the store, the registered workflows, and the sessions that run here."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from types import EllipsisType
 from typing import Any, Literal
 
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
 from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.declared import declare_limits
 from pausepoint.errors import (
     AlreadyRunning,
+    CallRefused,
     DefinitionError,
     StoreClosed,
+    StoreUnavailable,
     UnknownSession,
     WrongOwner,
     did_you_mean,
     error_text,
 )
+from pausepoint.log.timeline import Timeline
 from pausepoint.model.ids import SessionId, check_session_id
-from pausepoint.model.sessions import Pause, SessionRow
+from pausepoint.model.limits import Slots
+from pausepoint.model.sessions import Pause, SessionRow, Status
 from pausepoint.model.views import SessionInfo
+from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.driver import LocalDriver
 from pausepoint.runtime.hold import OnStep
+from pausepoint.runtime.reaper import Reaper
 from pausepoint.runtime.signals import closed_by_signal
 from pausepoint.runtime.streams import Streams
 from pausepoint.runtime.waker import Waker
 from pausepoint.stores.base import Store
+from pausepoint.stores.text import storable
 
 Drives = Literal["all", "asked", "none"]
 """Which sessions an engine drives: all due ones of its workflows, those that its verbs start or resume, or none."""
@@ -38,13 +50,25 @@ TURN = 128
 """How many sessions are converted for a listing before other tasks get a turn."""
 
 
+LOOK_EVERY = 1.0
+"""Seconds between two checks of a session that another process drives."""
+
+
 class Service:
-    """One open store and the registered workflows. Subclasses add the verbs."""
+    """One store, the registered workflows and the settings of an engine. The parts of the engine share it.
+
+    It knows none of them. `Parts` tells the waker what to do with sessions and schedules that are due.
+    """
+
+    drive_class = Drive  # the testing package replaces this class
+    hold = 0.0  # how many seconds a paused step is kept in memory
+    keep_for: timedelta | None = None  # how long `gc` keeps sessions, unless `start` says otherwise; None means forever
+    questions_expire: timedelta | EllipsisType | None = ...  # how long a question waits by default; None means forever
 
     def __init__(self, store: Store, workflows: Iterable[Workflow[Any]], clock: Clock, limits: Limits) -> None:
         self.store = store
         self.clock = clock
-        self.limits = limits
+        self.sizes = limits
         self.driver = LocalDriver(store)
         self.streams = Streams(store)
         self.workflows: dict[str, Workflow[Any]] = {}
@@ -54,19 +78,22 @@ class Service:
         self.drives: Drives = "all"
         self.standing_by: set[str] = set()  # stopped sessions that this engine continues, as in `Holder.workflows`
         self.on_step: OnStep | None = None
-        self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: self.driver.busy)
+        self.pid = 0  # the process that the engine was opened in
+        self.is_here: Callable[[], bool] | None = None  # whether the caller is on the loop of a blocking engine
+        self.waker = Waker(store, clock, lambda: list(self.workflows), lambda: self.driver.busy)
+        self.waker.prepare = self.declare_limits
+        self.undeclared: dict[str, Workflow[Any]] = {}  # workflows whose limits are not stored yet
+        self.concurrency: int | None = None
         self.driver.on_news = self.waker.poke
+        self.waker.fenced = self.driver.fenced
+        self.reaper = Reaper(store, self.driver.on_change, self.driver.is_stranded)
         for workflow in [workflows] if isinstance(workflows, Workflow) else workflows:
             self.register(workflow)
 
     @property
     def trouble(self) -> str | None:
-        """Why the store cannot be written to, since when, and what to do; None while the store is healthy.
-
-        It is about the store alone. If the disk under an artifact folder refuses a file, only the session of that
-        folder stops, with a pause of kind ``disk``.
-        """
-        self._check_open()
+        """Why the store cannot be written to, since when, and what to do; None while the store is healthy."""
+        self.check_open()
         return self.store.trouble
 
     @property
@@ -79,22 +106,66 @@ class Service:
         """The sessions that this engine drives now, and those that it is about to drive."""
         return tuple(map(SessionId, self.driver.running))
 
-    async def _wake(self, row: SessionRow) -> object:
-        """Drive a session that is due."""
-        raise NotImplementedError
+    async def declare_limits(self) -> None:
+        """Store the limits of the registered workflows."""
+        if self.undeclared and self.drives != "none":  # an engine that only looks on changes nothing
+            await declare_limits(self.store, self.undeclared)
 
-    def _check_open(self) -> None:
-        if self.is_open:
-            return
-        if self.driver.ending.startswith("SIG"):
-            raise StoreClosed(closed_by_signal(self.driver.ending))
-        raise StoreClosed("The engine is not open. Use it inside `async with Engine(…) as engine:`.")
+    def kept_for(self, keep_for: timedelta | None) -> int | None:
+        """Return how many microseconds a session is kept after its last update; None means forever."""
+        found = self.keep_for if keep_for is None else keep_for
+        if found is None or found == timedelta.max:
+            return None
+        if not isinstance(found, timedelta):
+            raise TypeError(
+                f"keep_for must be a timedelta, such as timedelta(days=30), not {type(found).__name__}: {found!r}."
+            )
+        if found < timedelta(0):
+            raise ValueError(f"keep_for cannot be negative: {found!r}.")
+        return found // timedelta(microseconds=1)
+
+    def serves(self, queue: str) -> bool:
+        """Return whether this engine drives sessions of a queue."""
+        return self.waker.queues is None or queue in self.waker.queues
+
+    def has_room(self) -> bool:
+        """Return whether this engine may drive one more session that another one starts."""
+        return self.concurrency is None or self.waker.room > 0
+
+    def check_open(self) -> None:
+        """Raise an error if the engine is closed, or open in another process or on another thread's loop."""
+        if not self.is_open:
+            if self.driver.ending.startswith("SIG"):
+                raise StoreClosed(closed_by_signal(self.driver.ending))
+            raise StoreClosed("The engine is not open. Use it inside `async with Engine(…) as engine:`.")
+        if os.getpid() != self.pid:
+            raise StoreClosed(
+                "This engine was opened by another process. Open a new Engine in this process after fork()."
+            )
+        if self.is_here is not None and not self.is_here():
+            raise CallRefused(
+                "This Engine was opened with `with`. Use the blocking engine from `with Engine(…) as engine:`."
+            )
+
+    def check_drives(self, verb: str, session_id: str) -> None:
+        """Raise an error if this engine drives no sessions."""
+        if self.drives == "none":
+            raise CallRefused(
+                f"This engine drives no sessions, so it cannot {verb} {session_id!r}. Open it with"
+                ' Engine(drives="asked"), or let another engine drive the session: call start(paused=True) or'
+                " resume(here=False) here."
+            )
+
+    async def wait_for_change(self, news: asyncio.Event) -> None:
+        """Wait until something may have changed, or for `LOOK_EVERY`, since a killed process sends no notice."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY):  # Python 3.11's wait_for() can lose a cancellation
+                await news.wait()
+        news.clear()  # before the next check, so that no change is missed in between
+        self.check_open()
 
     def register(self, workflow: Workflow[Any]) -> None:
-        """Register a workflow, as ``Engine(workflows=…)`` does.
-
-        Raises `DefinitionError` if another workflow has the same name.
-        """
+        """Register a workflow. Raises `DefinitionError` if another workflow has the same name."""
         if not isinstance(workflow, Workflow):
             raise DefinitionError(
                 f"The engine needs a Workflow, not {type(workflow).__name__} {workflow!r:.60}. Create one:"
@@ -103,16 +174,22 @@ class Service:
         known = self.workflows.get(workflow.name)
         if known is None:
             self.workflows[workflow.name] = workflow
-            self._announce()
+            self.undeclared[workflow.name] = workflow
+            self.announce()
         elif known is not workflow:
-            raise DefinitionError(f"Two different workflows are named {workflow.name!r}. Rename one of them.")
+            raise DefinitionError(
+                f"Two different workflows are named {workflow.name!r}. Rename one of them. If it is the same workflow"
+                " with newer code, such as an edited cell of a notebook, close this engine and open a new one."
+            )
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
         """Tell the other engines of the store whose due sessions this one picks up."""
         drives = self.drives == "all" and self.waker.asked is None
-        self.store.announce([*(self.workflows if drives else ()), *self.standing_by])
+        names = [*(self.workflows if drives else ()), *self.standing_by]
+        self.store.announce(names, () if self.drives == "none" and not names else self.waker.queues)
 
-    def _workflow_of(self, row: SessionRow) -> Workflow[Any]:
+    def workflow_of(self, row: SessionRow) -> Workflow[Any]:
+        """Return the definition of a session's workflow. Raises `DefinitionError` if this engine lacks it."""
         workflow = self.workflows.get(row.workflow)
         if workflow is None:
             raise DefinitionError(
@@ -126,7 +203,8 @@ class Service:
             )
         return workflow
 
-    async def _row(self, session_id: str) -> SessionRow:
+    async def row(self, session_id: str) -> SessionRow:
+        """Return the facts of a session. Raises `UnknownSession`."""
         row = await self.store.get(check_session_id(session_id), sure=True)
         if row is None:
             raise UnknownSession(
@@ -135,8 +213,29 @@ class Service:
             )
         return row
 
-    def _driven(self, row: SessionRow) -> AlreadyRunning:
-        holder = self.store.describe_holder(row.holder)
+    def timeline(self, row: SessionRow) -> Timeline:
+        """Return the history of a session. Renamed steps have their present names, if the workflow is registered."""
+        workflow = self.workflows.get(row.workflow)
+        return Timeline(self.store, row, {} if workflow is None else workflow.renamed)
+
+    async def tended_row(self, session_id: str) -> SessionRow:
+        """Return the facts of a session. Raises an error if this engine holds it without driving it."""
+        row = await self.row(session_id)
+        if self.driver.is_stranded(row):
+            row = await self.row(session_id)  # its drive may have ended while the row was read
+            if self.driver.is_stranded(row):
+                raise self.driver.troubles.get(session_id) or _undriven(row)
+        return row
+
+    async def holder(self, row: SessionRow) -> str:
+        """Describe the engine that holds a session, for people."""
+        if row.holder is None:
+            return "nobody"
+        return (await self.store.describe_holders([row.holder]))[row.holder]
+
+    async def driven(self, row: SessionRow) -> AlreadyRunning:
+        """Return the error for a session that an engine drives."""
+        holder = await self.holder(row)
         if row.holder == self.store.number:
             holder = f"this engine ({holder})"
         return AlreadyRunning(
@@ -145,33 +244,49 @@ class Service:
             session_id=row.session_id, holder=holder,
         )  # fmt: skip
 
-    async def _infos(self, rows: Iterable[SessionRow]) -> list[SessionInfo]:
+    async def _waits_for_slots(self, rows: Sequence[SessionRow]) -> dict[int, str]:
+        """Return the limits that keep ready sessions from work, described for people, by key."""
+        limits = [] if not rows else await self.store.limits()
+        if not limits:
+            return {}
+        slots = Slots(limits, [(each, each.sessions) for each in await self.store.at_work()], self.clock.now())
+        full = {row.key: slots.full(row) for row in rows if not row.guest}
+        by_key = {row.key: row for row in rows}
+        return {key: each.described(slots.count(each, by_key[key])) for key, each in full.items() if each is not None}
+
+    async def infos(self, rows: Iterable[SessionRow]) -> list[SessionInfo]:
         """Return the facts of many sessions. Their pauses are read at once; other tasks get a turn in between."""
         rows = list(rows)
         paused = [row.key for row in rows if row.pause_requested or row.open_pauses]
         pauses = await self.store.first_pauses(paused) if paused else {}
+        slots = await self._waits_for_slots([row for row in rows if row.status in (Status.CREATED, Status.READY)])
+        held = {each for row in rows for each in (row.holder if row.live else None, row.kept_by) if each is not None}
+        holders = await self.store.describe_holders(held) if held else {}
         found: list[SessionInfo] = []
         for row in rows:
-            found.append(self._info(row, pauses.get(row.key)))
+            found.append(_info(row, pauses.get(row.key), holders, slots.get(row.key)))
             if not len(found) % TURN:
                 await asyncio.sleep(0)
         return found
 
-    def _info(self, row: SessionRow, pause: Pause | None = None) -> SessionInfo:
-        return SessionInfo(
-            SessionId(row.session_id), row.workflow, row.version, row.status, row.step, row.visit, row.owner, row.tags,
-            to_datetime(row.created_at), to_datetime(row.updated_at), row.pause_requested, row.cancel_requested,
-            self.store.describe_holder(row.holder) if row.live else None, row.failure,
-            row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
-            row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
-            to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
-            row.held_by_guard, None if row.kept_by is None else self.store.describe_holder(row.kept_by), row.fence,
-            row.spent_operations, row.budget_tokens, row.budget_operations, row.guest, row.signals, pause,
-        )  # fmt: skip
+
+def _info(row: SessionRow, pause: Pause | None, holders: Mapping[int, str], slot: str | None) -> SessionInfo:
+    return SessionInfo(
+        SessionId(row.session_id), row.workflow, row.version, row.status, row.step, row.visit, row.owner, row.tags,
+        to_datetime(row.created_at), to_datetime(row.updated_at), row.pause_requested, row.cancel_requested,
+        holders[row.holder or 0] if row.live else None, row.failure,
+        row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
+        row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
+        to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
+        row.held_by_guard, None if row.kept_by is None else holders[row.kept_by], row.fence,
+        row.spent_operations, row.budget_tokens, row.budget_operations, row.guest, row.signals, pause,
+        row.queue, row.priority, row.lane, slot,
+    )  # fmt: skip
 
 
-def check_owner(row: SessionRow, owner: str | None) -> None:
-    if owner is not None and row.owner is not None and owner != row.owner:
+def check_owner(row: SessionRow | SessionInfo, owner: str | None) -> None:
+    """Raise `WrongOwner` if the session has another owner than the given one."""
+    if owner is not None and row.owner is not None and storable(owner) != row.owner:
         raise WrongOwner(
             f"Session {row.session_id!r} belongs to {row.owner!r}, not to {owner!r}. Resume it as its owner.",
             session_id=row.session_id, owner=row.owner,
@@ -198,3 +313,10 @@ def check_texts(**given: object) -> None:
             raise ValueError(
                 f"{name} must be a string of at most 10,000 characters that can be encoded as UTF-8: {value!r:.60}."
             )
+
+
+def _undriven(row: SessionRow) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"Session {row.session_id!r} is held by this engine but not driven, because the store failed to release it."
+        f" Resume it with engine.resume({row.session_id!r})."
+    )

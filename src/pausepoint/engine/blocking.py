@@ -1,7 +1,7 @@
 """The verbs for plain blocking code: an engine whose event loop runs in its own thread.
 
-Each verb is one line here. Its name, parameters, types and docstring are those of the async verb. When you add a verb
-to `Control`, `Queries` or `Session`, add its line to `BlockingEngine` or `BlockingSession`. A test reports missing
+Each verb is one line here: its blocking form. Name, parameters, types and docstring are those of the async verb. When
+you add a verb to `Engine` or `Session`, add its line to `BlockingEngine` or `BlockingSession`. A test reports missing
 verbs.
 """
 
@@ -19,25 +19,29 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from typing_extensions import TypeVar
 
-from pausepoint.engine.bulk import JOBS, Bulk
-from pausepoint.engine.control import Control
+from pausepoint.engine.bulk import JOBS
+from pausepoint.engine.engine import Engine
 from pausepoint.engine.guests import BlockingVisitor, Visitor
 from pausepoint.engine.loop_thread import Interrupts, LoopThread
 from pausepoint.engine.session import Session
 from pausepoint.model.notebook import facts
-from pausepoint.runtime.files import Files
+from pausepoint.runtime.blocking import BlockingDrawer as BlockingDrawer
+from pausepoint.runtime.blocking import BlockingFiles, form
+from pausepoint.runtime.drawers import Drawer
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pausepoint.definition.workflow import Workflow
     from pausepoint.engine.bulk_run import OnProgress
+    from pausepoint.engine.copies import Move
     from pausepoint.engine.filters import Statuses, When
     from pausepoint.model.budgets import Amount
     from pausepoint.model.bulk import BulkReport
     from pausepoint.model.ids import SessionId
     from pausepoint.model.sessions import PauseMode, Status
     from pausepoint.model.views import Listing, SessionInfo
+    from pausepoint.stores.base import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,15 +57,15 @@ N = TypeVar("N")
 
 @overload
 def on_engine(
-    verb: Callable[Concatenate[Control, P], Coroutine[Any, Any, Session[M, N]]],
+    verb: Callable[Concatenate[Engine, P], Coroutine[Any, Any, Session[M, N]]],
 ) -> Callable[Concatenate[BlockingEngine, P], BlockingSession[M, N]]: ...
 @overload
 def on_engine(
-    verb: Callable[Concatenate[Control, P], Coroutine[Any, Any, R]],
+    verb: Callable[Concatenate[Engine, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[BlockingEngine, P], R]: ...
 @overload
 def on_engine(
-    verb: Callable[Concatenate[Control, P], AsyncIterator[R]],
+    verb: Callable[Concatenate[Engine, P], AsyncIterator[R]],
 ) -> Callable[Concatenate[BlockingEngine, P], Iterator[R]]: ...
 def on_engine(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Return the blocking form of an engine's verb."""
@@ -86,7 +90,7 @@ def on_session(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def on_visit(
-    verb: Callable[Concatenate[Control, Workflow[M], P], Visitor[M]],
+    verb: Callable[Concatenate[Engine, Workflow[M], P], Visitor[M]],
 ) -> Callable[Concatenate[BlockingEngine, Workflow[M], P], BlockingVisitor[M]]:
     """Return the blocking form of `Engine.visit`, for ``with engine.visit(…) as ctx:``."""
 
@@ -98,30 +102,31 @@ def on_visit(
     return _described(visit, "BlockingEngine")
 
 
-def on_files(
-    verb: Callable[Concatenate[Files, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[BlockingFiles, P], R]:
-    """Return the blocking form of a verb of `Files`."""
-    blocking: Callable[Concatenate[BlockingFiles, P], R] = _blocking(verb, "BlockingFiles")
-    return blocking
+def on_drawer_of(
+    verb: Callable[Concatenate[Engine, P], Drawer],
+) -> Callable[Concatenate[BlockingEngine, P], BlockingDrawer]:
+    """Return the blocking form of `Engine.drawer`."""
+
+    @wraps(verb)
+    def drawer(self: BlockingEngine, *args: P.args, **kwargs: P.kwargs) -> BlockingDrawer:
+        return BlockingDrawer(self._thread.look(lambda: verb(self._wrapped, *args, **kwargs)), self._thread.call)
+
+    return _described(drawer, "BlockingEngine")
 
 
 def _blocking(verb: Callable[..., Any], owner: str) -> Callable[..., Any]:
+    return _described(form(verb) if inspect.iscoroutinefunction(verb) else _iterated(verb), owner)
+
+
+def _iterated(verb: Callable[..., Any]) -> Callable[..., Any]:
     name = verb.__name__
 
-    if inspect.iscoroutinefunction(verb):
+    @wraps(verb)
+    def call(self: BlockingEngine | BlockingSession[Any], /, *args: Any, **kwargs: Any) -> Any:
+        self._thread.check()
+        return self._thread.iterate(getattr(self._wrapped, name)(*args, **kwargs))
 
-        @wraps(verb)
-        def call(self: BlockingEngine | BlockingSession[Any] | BlockingFiles, /, *args: Any, **kwargs: Any) -> Any:
-            return self._given(self._thread.call(getattr(self._wrapped, name), *args, **kwargs))
-    else:
-
-        @wraps(verb)
-        def call(self: BlockingEngine | BlockingSession[Any] | BlockingFiles, /, *args: Any, **kwargs: Any) -> Any:
-            self._thread.check()
-            return self._thread.iterate(getattr(self._wrapped, name)(*args, **kwargs))
-
-    return _described(call, owner)
+    return call
 
 
 _BLOCKING_TYPES = {
@@ -139,6 +144,7 @@ def _described(call: Callable[..., Any], owner: str) -> Callable[..., Any]:
     returns = str(signature.return_annotation)
     for theirs, ours in _BLOCKING_TYPES.items():
         returns = returns.replace(theirs, ours)
+    returns = "BlockingDrawer" if returns == "Drawer" else returns
     del call.__dict__["__wrapped__"]
     call.__dict__["__signature__"] = signature.replace(return_annotation=returns)
     call.__annotations__ = call.__annotations__ | {"return": returns}
@@ -153,10 +159,10 @@ class BlockingEngine:
     sessions run on an event loop in a separate thread.
     """
 
-    def __init__(self, control: Control, close: Callable[[], Awaitable[None]], *, signals: bool) -> None:
-        self._wrapped = control
+    def __init__(self, engine: Engine, close: Callable[[], Awaitable[None]], *, signals: bool) -> None:
+        self._wrapped = engine
         self._close = close
-        self._interrupts = Interrupts(lambda reason: self._thread.post(control.driver.abort, reason))
+        self._interrupts = Interrupts(lambda reason: self._thread.post(engine.driver.abort, reason))
         self._thread = LoopThread(self._interrupts)
         self._ending = threading.Lock()
         self._signals = signals
@@ -164,10 +170,11 @@ class BlockingEngine:
     def __repr__(self) -> str:
         return f"BlockingEngine({'closed' if self._thread.is_over else 'open'})"
 
-    def _given(self, found: Any) -> Any:
+    def _call(self, verb: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any, **kwargs: Any) -> Any:
+        found = self._thread.call(verb, *args, **kwargs)
         return BlockingSession(found, self._thread) if isinstance(found, Session) else found
 
-    start = on_engine(Control.start)
+    start = on_engine(Engine.start)
     if TYPE_CHECKING:  # a decorator does not keep overloads apart
 
         @overload
@@ -186,7 +193,7 @@ class BlockingEngine:
         def resume(
             self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
             workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
-            until: When | None = None,
+            until: When | None = None, queue: str | None = None,
             by: str | None = None, budget: Amount | None = None, wake: bool = False,
             code: Literal["accept"] | None = None, edits: Literal["accept", "discard"] | None = None,
             here: bool = True, jobs: int = JOBS, dry_run: bool = False, on_progress: OnProgress | None = None,
@@ -206,7 +213,7 @@ class BlockingEngine:
         def pause(
             self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
             workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
-            until: When | None = None,
+            until: When | None = None, queue: str | None = None,
             reason: str = "", by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
             wait: bool = False, timeout: float | timedelta | None = None, dry_run: bool = False,
             on_progress: OnProgress | None = None,
@@ -218,83 +225,101 @@ class BlockingEngine:
         def cancel(
             self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
             workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
-            until: When | None = None,
+            until: When | None = None, queue: str | None = None,
             reason: str = "", by: str | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
         ) -> BulkReport: ...  # fmt: skip
         def cancel(self, *args: Any, **given: Any) -> Any: ...
+        def move(
+            self, to: str | Path | Store, *, reason: str = ..., timeout: float = ..., dry_run: bool = ...,
+            on_progress: Callable[[Move], None] | None = ...,
+        ) -> Move: ...  # fmt: skip
     else:
-        session = on_engine(Control.session)
-        resume = on_engine(Bulk.resume)
-        pause = on_engine(Bulk.pause)
-        cancel = on_engine(Bulk.cancel)
-    visit = on_visit(Control.visit)
-    take_up = on_engine(Control.take_up)
-    take_ready = on_engine(Control.take_ready)
-    lift_pause = on_engine(Control.lift_pause)
-    same_input = on_engine(Control.same_input)
-    info = on_engine(Control.info)
-    sessions = on_engine(Control.sessions)
-    tally = on_engine(Control.tally)
-    spending = on_engine(Control.spending)
-    waking = on_engine(Control.waking)
-    progress = on_engine(Control.progress)
-    state = on_engine(Control.state)
-    stored = on_engine(Control.stored)
-    outline = on_engine(Control.outline)
-    description = on_engine(Control.description)
-    description_of = on_engine(Control.description_of)
-    descriptions = on_engine(Control.descriptions)
-    retries = on_engine(Control.retries)
-    outcome = on_engine(Control.outcome)
-    pauses = on_engine(Control.pauses)
-    standing_pause = on_engine(Control.standing_pause)
-    artifacts = on_engine(Control.artifacts)
-    artifact = on_engine(Control.artifact)
-    adopt = on_engine(Control.adopt)
-    restore = on_engine(Control.restore)
-    rebuild = on_engine(Control.rebuild)
-    misfits = on_engine(Control.misfits)
-    obstacles = on_engine(Control.obstacles)
-    checkpoints = on_engine(Control.checkpoints)
-    spans = on_engine(Control.spans)
-    children = on_engine(Control.children)
-    send = on_engine(Control.send)
-    questions = on_engine(Control.questions)
-    tally_questions = on_engine(Control.tally_questions)
-    question = on_engine(Control.question)
-    answer = on_engine(Control.answer)
-    plan = on_engine(Control.plan)
-    find = on_engine(Control.find)
-    diff = on_engine(Control.diff)
-    edit = on_engine(Control.edit)
-    fork = on_engine(Control.fork)
-    origin = on_engine(Control.origin)
-    rewind = on_engine(Control.rewind)
-    plan_rewind = on_engine(Control.plan_rewind)
-    plan_edit = on_engine(Control.plan_edit)
-    plan_fork = on_engine(Control.plan_fork)
-    events = on_engine(Control.events)
-    changes = on_engine(Control.changes)
-    last_event = on_engine(Control.last_event)
-    stream = on_engine(Control.stream)
-    emit = on_engine(Control.emit)
-    watch = on_engine(Control.watch)
-    drive_only = on_engine(Control.drive_only)
-    stand_by = on_engine(Control.stand_by)
-    idle = on_engine(Control.idle)
-    workflow_of = on_engine(Control.workflow_of)
-    remove = on_engine(Control.remove)
-    tombstones = on_engine(Control.tombstones)
-    gc = on_engine(Control.gc)
-    redact = on_engine(Control.redact)
-    verify = on_engine(Control.verify)
-    health = on_engine(Control.health)
-    remember = on_engine(Control.remember)
-    recall = on_engine(Control.recall)
-    forget = on_engine(Control.forget)
-    engines = on_engine(Control.engines)
-    export_session = on_engine(Control.export_session)
-    import_session = on_engine(Control.import_session)
+        session = on_engine(Engine.session)
+        resume = on_engine(Engine.resume)
+        pause = on_engine(Engine.pause)
+        cancel = on_engine(Engine.cancel)
+        move = on_engine(Engine.move)
+    visit = on_visit(Engine.visit)
+    drawer = on_drawer_of(Engine.drawer)
+    schedule = on_engine(Engine.schedule)
+    schedules = on_engine(Engine.schedules)
+    pause_schedule = on_engine(Engine.pause_schedule)
+    resume_schedule = on_engine(Engine.resume_schedule)
+    trigger_schedule = on_engine(Engine.trigger_schedule)
+    remove_schedule = on_engine(Engine.remove_schedule)
+    limit = on_engine(Engine.limit)
+    limits = on_engine(Engine.limits)
+    queues = on_engine(Engine.queues)
+    remove_limit = on_engine(Engine.remove_limit)
+    take_up = on_engine(Engine.take_up)
+    take_ready = on_engine(Engine.take_ready)
+    lift_pause = on_engine(Engine.lift_pause)
+    same_input = on_engine(Engine.same_input)
+    info = on_engine(Engine.info)
+    sessions = on_engine(Engine.sessions)
+    tally = on_engine(Engine.tally)
+    spending = on_engine(Engine.spending)
+    waking = on_engine(Engine.waking)
+    stranded = on_engine(Engine.stranded)
+    progress = on_engine(Engine.progress)
+    state = on_engine(Engine.state)
+    stored = on_engine(Engine.stored)
+    outline = on_engine(Engine.outline)
+    description = on_engine(Engine.description)
+    description_of = on_engine(Engine.description_of)
+    descriptions = on_engine(Engine.descriptions)
+    retries = on_engine(Engine.retries)
+    outcome = on_engine(Engine.outcome)
+    pauses = on_engine(Engine.pauses)
+    standing_pause = on_engine(Engine.standing_pause)
+    artifacts = on_engine(Engine.artifacts)
+    artifact = on_engine(Engine.artifact)
+    adopt = on_engine(Engine.adopt)
+    restore = on_engine(Engine.restore)
+    rebuild = on_engine(Engine.rebuild)
+    misfits = on_engine(Engine.misfits)
+    obstacles = on_engine(Engine.obstacles)
+    checkpoints = on_engine(Engine.checkpoints)
+    spans = on_engine(Engine.spans)
+    children = on_engine(Engine.children)
+    send = on_engine(Engine.send)
+    questions = on_engine(Engine.questions)
+    tally_questions = on_engine(Engine.tally_questions)
+    question = on_engine(Engine.question)
+    answer = on_engine(Engine.answer)
+    plan = on_engine(Engine.plan)
+    find = on_engine(Engine.find)
+    diff = on_engine(Engine.diff)
+    edit = on_engine(Engine.edit)
+    fork = on_engine(Engine.fork)
+    origin = on_engine(Engine.origin)
+    rewind = on_engine(Engine.rewind)
+    plan_rewind = on_engine(Engine.plan_rewind)
+    plan_edit = on_engine(Engine.plan_edit)
+    plan_fork = on_engine(Engine.plan_fork)
+    events = on_engine(Engine.events)
+    changes = on_engine(Engine.changes)
+    last_event = on_engine(Engine.last_event)
+    stream = on_engine(Engine.stream)
+    emit = on_engine(Engine.emit)
+    watch = on_engine(Engine.watch)
+    drive_only = on_engine(Engine.drive_only)
+    stand_by = on_engine(Engine.stand_by)
+    idle = on_engine(Engine.idle)
+    workflow_of = on_engine(Engine.workflow_of)
+    remove = on_engine(Engine.remove)
+    tombstones = on_engine(Engine.tombstones)
+    gc = on_engine(Engine.gc)
+    redact = on_engine(Engine.redact)
+    verify = on_engine(Engine.verify)
+    health = on_engine(Engine.health)
+    remember = on_engine(Engine.remember)
+    recall = on_engine(Engine.recall)
+    forget = on_engine(Engine.forget)
+    engines = on_engine(Engine.engines)
+    export_session = on_engine(Engine.export_session)
+    import_session = on_engine(Engine.import_session)
+    drawers = on_engine(Engine.drawers)
 
     def once(self, key: str, *, each: bool = False) -> AbstractContextManager[None]:
         """Return a block whose first change of a session is stored in one transaction with its key. See `remember`.
@@ -311,7 +336,7 @@ class BlockingEngine:
 
     def files(self, session_id: str) -> BlockingFiles:
         """Return the files of a session, to add, read and list them."""
-        return BlockingFiles(self._thread.look(lambda: self._wrapped.files(session_id)), self._thread)
+        return BlockingFiles(self._thread.look(lambda: self._wrapped.files(session_id)), self._thread.call)
 
     @property
     def trouble(self) -> str | None:
@@ -385,28 +410,6 @@ class BlockingEngine:
         await self._close()
 
 
-class BlockingFiles:
-    """The files of one session, for blocking code. See `Files`."""
-
-    def __init__(self, files: Files, thread: LoopThread) -> None:
-        self._wrapped = files
-        self._thread = thread
-
-    def _given(self, found: Any) -> Any:
-        return found
-
-    add = on_files(Files.add)
-    get = on_files(Files.get)
-    list = on_files(Files.list)
-    open = on_files(Files.open)
-    progress = on_files(Files.progress)
-
-    @property
-    def outputs(self) -> Path:
-        """The session's folder for output files. It is created on first use and deleted with the session."""
-        return self._wrapped.outputs
-
-
 class BlockingSession(Generic[S, T]):
     """A handle on one session, for blocking code.
 
@@ -424,7 +427,8 @@ class BlockingSession(Generic[S, T]):
     def _repr_html_(self) -> str:
         return facts({"id": self.id}, "Session")
 
-    def _given(self, found: Any) -> Any:
+    def _call(self, verb: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any, **kwargs: Any) -> Any:
+        found = self._thread.call(verb, *args, **kwargs)
         if found is self._wrapped:
             return self
         return BlockingSession(found, self._thread) if isinstance(found, Session) else found
@@ -432,7 +436,7 @@ class BlockingSession(Generic[S, T]):
     @property
     def files(self) -> BlockingFiles:
         """The session's files."""
-        return BlockingFiles(self._thread.look(lambda: self._wrapped.files), self._thread)
+        return BlockingFiles(self._thread.look(lambda: self._wrapped.files), self._thread.call)
 
     info = on_session(Session.info)
     status = on_session(Session.status)

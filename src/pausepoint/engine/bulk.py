@@ -1,15 +1,16 @@
-"""The public verbs resume, pause and cancel: for one session, and for all sessions that match a filter."""
+"""The public verbs resume, pause and cancel, for one session and for all that match a filter; and move, for all."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Literal, overload
+from functools import partial
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from pausepoint.engine.base import check_texts
+from pausepoint.engine.base import Service, check_texts
 from pausepoint.engine.bulk_run import (
     PAGE,
     BulkRun,
@@ -23,7 +24,8 @@ from pausepoint.engine.bulk_run import (
 )
 from pausepoint.engine.control import Control
 from pausepoint.engine.filters import Statuses, When, filter_of
-from pausepoint.engine.queries import _undriven
+from pausepoint.engine.pauses import Pauses
+from pausepoint.engine.queries import Queries
 from pausepoint.engine.session import Session
 from pausepoint.engine.standstill import standstill
 from pausepoint.errors import StoreClosed, VerbRefused
@@ -45,75 +47,24 @@ PICK_UP, LOOK_EVERY = 1.5, 0.05
 """Seconds in which every open engine notices that sessions are due, and seconds between two looks."""
 
 
-class Bulk(Control):
+class Bulk:
     """The verbs that can be applied to many sessions at once."""
 
-    @overload
-    async def resume(
-        self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
-        budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
-        until: str | None = None, edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
-        here: bool = True,
-    ) -> Session[Any]: ...  # fmt: skip
-    @overload
-    async def resume(
-        self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
-        workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
-        until: When | None = None,
-        by: str | None = None, budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
-        edits: Literal["accept", "discard"] | None = None, here: bool = True, jobs: int = JOBS, dry_run: bool = False,
-        on_progress: OnProgress | None = None,
-    ) -> BulkReport: ...  # fmt: skip
+    def __init__(self, service: Service, queries: Queries, pauses: Pauses, control: Control) -> None:
+        self.service = service
+        self.queries = queries
+        self.pauses = pauses
+        self.control = control
+
     async def resume(
         self, session_id: str | None = None, *, by: str | None = None, owner: str | None = None, steal: bool = False,
         budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
         until: str | When | None = None, edits: Literal["accept", "discard"] | None = None,
         rerun: str | Sequence[str] = (), here: bool = True, ids: Sequence[str] | None = None, status: Statuses = None,
         failed: bool | None = None, workflow: str | None = None, tag: str | None = None, since: When | None = None,
-        jobs: int = JOBS,
-        dry_run: bool = False, on_progress: OnProgress | None = None,
+        queue: str | None = None, jobs: int = JOBS, dry_run: bool = False, on_progress: OnProgress | None = None,
     ) -> Session[Any] | BulkReport:  # fmt: skip
-        """Resume a session in this process, exactly where it stopped, and return a handle on it.
-
-        Operator pauses are closed. The conditions of other pauses, such as a budget, are checked again. A session that
-        waits or sleeps continues to do so. A completed session is returned unchanged.
-
-        - ``by``: the person who resumes, recorded in the history.
-        - ``owner``: raise `WrongOwner` if the session belongs to someone else.
-        - ``steal``: take the session over from the process that drives it. Otherwise `AlreadyRunning` is raised.
-        - ``budget``: a new budget: a number of dollars, or a `Budget`. A limit that it does not name stays.
-        - ``wake``: end its open timers now.
-        - ``code="accept"``: resume although steps before the session's position have changed, or a migration is
-          missing. Without it, the session pauses with the reason.
-        - ``until``: the step after which the session pauses again, if it gets there while this engine drives it.
-        - ``edits``: ``"accept"`` adopts edited artifacts, ``"discard"`` restores the recorded content. Without it,
-          `UndecidedEdits` is raised if the edits would make finished steps stale.
-        - ``rerun``: finished steps to run again, together with all steps that read what they wrote.
-        - ``here=False``: only close the operator pauses. The session becomes due, and an open engine that has its
-          workflow picks it up. A failed session is ready again. The workflow need not be registered here.
-
-        A guest session (see `visit`) is never driven by a resume: all its pauses are closed, with ``wake`` its timers
-        end, and its program continues it with its next visit.
-
-        **Without an id**, resume all sessions that match, and return a `BulkReport`. Failed sessions are retried::
-
-            report = await engine.resume(status="failed", tag="night")
-
-        - ``ids``: the sessions, by id. Those that have ended are skipped; those that do not exist are in ``failed``.
-        - ``status``, ``failed``, ``workflow``, ``tag``, ``owner``, ``since``, ``until``: the filters, as for
-          `sessions`. Give at least one, or ``ids``; all must match. Without ``status`` and ``ids``, completed and
-          cancelled sessions do not match.
-        - ``jobs``: how many sessions to drive at a time. The call returns when each of them has stopped: it has ended,
-          or it is paused, waits, or sleeps for more than 5 seconds.
-        - ``here=False``: return when the sessions are due. ``unattended`` of the report names workflows whose sessions
-          no open engine took up within 1.5 seconds.
-        - ``dry_run``: report what would be resumed and what would be skipped, and change nothing.
-        - ``on_progress``: a function that is called with a `BulkProgress` before and after each session.
-        - ``by``, ``budget``, ``wake``, ``code``, ``edits``: as above, for each session.
-
-        Sessions that are running, wait or sleep are skipped, and so are guests, unless they are paused. A child whose
-        parent matches too is left to its parent. One session that fails does not stop the others.
-        """
+        """Resume a session in this process, exactly where it stopped, and return a handle on it."""
         if session_id is not None:
             _check_one(
                 "resume",
@@ -122,12 +73,13 @@ class Bulk(Control):
                 failed=failed,
                 workflow=workflow,
                 tag=tag,
+                queue=queue,
                 since=since,
                 dry_run=dry_run,
             )
             if until is not None and not isinstance(until, str):
                 raise ValueError(f"until names a step of session {session_id!r}, so it must be a string: {until!r}.")
-            return await super().resume(
+            return await self.control.resume(
                 session_id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, code=code, until=until,
                 edits=edits, rerun=rerun, here=here,
             )  # fmt: skip
@@ -139,7 +91,7 @@ class Bulk(Control):
             raise ValueError(f"code must be 'accept' or None, not {code!r}.")
         if not here and (wake or code or edits):
             raise ValueError("here=False only closes pauses. You can combine it only with by and budget.")
-        if here and not dry_run and current_each(self.store) is not None:
+        if here and not dry_run and current_each(self.service.store) is not None:
             raise ValueError("In a block of once(each=True), a bulk resume needs here=False.")
         if jobs < 1:
             raise ValueError(f"jobs must be a number of sessions, 1 or more, not {jobs}.")
@@ -150,99 +102,58 @@ class Bulk(Control):
             failed=failed,
             workflow=workflow,
             tag=tag,
+            queue=queue,
             owner=owner,
             since=since,
             until=until,
         )
         check_texts(by=by)
         if here and not dry_run:
-            self._check_drives("resume", "the sessions that match")
-        run = BulkRun(self, "resume", query, lambda row: self._skips_resume(row, wake), dry_run, on_progress)
+            self.service.check_drives("resume", "the sessions that match")
+        run = BulkRun(self.service, "resume", query, partial(skips_resume, wake=wake), dry_run, on_progress)
 
         async def apply(row: SessionRow) -> SessionRow:
             id = row.session_id
             if not here:
-                await super(Bulk, self).resume(id, by=by, budget=budget, here=False)
+                await self.control.resume(id, by=by, budget=budget, here=False)
                 return await self._handed_over(id)
-            await super(Bulk, self).resume(id, by=by, budget=budget, wake=wake, code=code, edits=edits)
+            await self.control.resume(id, by=by, budget=budget, wake=wake, code=code, edits=edits)
             return row if row.guest else await self._settled(id)
 
         report = await run.each(apply, jobs)
         return report if here or dry_run else replace(report, unattended=await self._unattended(report.done))
 
-    @overload
-    async def pause(
-        self, session_id: str, *, reason: str = "", by: str | None = None, mode: PauseMode = "finish",
-        freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
-    ) -> Listing[SessionInfo]: ...  # fmt: skip
-    @overload
-    async def pause(
-        self, *, everything: Literal[True], reason: str = "", by: str | None = None, mode: PauseMode = "finish",
-        freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
-    ) -> Listing[SessionInfo]: ...  # fmt: skip
-    @overload
-    async def pause(
-        self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
-        workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
-        until: When | None = None,
-        reason: str = "", by: str | None = None, mode: PauseMode = "finish", freeze: bool = False, wait: bool = False,
-        timeout: float | timedelta | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
-    ) -> BulkReport: ...  # fmt: skip
     async def pause(
         self, session_id: str | None = None, *, everything: bool = False, ids: Sequence[str] | None = None,
         status: Statuses = None, failed: bool | None = None, workflow: str | None = None, tag: str | None = None,
-        owner: str | None = None,
+        owner: str | None = None, queue: str | None = None,
         since: When | None = None, until: When | None = None, reason: str = "", by: str | None = None,
         mode: PauseMode = "finish", freeze: bool = False, wait: bool = False,
         timeout: float | timedelta | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
     ) -> Listing[SessionInfo] | BulkReport:  # fmt: skip
-        """Pause one session with its children, all sessions that match, or everything.
-
-        Sessions stop at their next safe point. For one session, return it and its children. Of everything, return the
-        first `PAGE` sessions, those that are still driven first. Sessions that have ended are returned with their
-        status. For filters, return a `BulkReport`.
-
-        - ``ids``, ``status``, ``failed``, ``workflow``, ``tag``, ``owner``, ``since``, ``until``: pause all sessions
-          that match, each with its children. The filters are those of `sessions`; without ``status``, ended sessions
-          do not match.
-          Failed sessions do not run anyway: they are skipped and stay failed. ``dry_run`` reports what would be paused
-          and changes nothing; ``on_progress`` is as for `resume`.
-        - ``everything=True``: pause all sessions until `lift_pause`; sessions that any process starts meanwhile are
-          stored paused. Failed sessions stay failed.
-        - ``reason``, ``by``: recorded with the pause.
-        - ``mode``: ``"finish"`` lets a running step stop at a safe point; ``"abort"`` cancels the step, and a resume
-          runs it again.
-        - ``freeze``: stop the sessions' timers too, so that they are due later by the length of the pause.
-        - ``wait``: return when every one of them has stopped. From then on nothing begins until a resume. With
-          ``timeout``, in seconds or as a timedelta, return after that time; ``working`` of the result then names the
-          sessions that are still worked on, by which process and with what. Without ``wait``, an operation that a
-          process admitted just before the pause was stored may still begin.
-
-        Damaged sessions are paused too, and are listed in ``damaged`` or ``failed`` of the result. If the session you
-        named is damaged, its `DamagedRecord` is raised after the pause is stored.
-        """
+        """Pause one session with its children, all sessions that match, or everything."""
         given = {
             "ids": ids, "status": status, "failed": failed, "workflow": workflow, "tag": tag, "owner": owner,
-            "since": since, "until": until,
+            "since": since, "until": until, "queue": queue,
         }  # fmt: skip
         if session_id is not None or everything:
             _check_one("pause", everything=everything and session_id is not None, dry_run=dry_run, **given)
         if session_id is not None:
-            return await super().pause(
+            return await self.pauses.pause(
                 session_id, reason=reason, by=by, mode=mode, freeze=freeze, wait=wait, timeout=timeout
             )
         if everything:
-            return await self._pause_everything(reason, by, mode, freeze, wait, timeout)
-        pause = self._pause_of(reason, by, mode, freeze, wait, timeout)
-        run = BulkRun(self, "pause", self._query_of("pause", **given), skips_pause, dry_run, on_progress)
+            return await self.pauses.pause_everything(reason, by, mode, freeze, wait, timeout)
+        pause = self.pauses.pause_of(reason, by, mode, freeze, wait, timeout)
+        run = BulkRun(self.service, "pause", self._query_of("pause", **given), skips_pause, dry_run, on_progress)
 
         async def apply(rows: list[SessionRow], found: Found) -> None:
             ids = [row.session_id for row in rows] + [damage.fields["session_id"] for damage in found.damaged]
             # A session that failed since it was read stays as it is.
-            paused = await self._request_pause(Filter(ids=tuple(ids), tree=True, failed=False), pause)
+            paused = await self.pauses.request_pause(Filter(ids=tuple(ids), tree=True, failed=False), pause)
             after = {row.session_id: row for row in paused}
             for row in rows:
-                now = after.get(row.session_id) or await self._row(row.session_id)
+                now = after.get(row.session_id) or await self.service.row(row.session_id)
                 reason = skips_pause(now)
                 run.finish("skipped" if reason else "done", item_of(now, reason))
             for damage in found.damaged:
@@ -252,122 +163,99 @@ class Bulk(Control):
         if not wait or dry_run:
             return report
         ids = tuple(item.session_id for item in (*report.done, *report.failed))
-        working = await standstill(self, Filter(ids=ids, tree=True), pause.created_at, timeout)
+        working = await standstill(self.service, Filter(ids=ids, tree=True), pause.created_at, timeout)
         return replace(report, working=working, done=await self._items_now(report.done))
 
-    @overload
-    async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status: ...
-    @overload
-    async def cancel(
-        self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
-        workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
-        until: When | None = None,
-        reason: str = "", by: str | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
-    ) -> BulkReport: ...  # fmt: skip
     async def cancel(
         self, session_id: str | None = None, *, ids: Sequence[str] | None = None, status: Statuses = None,
         failed: bool | None = None, workflow: str | None = None, tag: str | None = None, owner: str | None = None,
-        since: When | None = None,
+        queue: str | None = None, since: When | None = None,
         until: When | None = None, reason: str = "", by: str | None = None, dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Status | BulkReport:  # fmt: skip
-        """Cancel a session and its children, and return its status. What it has done stays readable.
-
-        Sessions that no process drives end immediately, all in one transaction; a running one at its next safe point.
-        A session that has completed or was cancelled is not changed, but what is still open below it ends too.
-
-        **Without an id**, cancel all sessions that match, each with its children, and return a `BulkReport`. The
-        filters are those of `resume`; give at least one. Without ``status`` and ``ids``, ended ones do not match.
-        ``dry_run`` reports what would be cancelled and changes nothing; ``on_progress`` is as for `resume`.
-        """
+        """Cancel a session and its children, and return its status. What it has done stays readable."""
         given = {
             "ids": ids, "status": status, "failed": failed, "workflow": workflow, "tag": tag, "owner": owner,
-            "since": since, "until": until,
+            "since": since, "until": until, "queue": queue,
         }  # fmt: skip
         if session_id is not None:
             _check_one("cancel", dry_run=dry_run, **given)
-            return await super().cancel(session_id, reason=reason, by=by)
+            return await self.pauses.cancel(session_id, reason=reason, by=by)
         query = self._query_of("cancel", **given)
         check_texts(reason=reason, by=by)
-        run = BulkRun(self, "cancel", query, skips_ended, dry_run, on_progress)
+        run = BulkRun(self.service, "cancel", query, skips_ended, dry_run, on_progress)
 
         async def apply(row: SessionRow) -> SessionRow:
-            await super(Bulk, self).cancel(row.session_id, reason=reason, by=by)
-            return await self._row(row.session_id)
+            await self.pauses.cancel(row.session_id, reason=reason, by=by)
+            return await self.service.row(row.session_id)
 
         return await run.each(apply, JOBS)
 
     def _query_of(self, verb: BulkVerb, **given: Any) -> Filter:
         """Return the filter of a bulk verb. Refuse a call that would concern all sessions."""
-        self._check_open()
+        self.service.check_open()
         ids = given.pop("ids")
-        query = replace(filter_of(self.clock.now(), **given), ids=_checked_ids(ids))
+        query = replace(filter_of(self.service.clock.now(), **given), ids=_checked_ids(ids))
         if given["status"] is not None and not query.statuses:
             raise ValueError(f"status names no status: {given['status']!r}. Leave it out to match every status.")
         if query == Filter():
             everything = ", or everything=True" if verb == "pause" else ""
             raise ValueError(
                 f"Nothing says which sessions to {verb}. Pass a session id, or at least one of ids=, status=,"
-                f" failed=, workflow=, tag=, owner=, since= and until={everything}."
+                f" failed=, workflow=, tag=, owner=, queue=, since= and until={everything}."
             )
         # Of sessions that were named, the report says that they have ended; others do not match.
         return query if query.statuses or query.ids is not None else replace(query, unended=True)
 
-    def _skips_resume(self, row: SessionRow, wake: bool) -> str:
-        driven = row.live and not self.driver.is_stranded(row)
-        return skips_resume(row, self.store.describe_holder(row.holder) if driven else "", wake)
-
     async def _settled(self, session_id: str) -> SessionRow:
         """Wait until a resumed session has stopped, and return its facts. A long sleep counts as stopped."""
-        with self.driver.listening(session_id) as news:
+        with self.service.driver.listening(session_id) as news:
             while True:
-                row = await self._row(session_id)
-                if self.driver.is_stranded(row):
-                    raise self.driver.troubles.get(session_id) or _undriven(row)
-                if not row.live and (self.driver.ending or not await self._continues_soon(row)):
+                row = await self.service.tended_row(session_id)
+                if not row.live and (self.service.driver.ending or not await self._continues_soon(row)):
                     break
-                await self._wait_for_change(news)
-        if self.driver.ending and row.status in (Status.CREATED, Status.READY):
+                await self.service.wait_for_change(news)
+        if self.service.driver.ending and row.status in (Status.CREATED, Status.READY):
             raise StoreClosed(f"Session {session_id!r} was interrupted, because this engine is closing. It is ready.")
-        if row.ended is not None and self.waker.asked is not None:
-            self.waker.asked.discard(session_id)  # otherwise it is looked for again and again
+        if row.ended is not None and self.service.waker.asked is not None:
+            self.service.waker.asked.discard(session_id)  # otherwise it is looked for again and again
         return row
 
     async def _continues_soon(self, row: SessionRow) -> bool:
         """Return whether a parked session continues on its own within a few seconds."""
-        if not await self._continues_on_its_own(row):
+        if not await self.queries.continues_on_its_own(row):
             return False
         tree = [row]
         if row.awaits_child:
-            tree = await self.store.find(Filter(session_id=row.session_id, tree=True, unended=True))
-        soon = self.clock.now() + SHORT_SLEEP
+            tree = await self.service.store.find(Filter(session_id=row.session_id, tree=True, unended=True))
+        soon = self.service.clock.now() + SHORT_SLEEP
         changed = row not in tree  # a child has reported to it
         return changed or any(each.live or (each.wakes_at is not None and each.wakes_at <= soon) for each in tree)
 
     async def _handed_over(self, session_id: str) -> SessionRow:
-        """Return the facts of a session that any engine may now drive. Refuse if something still stops it."""
-        row = await self._row(session_id)
+        """Return the facts of a session that any engine may now drive. Refuse if one has paused it again already."""
+        row = await self.service.row(session_id)
         if row.status is not Status.PAUSED or row.guest:
             return row
-        kinds = " and ".join(sorted({pause.kind for pause in await self.store.pauses(row.key)}))
+        why = "; ".join(f"{pause.kind}: {pause.reason}" for pause in await self.service.store.pauses(row.key))
         raise VerbRefused(
-            f"Session {session_id!r} stays paused: only a resume that has the workflow can test its pause ({kinds})"
-            f" again. Call engine.resume({session_id!r}) in a process that has the workflow.",
+            f"Session {session_id!r} is paused again ({why}). Look at it with engine.pauses({session_id!r}), then call"
+            f" engine.resume({session_id!r}) again.",
             session_id=session_id, status=row.status.value,
         )  # fmt: skip
 
     async def _unattended(self, done: Sequence[BulkItem]) -> tuple[str, ...]:
         """Return the workflows of which no engine has taken up a session, after a time in which it would have."""
-        own = set(self.workflows) if self.drives == "all" else set()
+        own = set(self.service.workflows) if self.service.drives == "all" else set()
         waiting: dict[str, list[str]] = {}
         for item in done:
             if item.status in (Status.READY, Status.CREATED) and item.workflow not in own:
                 waiting.setdefault(item.workflow, []).append(item.session_id)
-        end = self.clock.monotonic() + PICK_UP
-        while waiting and self.clock.monotonic() < end:
+        end = self.service.clock.monotonic() + PICK_UP
+        while waiting and self.service.clock.monotonic() < end:
             for workflow, ids in list(waiting.items()):
                 some = Filter(ids=tuple(ids[:PAGE]), statuses=(Status.READY, Status.CREATED))
-                if len(await self.store.ids(some)) < len(ids[:PAGE]):
+                if len(await self.service.store.ids(some)) < len(ids[:PAGE]):
                     del waiting[workflow]
             await asyncio.sleep(LOOK_EVERY if waiting else 0)
         return tuple(sorted(waiting))
@@ -376,7 +264,7 @@ class Bulk(Control):
         """Return the items with the present status of their sessions."""
         found: dict[str, Status] = {}
         for page in in_pages((item.session_id for item in items), PAGE):
-            found |= {row.session_id: row.status for row in await self.store.find(Filter(ids=tuple(page)))}
+            found |= {row.session_id: row.status for row in await self.service.store.find(Filter(ids=tuple(page)))}
         return tuple(replace(item, status=found.get(item.session_id, item.status)) for item in items)
 
 

@@ -19,8 +19,8 @@ from pausepoint.stores.found import Found
 PAGE = 100
 """The number of sessions whose facts are read at a time."""
 
-Skips = Callable[[SessionRow], str]
-"""Returns why a verb does not concern a session; empty if it does."""
+Skips = Callable[[SessionRow, str], str]
+"""Returns why a verb does not concern a session, which a process may drive; empty if it does."""
 
 Apply = Callable[[SessionRow], Awaitable[SessionRow]]
 """Applies a verb to one session, and returns its facts afterwards."""
@@ -132,7 +132,9 @@ class BulkRun:
             if self.service.ending or not self.service.is_open:
                 return
             found = await self.service.store.find(replace(self.query, ids=tuple(page)))
-            rows = [row for row in found if self._concerns(row)]
+            held = {row.holder for row in found if row.live and row.holder is not None}
+            holders = await self.service.store.describe_holders(held) if held else {}
+            rows = [row for row in found if self._concerns(row, holders.get(row.holder or 0, ""))]
             await self._note_changed(page, found)
             yield rows, found
 
@@ -161,12 +163,12 @@ class BulkRun:
             else:
                 self.finish("failed", damaged.get(each) or unknown_item(each))
 
-    def _concerns(self, row: SessionRow) -> bool:
+    def _concerns(self, row: SessionRow, holder: str) -> bool:
         """Return whether the verb concerns a session. Otherwise note why not."""
         if row.parent_id in self.covered:
             self.covered.add(row.session_id)
             self.total -= 1
-        elif reason := self.skips(row):
+        elif reason := self.skips(row, holder):
             self.finish("skipped", item_of(row, reason))
         else:
             self.covered.add(row.session_id)
@@ -237,12 +239,12 @@ def _failure(row: SessionRow) -> str:
 # why a verb does not concern a session
 
 
-def skips_ended(row: SessionRow) -> str:
+def skips_ended(row: SessionRow, holder: str = "") -> str:
     """Return why a cancel, or any verb, does not concern a session."""
     return {Status.COMPLETED: "It has completed.", Status.CANCELLED: "It was cancelled."}.get(row.status, "")
 
 
-def skips_pause(row: SessionRow) -> str:
+def skips_pause(row: SessionRow, holder: str = "") -> str:
     """Return why a bulk pause does not concern a session."""
     return "It has failed, so it does not run." if row.status is Status.FAILED else skips_ended(row)
 

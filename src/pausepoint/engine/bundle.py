@@ -2,11 +2,12 @@
 
 The file contains JSON lines in UTF-8, in this order:
 
-- ``{"pausepoint": "session", "format": 1}``; format 2 if the session has children, 3 if there are files
+- ``{"pausepoint": "session", "format": 1}``; 2 if the session has children, 3 if there are files, 4 with drawers
 - ``{"session": {…}}``: the facts of the session, named as in `SessionRow`; bytes are hex
 - ``{"record": {…}}`` for every record of the log; the payload is text, salt and digests are hex
 - ``{"signal": {…}}`` for every signal, with ``"unread": true`` next to it if the session has not consumed it yet
 - ``{"pause": {…}}`` for every pause, and ``{"question": {…}}`` for every question
+- ``{"drawer": {…}}`` for every drawer of the session, with everything in it; bytes are Base64
 - the same lines again for every child session, each after its parent
 - ``{"blob": hash, "text": …}`` or ``{"blob": hash, "base64": …}`` for every large value that the logs reference
 - ``{"file": hash, "base64": …}`` for every piece of every file, in order
@@ -22,30 +23,32 @@ from __future__ import annotations
 import os
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
 
 from pausepoint.engine import admission
-from pausepoint.errors import DamagedRecord, FileRefused, InputConflict, PausepointError, VerbRefused
+from pausepoint.errors import DamagedRecord, DrawerRefused, FileRefused, InputConflict, PausepointError, VerbRefused
 from pausepoint.log.replay import body_of
 from pausepoint.log.state import Blob
+from pausepoint.model.drawers import StoredDrawer, check_drawers
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.questions import changed
 from pausepoint.model.records import Record, SignalRecord, first_digest, intact, rechained, signal_intact
-from pausepoint.model.sessions import Pause, QuestionChange, QuestionFacts, QuestionStatus, SessionRow, Whole
+from pausepoint.model.sessions import Pause, QuestionChange, QuestionFacts, QuestionStatus, SessionRow
+from pausepoint.model.stores import Whole
 from pausepoint.name import NAME
-from pausepoint.runtime.files import damaged
 from pausepoint.stores.base import Store
-from pausepoint.stores.disk import PIECE, Folder, Upload, sync_folder
-from pausepoint.threads import in_thread, to_its_end
+from pausepoint.stores.disk import sync_folder
+from pausepoint.stores.files import Files, Upload
+from pausepoint.threads import to_its_end
 
-ALONE, TREE, FILES = 1, 2, 3
+ALONE, TREE, FILES, DRAWERS = 1, 2, 3, 4
 """The formats that are written and read. They differ because older versions would mix the sessions of a tree."""
 
 # Facts that apply to one store and one process only.
@@ -71,27 +74,17 @@ class Content(Protocol):
     """The bytes of a file, wherever they are stored."""
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes in pieces, in order."""
+        """Yield the bytes in pieces, in order. This blocks: call it in a thread."""
 
 
-class OnDisk(msgspec.Struct, frozen=True):
-    """The bytes of a file in its session's folder."""
+class InStore(msgspec.Struct, frozen=True):
+    """The bytes of a file of a session in a store."""
 
-    session_id: str
-    folder: Folder
+    contents: Files
     facts: FileFacts
 
     def pieces(self) -> Iterator[bytes]:
-        digest = sha256()
-        try:
-            with self.folder.read(self.facts.stored_name) as file:
-                while piece := file.read(PIECE):
-                    digest.update(piece)
-                    yield piece
-        except OSError as exc:
-            raise damaged(self.session_id, self.facts, f"cannot be read ({exc.strerror or exc})") from exc
-        if digest.hexdigest() != self.facts.sha256:
-            raise damaged(self.session_id, self.facts, "does not match its hash")
+        return self.contents.pieces(self.facts)
 
 
 class Enclosed(msgspec.Struct, frozen=True):
@@ -130,6 +123,7 @@ class Bundle(msgspec.Struct, frozen=True):
     called: list[Bundle] = []
     questions: list[QuestionFacts] = []
     files: dict[str, Content] = {}
+    drawers: list[StoredDrawer] = []
 
     def to_bytes(self) -> bytes:
         """Return the bytes that `export_session` writes to a file."""
@@ -170,7 +164,7 @@ class Bundle(msgspec.Struct, frozen=True):
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         named = {key: blobs[key] for key in named_blobs(self.records)}
-        return Whole(row, self.records, self.signals, self.mail, self.pauses, named, self.questions)
+        return Whole(row, self.records, self.signals, self.mail, self.pauses, named, self.questions, self.drawers)
 
 
 async def collect(store: Store, session_id: str) -> Bundle:
@@ -180,9 +174,8 @@ async def collect(store: Store, session_id: str) -> Bundle:
     for other in others:
         first.blobs.update(other.blobs)
     for each in first.sessions:
-        if (folder := store.folder(each.session_id)) is not None:
-            kept = [OnDisk(each.session_id, Folder(folder / "files"), file) for file in each.uploads()]
-            first.files.update((file.facts.sha256, file) for file in kept)
+        if (contents := store.files_of(each.session_id)) is not None:
+            first.files.update((file.sha256, InStore(contents, file)) for file in each.uploads())
     return first
 
 
@@ -191,7 +184,10 @@ def _bundle(whole: Whole) -> Bundle:
     facts = {name: _hex(value) for name, value in facts.items() if name not in _LOCAL}
     needed = named_blobs(whole.records)
     blobs = {key: data for key, data in whole.blobs.items() if key in needed}
-    return Bundle(facts, whole.records, whole.signals, whole.pauses, blobs, whole.mail, questions=whole.questions)
+    return Bundle(
+        facts, whole.records, whole.signals, whole.pauses, blobs, whole.mail, questions=whole.questions,
+        drawers=whole.drawers,
+    )  # fmt: skip
 
 
 async def import_(store: Store, bundle: Bundle) -> SessionRow:
@@ -211,87 +207,60 @@ async def import_(store: Store, bundle: Bundle) -> SessionRow:
 async def _placed(store: Store, bundle: Bundle) -> AsyncIterator[None]:
     """Store the bytes of the files before their records, and lock them meanwhile so that they are not deleted."""
     wanted = [(each.session_id, file) for each in bundle.sessions for file in each.uploads()]
-    placed: list[_Placed] = []
-    reserved: list[int] = []
-    try:
-        if wanted and any([await store.get(each.session_id) is not None for each in bundle.sessions]):
-            raise _conflict(bundle)  # before anything in the folder of another session is touched
-        for session_id in dict.fromkeys(session_id for session_id, _ in wanted):
-            await to_its_end(in_thread(_reserve, reserved, session_id, _folder_of(store, session_id)))
-        for session_id, file in wanted:
-            folder = _folder_of(store, session_id)
-            await to_its_end(in_thread(_place, placed, session_id, folder, file, bundle.files[file.sha256]))
-        yield
-    except BaseException:
-        await _withdraw(store, placed)
-        raise
-    finally:
-        for each in placed:
-            each.upload.close()
-        for descriptor in reserved:
-            os.close(descriptor)
+    placed: list[tuple[str, Upload]] = []
+    async with AsyncExitStack() as stack:
+        try:
+            if wanted and any([await store.get(each.session_id) is not None for each in bundle.sessions]):
+                raise _conflict(bundle)  # before any content of another session is touched
+            for session_id in dict.fromkeys(session_id for session_id, _ in wanted):
+                if not await stack.enter_async_context(_contents_of(store, session_id).reserved()):
+                    raise _is_imported(session_id)
+            for session_id, file in wanted:
+                put = _contents_of(store, session_id).put(
+                    bundle.files[file.sha256].pieces(), "import the session again"
+                )
+                upload = await stack.enter_async_context(put)
+                if (upload.sha256, upload.size) != (file.sha256, file.size):
+                    raise DamagedRecord(
+                        f"File {file.id} ({file.filename}) in the export does not match its hash. Nothing was imported."
+                        " Export the session again."
+                    )
+                placed.append((session_id, upload))
+                await to_its_end(upload.keep([file.stored_name]))
+            yield
+        except BaseException:
+            await _withdraw(store, placed)
+            raise
 
 
-class _Placed(NamedTuple):
-    """A file that an import has stored. It stays locked until the upload is closed."""
-
-    session_id: str
-    folder: Folder
-    name: str
-    upload: Upload
-
-
-async def _withdraw(store: Store, placed: Iterable[_Placed]) -> None:
-    """Delete the files of an import that failed. Keep those of a session that is stored after all.
+async def _withdraw(store: Store, placed: Iterable[tuple[str, Upload]]) -> None:
+    """Delete the contents of an import that failed. Keep those of a session that is stored after all.
 
     Another import may have stored the session, or the task was cancelled after the commit.
     """
-    for each in placed:
+    for session_id, upload in placed:
         with suppress(PausepointError):  # a store that cannot be read does not say whether it needs the file
-            if await store.get(each.session_id) is None:
-                each.folder.remove(each.name)
+            if await store.get(session_id) is None:
+                await upload.withdraw()
 
 
-def _folder_of(store: Store, session_id: str) -> Folder:
-    found = store.folder(session_id)
+def _contents_of(store: Store, session_id: str) -> Files:
+    found = store.files_of(session_id)
     if found is None:
         raise FileRefused(
             f"Session {session_id!r} has files, but this store has no folder for files. Import it into a store on"
             " disk.",
             session_id=session_id,
         )
-    return Folder(found / "files")
+    return found
 
 
-def _reserve(reserved: list[int], session_id: str, folder: Folder) -> None:
-    """Keep other imports of this session out: the files that one of them withdraws could be those of the other."""
-    found = folder.reserve()
-    if found is None:
-        raise InputConflict(
-            f"Session {session_id!r} is being imported into this store by another process or task. Wait until that"
-            " import has ended, or import it under another id with session_id=.",
-            session_id=session_id,
-        )
-    reserved.append(found)
-
-
-def _place(placed: list[_Placed], session_id: str, folder: Folder, file: FileFacts, content: Content) -> None:
-    upload = Upload(folder)
-    try:
-        upload.begin()
-        for piece in content.pieces():
-            upload.write(piece)
-        if (upload.sha256, upload.size) != (file.sha256, file.size):
-            raise DamagedRecord(
-                f"File {file.id} ({file.filename}) in the export does not match its hash. Nothing was imported. Export"
-                " the session again."
-            )
-        upload.finish()
-        upload.take_over(file.stored_name)
-    except BaseException:
-        upload.close()
-        raise
-    placed.append(_Placed(session_id, folder, file.stored_name, upload))
+def _is_imported(session_id: str) -> InputConflict:
+    return InputConflict(
+        f"Session {session_id!r} is being imported into this store by another process or task. Wait until that"
+        " import has ended, or import it under another id with session_id=.",
+        session_id=session_id,
+    )
 
 
 def _conflict(bundle: Bundle) -> InputConflict:
@@ -318,7 +287,8 @@ def renamed(bundle: Bundle, session_id: str) -> Bundle:
     if facts["waiting"] and any(question.status in OPEN for question in bundle.questions):
         facts["wakes_at"] = 0  # due now, so that its open questions are asked again
     return Bundle(
-        facts, records, signals, pauses, bundle.blobs, bundle.mail, questions=questions, files=bundle.files
+        facts, records, signals, pauses, bundle.blobs, bundle.mail, questions=questions, files=bundle.files,
+        drawers=bundle.drawers,
     )  # fmt: skip
 
 
@@ -372,7 +342,8 @@ def _encoded(bundle: Bundle) -> Iterator[bytes]:
 
 
 def _lines(bundle: Bundle) -> Iterator[dict[str, Any]]:
-    yield {NAME: "session", "format": FILES if bundle.files else TREE if bundle.called else ALONE}
+    plain = FILES if bundle.files else TREE if bundle.called else ALONE
+    yield {NAME: "session", "format": DRAWERS if any(each.drawers for each in bundle.sessions) else plain}
     for each in bundle.sessions:
         yield {"session": each.facts}
         yield from ({"record": _plain(record)} for record in each.records)
@@ -380,6 +351,7 @@ def _lines(bundle: Bundle) -> Iterator[dict[str, Any]]:
             yield {"signal": _plain(signal)} | ({"unread": True} if signal.n in each.mail else {})
         yield from ({"pause": _plain(pause)} for pause in each.pauses)
         yield from ({"question": _plain(question)} for question in each.questions)
+        yield from ({"drawer": drawer} for drawer in each.drawers)
     for key, data in sorted(bundle.blobs.items()):
         try:
             yield {"blob": key.hex(), "text": data.decode()}
@@ -415,9 +387,9 @@ def read(path: str | Path) -> Bundle:
     head, *rest = lines
     if head.get(NAME) != "session":
         raise _damaged(path, "is not an exported Pausepoint session. Check the path.")
-    if head.get("format") not in (ALONE, TREE, FILES):
+    if head.get("format") not in (ALONE, TREE, FILES, DRAWERS):
         raise _damaged(
-            path, f"has format {head.get('format')!r}, but this version reads up to {FILES}. Use a newer Pausepoint."
+            path, f"has format {head.get('format')!r}, but this version reads up to {DRAWERS}. Use a newer Pausepoint."
         )
     bundle = Bundle(facts={}, records=[])
     for number, line in enumerate(rest, 2):
@@ -447,12 +419,22 @@ def _admit(each: Bundle, whole: Bundle, path: str | Path) -> None:
             admission.check_pause(pause)
         for question in each.questions:
             admission.check_question(question, len(each.records), len(each.signals))
+        check_drawers(each.drawers)
         if each is whole:
             admission.check_tree([(one.session_id, one.facts.get("parent_id")) for one in whole.sessions])
         elif admission.publishes(each.records):
             raise admission.Unsafe(f"the child session {each.session_id!r} has a folder of artifacts")
-    except (admission.Unsafe, msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError) as error:
-        what = f"cannot be imported: {error!s:.200}. Nothing was imported. Ask its sender for another export."
+    except (
+        admission.Unsafe,
+        DrawerRefused,
+        msgspec.MsgspecError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
+        said = f"{error!s:.200}".rstrip(".")
+        what = f"cannot be imported: {said}. Nothing was imported. Ask its sender for another export."
         raise _damaged(path, what) from error
 
 
@@ -505,6 +487,8 @@ def _take(bundle: Bundle, line: dict[str, Any], format: int, path: str | Path) -
             last.pauses.append(_struct(pause, Pause))
         case {"question": question}:
             last.questions.append(_struct(question, QuestionFacts))
+        case {"drawer": drawer}:
+            last.drawers.append(msgspec.convert(drawer, StoredDrawer))
         case {"blob": key, **value}:
             if not isinstance(value.get("text", ""), str):
                 raise ValueError(f"large value {key} has no text")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pausepoint.artifacts.folder import ArtifactFolder, digest_of
 from pausepoint.artifacts.notes import check_free
-from pausepoint.artifacts.publisher import Past
+from pausepoint.artifacts.publisher import Past, Publisher
 from pausepoint.definition.artifacts import LONGEST, OWN, unfit_file
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import DefinitionError, FolderRefused, StepError, VerbRefused, did_you_mean
@@ -19,7 +19,7 @@ from pausepoint.model.sessions import SessionRow
 from pausepoint.threads import in_thread
 
 if TYPE_CHECKING:
-    from pausepoint.engine.queries import Queries
+    from pausepoint.engine.base import Service
 
 Version = Literal["present", "recorded"]
 """Which content of an artifact to read: that of the file in the folder, or the one that the log records."""
@@ -28,18 +28,25 @@ Version = Literal["present", "recorded"]
 class UnheldSession:
     """A session without a hold, for the parts of `Publisher` that do not write to the log."""
 
-    def __init__(self, control: Queries, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
+    def __init__(self, service: Service, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
         self.session_id, self.row, self.line = row.session_id, row, line
-        self.store, self.workflow, self.limits = control.store, workflow, control.limits
+        self.store, self.workflow, self.limits = service.store, workflow, service.sizes
 
 
-async def content_of(control: Queries, row: SessionRow, path: str, version: Version) -> bytes:
+async def check_past(service: Service, row: SessionRow, line: Line) -> None:
+    """Raise an error if the files of a point in time are missing by now. Sessions without artifacts have none."""
+    workflow = service.workflows.get(row.workflow)
+    if line.trail is not None and workflow is not None:
+        await Publisher(UnheldSession(service, workflow, row, line), line.trail).check_past()
+
+
+async def content_of(service: Service, row: SessionRow, path: str, version: Version) -> bytes:
     """Return the content of one artifact of a session. See `Engine.artifact`."""
     if version not in get_args(Version):
         raise ValueError(f"version must be 'present' or 'recorded', not {version!r}.")
     if not isinstance(path, str):
         raise TypeError(f"path must be a string, not {type(path).__name__}: {path!r:.60}.")
-    line = await control._timeline(row).line()
+    line = await service.timeline(row).line()
     if line.trail is None:
         raise no_artifacts(row)
     file, work = _published(row, line.trail, path)
@@ -49,7 +56,7 @@ async def content_of(control: Queries, row: SessionRow, path: str, version: Vers
     data = await in_thread(_unchanged, folder, file)
     if data is not None:
         return data
-    return await _made_again(UnheldSession(control, control._workflow_of(row), row, line), folder, file, work)
+    return await _made_again(UnheldSession(service, service.workflow_of(row), row, line), folder, file, work)
 
 
 def no_artifacts(row: SessionRow) -> VerbRefused:

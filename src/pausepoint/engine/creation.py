@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from pausepoint.codec.walk import Limits
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.artifacts import trail_for
-from pausepoint.errors import StateRefused
+from pausepoint.errors import FolderRefused, StateRefused
 from pausepoint.log.replay import CheckpointBody, KeyBody, to_payload
 from pausepoint.log.state import Blobs, Slot, stored
 from pausepoint.log.trail import Trail
 from pausepoint.model.budgets import Budget
+from pausepoint.model.commits import NewSession
 from pausepoint.model.ids import SessionId
+from pausepoint.model.queues import DEFAULT_QUEUE
 from pausepoint.model.records import Record, first_digest, seal
-from pausepoint.model.sessions import NewSession
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -43,8 +43,30 @@ def new_session(
     records, step = _first_records(workflow, session_id, slots, at_step, by, trail, now)
     return NewSession(
         session_id, workflow.name, workflow.version, None, (), digest, records[0].at, step, 1, None,
-        records, tuple(blobs), guest=workflow.is_guest,
+        records, tuple(blobs), guest=workflow.is_guest, queue=workflow.queue or DEFAULT_QUEUE,
+        priority=workflow.priority or 0,
     )  # fmt: skip
+
+
+def trail_for(workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
+    """Return the artifact trail of a new session; None if its workflow publishes no artifacts.
+
+    Raises `FolderRefused` if ``folder`` is missing, or is given for a workflow without artifacts.
+    """
+    if not workflow.publishes:
+        if folder is not None:
+            raise FolderRefused(
+                f"Workflow {workflow.name!r} publishes no artifacts. Leave out folder=, or declare an artifact with"
+                " @step(publishes=Artifact(...)).",
+                session_id=session_id, path=str(folder),
+            )  # fmt: skip
+        return None
+    if folder is None:
+        raise FolderRefused(
+            f"Workflow {workflow.name!r} publishes artifacts and needs a folder for them. Pass folder='output/...'.",
+            session_id=session_id, path="",
+        )  # fmt: skip
+    return Trail(str(Path(folder).absolute()))
 
 
 def encoded_input(
@@ -58,7 +80,7 @@ def encoded_input(
             field=type(given).__name__,
         )
     values = workflow.shape.start(given)
-    named = given.keys() if isinstance(given, dict) else _named(given)
+    named = named_fields(given)
     if workflow.returns in named:
         raise StateRefused(
             f"{workflow.returns!r} is what workflow {workflow.name!r} returns, and cannot be input. Leave it out.",
@@ -80,8 +102,10 @@ def given_input(state: BaseModel | None, fields: dict[str, Any]) -> BaseModel | 
     return fields if state is None else state
 
 
-def _named(given: BaseModel) -> set[str]:
+def named_fields(given: BaseModel | dict[str, Any]) -> set[str]:
     """Return the fields that the caller set, including defaults changed in place. Factory values do not count."""
+    if isinstance(given, dict):
+        return set(given)
     plain = {name: field for name, field in type(given).model_fields.items() if field.default_factory is None}
     changed = {name for name, field in plain.items() if getattr(given, name, field.default) != field.default}
     return given.model_fields_set | changed

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.queries import Queries
 from pausepoint.errors import DefinitionError, did_you_mean
 from pausepoint.log.replay import Line
 from pausepoint.threads import in_thread
@@ -65,30 +64,16 @@ def _stored(workflow: Workflow[Any], now: int) -> StoredDescription:
     return StoredDescription(workflow.name, workflow.version, sha256(document).digest(), document, now)
 
 
-class Descriptions(Queries):
+class Descriptions:
     """The verbs that describe workflows."""
 
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
     async def description(self, workflow: str, *, version: int | None = None) -> Description:
-        """Return the description of a workflow: its steps, routes, guards and scopes, and the schema of its state.
-
-        The code is not needed: an engine that starts or resumes a session stores the description of its workflow. If
-        the workflow is registered with this engine, its own definition is described. ``version`` selects an older
-        version; by default the newest. Raises `DefinitionError` if there is no description.
-
-        >>> import asyncio
-        >>> from pausepoint import Engine, run, workflow
-        >>> @workflow
-        ... def greet(name: str) -> str:
-        ...     return f"Hello, {name}!"
-        >>> async def main() -> None:
-        ...     async with Engine(":memory:", workflows=[greet]) as engine:
-        ...         found = await engine.description("greet")
-        ...         print(found.outline, found.steps[0].reads, sorted(found.state["properties"]))
-        >>> asyncio.run(main())
-        ('greet',) ('name',) ['name', 'result']
-        """
-        self._check_open()
-        own = self.workflows.get(workflow)
+        """Return the description of a workflow: its steps, routes, guards and scopes, and the schema of its state."""
+        self.service.check_open()
+        own = self.service.workflows.get(workflow)
         if own is not None and version in (None, own.version):
             return await in_thread(lambda: own.description)
         found = await self._described(workflow)
@@ -101,22 +86,18 @@ class Descriptions(Queries):
                 f"This store has no description of version {version} of workflow {workflow!r}. Known versions:"
                 f" {', '.join(known)}."
             )
-        names = [*self.workflows, *(each.workflow for each in await self.store.descriptions())]
+        names = [*self.service.workflows, *(each.workflow for each in await self.service.store.descriptions())]
         raise DefinitionError(
             f"This store has no description of workflow {workflow!r}, and it is not registered with this engine. An"
             f" engine stores it when it starts or resumes a session of the workflow{did_you_mean(workflow, names)}"
         )
 
     async def description_of(self, session_id: str) -> Description:
-        """Return the description of a session's workflow, as of the last run of the session.
-
-        If it was never stored, because an older version of Pausepoint ran the session or it was imported, the
-        description has the names of the steps only, and its ``state`` is None.
-        """
-        self._check_open()
-        row = await self._row(session_id)
-        line = await self._timeline(row).line()
-        own = self.workflows.get(row.workflow)
+        """Return the description of a session's workflow, as of the last run of the session."""
+        self.service.check_open()
+        row = await self.service.row(session_id)
+        line = await self.service.timeline(row).line()
+        own = self.service.workflows.get(row.workflow)
         if own is not None and (own.version, own.outline) == (line.version, tuple(line.outline)):
             return await in_thread(lambda: own.description)
         found = [each for each in await self._described(row.workflow) if each.version == line.version]
@@ -124,13 +105,16 @@ class Descriptions(Queries):
 
     async def descriptions(self) -> list[Description]:
         """Return the newest description of each workflow that has one, ordered by name."""
-        self._check_open()
-        found = {each.name: each for each in await in_thread(_decoded, await self.store.descriptions())}
-        found |= {name: await in_thread(lambda own=own: own.description) for name, own in self.workflows.items()}
+        self.service.check_open()
+        found = {each.name: each for each in await in_thread(_decoded, await self.service.store.descriptions())}
+        found |= {
+            name: await in_thread(lambda own=own: own.description)
+            for name, own in tuple(self.service.workflows.items())
+        }
         return [found[name] for name in sorted(found)]
 
     async def _described(self, workflow: str) -> list[Description]:
-        return await in_thread(_decoded, await self.store.descriptions(workflow))
+        return await in_thread(_decoded, await self.service.store.descriptions(workflow))
 
 
 def _decoded(stored: Sequence[StoredDescription]) -> list[Description]:

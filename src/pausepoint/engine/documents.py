@@ -15,15 +15,27 @@ from pausepoint.clock import to_datetime
 if TYPE_CHECKING:
     from pausepoint.artifacts.status import ArtifactState
     from pausepoint.engine.bundle import Bundle
-    from pausepoint.engine.plan import Plan
+    from pausepoint.engine.copies import Move
+    from pausepoint.engine.plans import Plan
     from pausepoint.engine.retention import CleanUp, Redaction
     from pausepoint.engine.verify import Verification
     from pausepoint.model.bulk import BulkItem, BulkReport, BulkResult
     from pausepoint.model.descriptions import Description
     from pausepoint.model.questions import Question, Receipt
-    from pausepoint.model.sessions import Event, Failure, Holder, Pause
+    from pausepoint.model.schedules import ScheduleInfo
+    from pausepoint.model.sessions import Event, Failure, Pause
+    from pausepoint.model.stores import Holder
     from pausepoint.model.streams import StreamItem
-    from pausepoint.model.views import Checkpoint, Health, Outcome, SessionInfo, StandingPause, StoredState
+    from pausepoint.model.views import (
+        Checkpoint,
+        Health,
+        LimitInfo,
+        Listing,
+        Outcome,
+        SessionInfo,
+        StandingPause,
+        StoredState,
+    )
 
 
 def session(info: SessionInfo) -> dict[str, Any]:
@@ -56,6 +68,10 @@ def session(info: SessionInfo) -> dict[str, Any]:
         "wakes_at": moment(info.wakes_at),
         "parent_id": info.parent_id,
         "pause": None if info.pause is None else pause(info.pause),
+        "queue": info.queue,
+        "priority": info.priority,
+        "lane": info.lane,
+        "waits_for_slot": info.waits_for_slot,
     }
 
 
@@ -218,6 +234,49 @@ def bulk_item(item: BulkItem, result: BulkResult | None = None) -> dict[str, Any
 def worked(driven: Sequence[SessionInfo]) -> dict[str, Any]:
     """Return the result of ``worker --once``: the sessions it drove, as they are afterwards."""
     return {"sessions": [session(each) for each in driven]}
+
+
+def schedule(info: ScheduleInfo) -> dict[str, Any]:
+    """Return a schedule."""
+    from msgspec.structs import asdict  # here, because the help of commands does not need it
+
+    times = ("created_at", "next_at", "triggered_at", "paused_at", "last_at")
+    return asdict(info) | {name: moment(getattr(info, name)) for name in times} | {"tags": list(info.tags)}
+
+
+def schedules(found: Listing[ScheduleInfo]) -> dict[str, Any]:
+    """Return all schedules. ``damaged`` are those that cannot be read."""
+    broken = [{"name": each.fields["name"], "message": str(each)} for each in found.damaged]
+    return {"schedules": [schedule(each) for each in found], "damaged": broken}
+
+
+def schedule_changed(info: ScheduleInfo, session_id: str | None = None) -> dict[str, Any]:
+    """Return a schedule after a change, and the session that a trigger starts."""
+    return {"schedule": schedule(info), "session_id": session_id}
+
+
+def limit(info: LimitInfo) -> dict[str, Any]:
+    """Return a limit of the sessions at work."""
+    return {
+        "scope": info.scope,
+        "name": info.name,
+        "most": info.most,
+        "per_seconds": None if info.per is None else info.per.total_seconds(),
+        "by": info.by,
+        "declared": info.declared,
+        "counts": info.counts,
+        "at_work": info.at_work,
+    }
+
+
+def limits(found: Listing[LimitInfo]) -> dict[str, Any]:
+    """Return all limits. ``damaged`` are the errors of those that cannot be read."""
+    return {"limits": [limit(each) for each in found], "damaged": [str(each) for each in found.damaged]}
+
+
+def limit_changed(info: LimitInfo) -> dict[str, Any]:
+    """Return a limit after a change."""
+    return {"limit": limit(info)}
 
 
 def state(model: Any) -> Any:
@@ -440,6 +499,7 @@ def clean_up(found: CleanUp, total: int) -> dict[str, Any]:
         "questions": found.questions,
         "requests": found.requests,
         "descriptions": found.descriptions,
+        "drawers": found.drawers,
         "streams": found.streams,
         "strays": found.strays,
         "stray_bytes": found.stray_bytes,
@@ -464,6 +524,9 @@ def health(found: Health) -> dict[str, Any]:
         "file_system": about.file_system,
         "disk_free_bytes": about.disk_free,
         "ballast_bytes": about.ballast,
+        "server": about.server,
+        "latency_ms": about.latency_ms,
+        "clock_skew_us": about.clock_skew_us,
         "trouble": found.trouble,
         "standing_pause": None if found.standing_pause is None else pause(found.standing_pause),
         "sessions": {status.value: count for status, count in found.sessions.items()},
@@ -474,13 +537,14 @@ def health(found: Health) -> dict[str, Any]:
 
 
 def holder(found: Holder) -> dict[str, Any]:
-    """Return an engine, the sessions it holds or held when it died, and the workflows it drives."""
+    """Return an engine, the sessions it holds or held when it died, and the workflows and queues it drives."""
     return {
         "pid": found.pid,
         "host": found.host,
         "since": moment(to_datetime(found.since)),
         "sessions": list(found.sessions),
         "workflows": list(found.workflows),
+        "queues": None if found.queues is None else list(found.queues),
     }
 
 
@@ -500,6 +564,15 @@ def exported(found: Bundle, file: str, count: int) -> dict[str, Any]:
 def imported(info: SessionInfo, file: str) -> dict[str, Any]:
     """Return the result of ``import``: the imported session."""
     return {"file": file, "session": session(info)}
+
+
+def moved(source: str, target: str, dry_run: bool, found: Move) -> dict[str, Any]:
+    """Return the result of ``move``: the sessions that were moved, were there already, or could not be moved."""
+    return {
+        "from": source, "to": target, "dry_run": dry_run, "moved": found.moved, "there": found.there,
+        "removed": found.removed, "running": found.running, "refused": found.refused, "schedules": found.schedules,
+        "limits": found.limits, "drawers": found.drawers,
+    }  # fmt: skip
 
 
 def edited(info: SessionInfo, changed: Sequence[str], resume: str) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import EllipsisType, TracebackType
@@ -13,42 +14,66 @@ from typing_extensions import TypeVar
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.codec.values import DEFAULT_LIMITS, Limits
+from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow, hold_seconds
 from pausepoint.engine import flags
-from pausepoint.engine.base import Drives
-from pausepoint.engine.bulk import Bulk
-from pausepoint.errors import CallRefused, StoreClosed, StoreError
+from pausepoint.engine.base import Drives, Service, Until
+from pausepoint.engine.filters import Statuses, When
+from pausepoint.engine.parts import Parts
+from pausepoint.engine.session import Session
+from pausepoint.engine.session_verbs import SessionVerbs
+from pausepoint.engine.store_verbs import StoreVerbs
+from pausepoint.engine.stores import DEFAULT_URL, store_from
+from pausepoint.errors import CallRefused, StoreClosed
+from pausepoint.log.replay import Origin
 from pausepoint.model.budgets import Amount
+from pausepoint.model.ids import SessionId
 from pausepoint.model.questions import is_time_to_answer
-from pausepoint.model.views import Outcome
-from pausepoint.name import DEFAULT_STORE
+from pausepoint.model.queues import check_queue
+from pausepoint.model.sessions import Event, Level, Pause, Sort, Status
+from pausepoint.model.streams import StreamItem
+from pausepoint.model.views import (
+    Checkpoint,
+    Diff,
+    Listing,
+    Misfit,
+    Obstacles,
+    Outcome,
+    Retrying,
+    SessionInfo,
+    StandingPause,
+    StoredState,
+)
+from pausepoint.runtime.driver import LocalDriver, Run
 from pausepoint.runtime.hold import OnStep
 from pausepoint.runtime.signals import SignalWatch
+from pausepoint.runtime.waker import MOST_RUNNING, Waker
 from pausepoint.stores.base import Store
-from pausepoint.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pausepoint.engine.blocking import BlockingEngine
+    from pausepoint.engine.copies import Move
+    from pausepoint.engine.plans import Plan
+    from pausepoint.log.spans import Span
 
 S = TypeVar("S", bound="BaseModel")
 R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
-
-DEFAULT_URL = f"sqlite:///{DEFAULT_STORE}"
 
 HOLD = timedelta(minutes=10)
 """How long an engine keeps a paused step in memory, unless it is told otherwise."""
 
 
-class Engine(Bulk):
+class Engine(SessionVerbs, StoreVerbs):
     """Runs workflows and keeps their sessions in a store.
 
     Open it with ``async with Engine(…) as engine:``. When the block exits, running sessions stop after their current
     operation and stay ready to resume. In blocking code, ``with Engine(…) as engine:`` opens a `BlockingEngine`: the
     same verbs without ``await``.
 
-    - ``url``: the store: ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db``, ``:memory:``, a path, or a
+    - ``url``: the store: ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db``, ``:memory:``, a path,
+      ``postgresql://host/database`` (the extra ``postgres``; see docs/fleet.md), or a
       `Store`.
     - ``workflows``: the workflows whose sessions this engine can drive. `start` registers its workflow too.
     - ``limits``: the largest values that a state or an operation may store.
@@ -66,6 +91,12 @@ class Engine(Bulk):
     - ``hold``: how long the step of a paused session stays in memory, as a timedelta or in seconds. A session that is
       resumed in time continues in place. After that time the step exits, and a resume starts it again at its top, where
       finished operations return immediately. 0 makes it exit when it pauses.
+    - ``drain``: how long operations may take to finish when the engine closes or gets a signal. After that they are
+      aborted, and their sessions are ready to resume; no crash is counted. None means as long as they take.
+    - ``queues``: drive only due sessions of these queues. Sessions that `start` puts into another queue are left to
+      other engines. By default all queues.
+    - ``concurrency``: the most sessions that this engine picks up at a time: due and ready ones, and children. Sessions
+      that `start` and `resume` name are driven in any case. The default is 500, without children.
     - ``on_step``: an async function, called with the session's id, the step and the visit number before a step runs.
 
     >>> import asyncio
@@ -100,25 +131,44 @@ class Engine(Bulk):
         drives: Drives = "all",
         hold: timedelta | float = HOLD,
         on_step: OnStep | None = None,
+        drain: timedelta | None = None,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
     ) -> None:
+        if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
+            raise ValueError(f"concurrency must be a whole number of 1 or more, or None, not {concurrency!r}.")
+        if drain is not None and drain < timedelta(0):
+            raise ValueError(f"drain must be a timedelta that is not negative, or None, not {drain!r}.")
         if drives not in get_args(Drives):
             raise ValueError(f"drives must be 'all', 'asked' or 'none', not {drives!r}.")
         if not is_time_to_answer(questions_expire):
             raise ValueError(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
-        self.hold = hold_seconds(hold)
-        clock = clock or SystemClock()
-        super().__init__(store_from(url, clock, create), workflows, clock, limits)
-        self.drives = drives
-        self.on_step = on_step
-        self.waker.asked = set() if drives == "asked" else None
-        self.keep_for = keep_for
-        self.questions_expire = questions_expire
-        self._kept_for(keep_for)
+        seconds, clock = hold_seconds(hold), clock or SystemClock()
+        service = Service(store_from(url, clock, create), workflows, clock, limits)
+        service.hold = seconds
+        service.drives = drives
+        service.on_step = on_step
+        service.driver.drain = drain
+        service.waker.asked = set() if drives == "asked" else None
+        service.waker.queues = None if queues is None else tuple(check_queue(each) for each in as_names(queues))
+        service.waker.most = concurrency or MOST_RUNNING
+        service.concurrency = concurrency
+        service.questions_expire = questions_expire
+        service.keep_for = keep_for
+        service.kept_for(keep_for)  # raises if it is not valid
+        self._service = service
+        self._parts = Parts(service, lambda session_id, run: Session(self, session_id, run))
+        self.store: Store = service.store
+        self.clock: Clock = service.clock
+        self.workflows: dict[str, Workflow[Any]] = service.workflows
+        self.driver: LocalDriver = service.driver
+        self.waker: Waker = service.waker
+        self.drives: Drives = drives
         self._signals = signals
         self._watch: SignalWatch | None = None
         self._blocking: BlockingEngine | None = None
         self._opened_with = ""
-        self._pid = 0
+        self.loop: asyncio.AbstractEventLoop | None = None  # the event loop that the engine was opened in
 
     def __enter__(self) -> BlockingEngine:
         from pausepoint.engine.blocking import BlockingEngine  # async programs do not need it
@@ -126,7 +176,8 @@ class Engine(Bulk):
         self._opened_by("with")
         if self._blocking is not None:
             raise StoreClosed("This Engine was opened before and cannot be opened again. Create another one.")
-        self._blocking = BlockingEngine(self, self.close, signals=self._signals)
+        blocking = self._blocking = BlockingEngine(self, self.close, signals=self._signals)
+        self._service.is_here = lambda: blocking._thread.is_here
         self._blocking._begin(self._open)
         return self._blocking
 
@@ -142,13 +193,17 @@ class Engine(Bulk):
         self._opened_with = way
 
     async def _open(self) -> None:
-        self._announce()
-        await self.store.open(self.driver.on_change)
-        self.is_open = True
-        self._pid = os.getpid()
-        await flags.mend(self.store)
-        if self.drives != "none":
-            self.waker.start()
+        service = self._service
+        service.announce()
+        await service.store.open(service.driver.on_change)
+        service.is_open = True
+        self.loop = asyncio.get_running_loop()
+        service.pid = os.getpid()
+        await flags.mend(service.store)
+        service.driver.lease.start()
+        if service.drives != "none":
+            service.waker.start()
+            service.reaper.start()
 
     async def __aenter__(self) -> Self:
         self._opened_by("async with")
@@ -167,33 +222,324 @@ class Engine(Bulk):
 
     async def close(self) -> None:
         """Stop all running sessions after their current operation, then close the store. Safe to call twice."""
-        if not self.is_open:
+        service = self._service
+        if not service.is_open:
             return
         if self._watch is not None:
             self._watch.closing = True
         try:
             await self._stop_driving("the engine was closed")
         finally:
-            self.is_open = False
+            service.is_open = False
+            service.driver.lease.stop()
+            service.reaper.stop()
             if self._watch is not None:
                 self._watch.uninstall()
-            await self.store.close()
+            await service.store.close()
 
     async def _stop_driving(self, reason: str) -> None:
         """Pick up no more sessions, and stop the running ones after their current operation."""
-        await self.waker.stop()
-        await self.driver.stop(reason)
+        await self._service.waker.stop()
+        await self._service.driver.stop(reason)
 
-    def _check_open(self) -> None:
-        super()._check_open()
-        if os.getpid() != self._pid:
-            raise StoreClosed(
-                "This engine was opened by another process. Open a new Engine in this process after fork()."
-            )
-        if self._blocking is not None and not self._blocking._thread.is_here:
-            raise CallRefused(
-                "This Engine was opened with `with`. Use the blocking engine from `with Engine(…) as engine:`."
-            )
+    def register(self, workflow: Workflow[Any]) -> None:
+        """Register a workflow, as ``Engine(workflows=…)`` does.
+
+        Raises `DefinitionError` if another workflow has the same name.
+        """
+        self._service.register(workflow)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the store cannot be written to, since when, and what to do; None while the store is healthy.
+
+        It is about the store alone. If the disk under an artifact folder refuses a file, only the session of that
+        folder stops, with a pause of kind ``disk``.
+        """
+        return self._service.trouble
+
+    @property
+    def ending(self) -> str:
+        """Why this engine is shutting down: a signal, or `close`. Empty before that."""
+        return self._service.ending
+
+    @property
+    def running(self) -> tuple[SessionId, ...]:
+        """The sessions that this engine drives now, and those that it is about to drive."""
+        return self._service.running
+
+    async def move(
+        self, to: str | Path | Store, *, reason: str = "Moved to another store.", timeout: float = 60.0,
+        dry_run: bool = False, on_progress: Callable[[Move], None] | None = None,
+    ) -> Move:  # fmt: skip
+        """Move all sessions to another store, and return what was moved.
+
+        First everything in this store is paused, with this ``reason``. A session that does not stop within ``timeout``
+        seconds is not moved. Every other session is copied with its children and files; the copies are verified. A
+        copy continues in the other store as the original was: with its timers, questions, messages and pauses.
+        Schedules and limits that the other store lacks move too. This store keeps the originals, paused.
+
+        The call can be interrupted and repeated: what was moved is left alone, even if it has continued or was removed.
+        A session that received messages here after the copy is refused. What is moved back continues where it was.
+        ``refused`` of the result names what could not be moved, with the reason. ``dry_run`` changes nothing.
+
+        A copy has the artifact folder of its original. On another machine it needs a folder with the same path.
+        """
+        from pausepoint.engine import copies  # most programs never move sessions
+
+        self._service.check_open()
+        return await copies.run(self, to, reason, timeout, dry_run, on_progress or (lambda result: None))
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """Return a session's facts, such as status, position and cost, without reading its state.
+
+        Raises `UnknownSession` if there is no session with this id.
+        """
+        return await self._parts.queries.info(session_id)
+
+    async def sessions(
+        self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
+        status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
+        prefix: str | None = None, text: str | None = None, parent: str | None = None, tree: str | None = None,
+        level: Level = "any", sort: Sort = "created", reverse: bool = False, limit: int | None = None,
+        after: str | None = None, own_pause: bool = False, queue: str | None = None,
+    ) -> Listing[SessionInfo]:  # fmt: skip
+        """Return the sessions that match, newest first. Unreadable ones are listed in ``damaged`` of the result.
+
+        - ``workflow``, ``owner``, ``tag``, ``queue``, ``status``: filters. ``status`` may be one status or several.
+        - ``failed``: only sessions that have failed, or only others. A failed session that is paused has the status
+          ``paused``, so ``status="failed"`` does not find it.
+        - ``since``, ``until``: only sessions that were last updated in this time. Pass a datetime with a time zone, or
+          a timedelta for a time ago.
+        - ``prefix``: the beginning of the id.
+        - ``text``: a part of the id, the owner, a tag, the type or message of the failure, or the reason of an open
+          pause. ``%`` and ``_`` are ordinary characters. The letters A to Z match in both cases. All sessions that the
+          other filters leave are read for it.
+        - ``parent``: the id of a session, to list only its children. ``tree``: the id of a session, to list it with
+          all its descendants.
+        - ``level``: ``"root"`` leaves out all children; ``"top"`` leaves out children whose parent matches too.
+        - ``sort``: ``"created"``, ``"updated"``, ``"workflow"``, ``"spent"`` or ``"id"``. ``reverse`` turns the order
+          around.
+        - ``limit``: the most sessions to read and return. If there are more, ``next`` of the result is a cursor.
+        - ``after``: a cursor, to return the next page. Pass the same sort and filters. Sessions that are created or
+          removed meanwhile move no other session to another page. Sorted by ``"updated"`` or ``"spent"``, a session
+          that changes moves in the list and may appear on two pages or on none. Raises `ValueError` for a text that is
+          not a cursor of such a list.
+        - ``own_pause``: only unended sessions that have a pause of their own. While everything is paused,
+          ``status="paused"`` finds all that it stops.
+        """
+        return await self._parts.queries.sessions(
+            workflow=workflow, owner=owner, tag=tag, status=status, failed=failed, since=since, until=until,
+            prefix=prefix, text=text, parent=parent, tree=tree, level=level, sort=sort, reverse=reverse, limit=limit,
+            after=after, own_pause=own_pause, queue=queue,
+        )  # fmt: skip
+
+    async def tally(
+        self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
+        status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
+        text: str | None = None, level: Level = "any", queue: str | None = None,
+    ) -> dict[tuple[str, Status], int]:  # fmt: skip
+        """Return the number of sessions that match, by workflow and status, without reading them.
+
+        The filters are those of `sessions`.
+        """
+        return await self._parts.queries.tally(
+            workflow=workflow, owner=owner, tag=tag, status=status, failed=failed, since=since, until=until, text=text,
+            level=level, queue=queue,
+        )  # fmt: skip
+
+    async def find(self, beginning: str) -> SessionInfo:
+        """Return the session whose id is, or begins with, what a person typed.
+
+        A child's id begins with its parent's id; if both match, the parent is returned. Both parts of a child's id may
+        be shortened: ``k3f9.8348``. Raises `UnknownSession`, or `AmbiguousSession` with the candidates.
+        """
+        return await self._parts.queries.find(beginning)
+
+    async def same_input(
+        self, workflow: Workflow[S, R], state: S | None = None, /, *, at_step: str | None = None, **fields: Any
+    ) -> list[SessionInfo]:
+        """Return the sessions that were started with the same input, newest first, whatever their status."""
+        return await self._parts.control.same_input(workflow, state, at_step=at_step, **fields)
+
+    async def children(self, session_id: str) -> Listing[SessionInfo]:
+        """Return the child sessions of a session, newest first."""
+        return await self._parts.queries.children(session_id)
+
+    async def state(self, session_id: str, at_checkpoint: int | str | None = None) -> BaseModel:
+        """Return the session's state at its last checkpoint, or at an earlier one.
+
+        ``at_checkpoint`` is a visit (``"write#2"``, or ``"write"`` for the last one) or the number of any record of the
+        log. The workflow must be registered; use `stored` if it is not. Raises `UnknownCheckpoint` if there is no such
+        checkpoint, and `StateRefused` if the model does not accept the stored state.
+        """
+        return await self._parts.queries.state(session_id, at_checkpoint)
+
+    async def stored(self, session_id: str, at_checkpoint: int | str | None = None) -> StoredState:
+        """Return the stored state as plain JSON, without the workflow's code.
+
+        ``at_checkpoint`` is as for `state`.
+        """
+        return await self._parts.queries.stored(session_id, at_checkpoint)
+
+    async def workflow_of(self, session_id: str) -> Workflow[Any]:
+        """Return the definition of a session's workflow. Raises `DefinitionError` if it is not registered here."""
+        return await self._parts.queries.workflow_of(session_id)
+
+    async def outline(self, session_id: str) -> tuple[str, ...]:
+        """Return the workflow's steps in order, as of the last run of the session, without the workflow's code."""
+        return await self._parts.queries.outline(session_id)
+
+    async def retries(self, session_id: str) -> list[Retrying]:
+        """Return the operations of a session that wait to be retried, without the workflow's code."""
+        return await self._parts.queries.retries(session_id)
+
+    async def outcome(self, session_id: str, run: Run | None = None, *, wait: bool = True) -> Outcome[Any]:
+        """Wait until a session stops, and return its outcome.
+
+        A session has stopped when it has ended, is paused, or waits for a message or an answer. While a timer runs or a
+        child works, this keeps waiting. If this engine could not continue driving, it raises the error that broke the
+        drive. If a signal to a server stops the engine, the outcome has the session's status at that time.
+
+        ``wait=False`` returns the present outcome immediately, whatever the session does.
+        """
+        return await self._parts.queries.outcome(session_id, run, wait=wait)
+
+    async def pauses(self, session_id: str) -> list[Pause]:
+        """Return the open pauses of a session: why it does not run."""
+        return await self._parts.queries.pauses(session_id)
+
+    async def standing_pause(self) -> StandingPause | None:
+        """Return the pause of everything: who asked for it, why, and since when. None if it is not in effect.
+
+        It also tells how the pause took effect: how many sessions ran and were asked to stop, how many have stopped,
+        what the others still finish, and the longest time that one took.
+        """
+        return await self._parts.queries.standing_pause()
+
+    async def obstacles(self, session_id: str) -> Obstacles:
+        """Return why a resume would not run the session now. Changes nothing.
+
+        Stored pauses are tested again, as a resume does: with the present code, state and budget.
+        """
+        return await self._parts.queries.obstacles(session_id)
+
+    async def misfits(self, *, limit: int | None = None, after: str | None = None) -> Listing[Misfit]:
+        """Return the parked sessions that cannot be resumed with the present code, and why.
+
+        Changes nothing: migrations are tried in memory. Reads each session's records from its last key frame on.
+        ``limit`` is the most sessions to examine, newest first. If there are more, ``next`` of the result is a cursor;
+        pass it as ``after`` to examine the next ones.
+        """
+        return await self._parts.queries.misfits(limit=limit, after=after)
+
+    async def checkpoints(
+        self, session_id: str, *, before: int | None = None, limit: int | None = 100
+    ) -> list[Checkpoint]:
+        """Return the checkpoints of the last finished visits, newest last. Those undone by a rewind are marked.
+
+        To page backwards, pass the ``seq`` of the first checkpoint you have as ``before``. ``limit=None`` returns all.
+        """
+        return await self._parts.queries.checkpoints(session_id, before=before, limit=limit)
+
+    async def spans(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Span]:
+        """Return the session's last visits with their operations, waits, retries and cost, oldest first.
+
+        Visits that a rewind left behind are marked. The open visit comes last. To page backwards, pass the ``seq`` of
+        the first visit you have as ``before``. The cost follows the page, not the length of the log.
+        """
+        return await self._parts.queries.spans(session_id, before=before, limit=limit)
+
+    async def diff(
+        self, session_id: str, a: int | str | None = None, b: int | str | None = None, *, other: str | None = None
+    ) -> Diff:
+        """Compare the state at two checkpoints, given as for `state`. None means now.
+
+        Pass ``other=`` to compare with another session, such as a fork: ``b`` is then a checkpoint of that one.
+        Stored values are compared, so the two states may be of different versions of the workflow.
+        """
+        return await self._parts.queries.diff(session_id, a, b, other=other)
+
+    async def origin(self, session_id: str) -> Origin | None:
+        """Return the session and checkpoint that a fork comes from; None if the session is not a fork."""
+        return await self._parts.queries.origin(session_id)
+
+    def events(
+        self, session_id: str, after: str = "", *, follow: bool = False, until: Until = "ended"
+    ) -> AsyncIterator[Event]:
+        """Yield a session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.
+
+        With ``until="parked"``, following also ends when the session stops before its end: when it is paused, has
+        failed, or waits for a message or an answer. While a timer runs or a child works, it continues.
+
+        ``after`` is the ``cursor`` of the last event you have seen. A removed session has one event,
+        ``session.removed``.
+        """
+        return self._parts.queries.events(session_id, after, follow=follow, until=until)
+
+    def watch(self, session_id: str) -> AsyncGenerator[SessionInfo, None]:
+        """Yield a session's facts now and whenever they may have changed, until the session has ended.
+
+        Another process may change the session without notifying this one, so it is also checked every second.
+        """
+        return self._parts.queries.watch(session_id)
+
+    def stream(
+        self, session_id: str, after: int | None = 0, *, follow: bool = True, until: Until = "parked"
+    ) -> AsyncIterator[StreamItem]:
+        """Yield the live output that the session's steps send with ``ctx.stream``, in this process or another.
+
+        The stream begins with what is still there, at most 256 KiB. ``after`` is the ``n`` of the last item you have
+        seen; None leaves out what was sent before this call. Besides chunks, it yields a `Restarted` when operations
+        run again, and their text so far is void, and a `Gap` if items were lost.
+
+        It ends when the session stops, as `outcome` defines it; with ``until="ended"``, only when the session has
+        ended. With ``follow=False``, it ends when everything that was sent so far has been read.
+        """
+        return self._parts.queries.stream(session_id, after, follow=follow, until=until)
+
+    async def last_event(self, session_id: str, event_type: str, *, since: int | None = None) -> Event | None:
+        """Return the last event of a type that `emit` or a step added; None if there is none.
+
+        ``since`` is a time in microseconds. Older records are not read.
+        """
+        return await self._parts.queries.last_event(session_id, event_type, since=since)
+
+    async def plan(self, session_id: str, *, rerun: str | Sequence[str] = (), wake: bool = False) -> Plan:
+        """Return what a resume would do with each step, and why. Runs and changes nothing.
+
+        ``rerun`` and ``wake`` are as for `resume`.
+        """
+        return await self._parts.plans.plan(session_id, rerun=rerun, wake=wake)
+
+    async def plan_edit(
+        self, session_id: str, changes: Mapping[str, Any] | None = None, /, **named: Any
+    ) -> Plan:  # fmt: skip
+        """Return what a resume would do after such an edit. Validates the changes and stores nothing.
+
+        The arguments are those of `edit`. An edit that would be refused raises the same error here.
+        """
+        return await self._parts.plans.plan_edit(session_id, changes, **named)
+
+    async def plan_rewind(
+        self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
+        reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
+    ) -> Plan:  # fmt: skip
+        """Return what a resume would do after such a rewind. Validates the changes and stores nothing.
+
+        The session may be running. The arguments are those of `rewind`; ``rerun`` is as for `resume`.
+        """
+        return await self._parts.plans.plan_rewind(session_id, to, changes, reuse=reuse, rerun=rerun, **named)
+
+    async def plan_fork(
+        self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
+        reuse: bool = False, **named: Any,
+    ) -> Plan:  # fmt: skip
+        """Return what such a fork would run. Validates the changes and stores nothing.
+
+        The arguments are those of `fork`. The plan's ``session_id`` is that of the source.
+        """
+        return await self._parts.plans.plan_fork(source, at_step, changes, reuse=reuse, **named)
 
 
 def run(
@@ -201,7 +547,8 @@ def run(
     session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
     budget: Amount | None = None, at_step: str | None = None,
     paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
-    folder: str | Path | None = None, **fields: Any,
+    folder: str | Path | None = None, queue: str | None = None, priority: int | None = None, lane: str | None = None,
+    **fields: Any,
 ) -> Outcome[S, R]:  # fmt: skip
     """Run a workflow in a new session, wait until it stops, and return its outcome. For scripts and notebooks.
 
@@ -222,43 +569,7 @@ def run(
     with Engine(store, workflows=[workflow]) as engine:
         session = engine.start(
             workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at_step=at_step,
-            paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, **fields,
+            paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, queue=queue,
+            priority=priority, lane=lane, **fields,
         )  # fmt: skip
         return session.outcome()
-
-
-def accept_loss(url: str | Path = DEFAULT_URL) -> str | None:
-    """Make a store that raises `StoreDamaged` usable again, without the commits that cannot be read.
-
-    Sessions are then at their last record that can be read, and operations after it run again. Restore a backup instead
-    if you have one. Returns the path of a copy of the damaged log; None if nothing is damaged, which changes nothing.
-    Blocks until it is done; close all engines of the store first.
-    """
-    store = store_from(url, SystemClock())
-    return store.accept_loss() if isinstance(store, SqliteStore) else None
-
-
-def store_from(url: str | Path | Store, clock: Clock, create: bool = True) -> Store:
-    """Return the store for a URL, a path or a `Store`. Only this function imports concrete stores."""
-    if isinstance(url, Path):
-        return SqliteStore(url, clock=clock, create=create)
-    if not isinstance(url, str):
-        if not hasattr(url, "commit"):
-            raise StoreError(
-                f"{type(url).__name__} {url!r:.60} is not a store. Pass a path, a URL or a Store to the engine."
-            )
-        if not create:
-            raise StoreError(
-                f"create=False works only with a path or a URL. Pass create=False to {type(url).__name__} instead."
-            )
-        return url
-    if url in (":memory:", "sqlite:///:memory:", "sqlite://:memory:", "sqlite://"):
-        return SqliteStore(":memory:", clock=clock, create=create)
-    if url.startswith("sqlite:///"):
-        return SqliteStore(url.removeprefix("sqlite:///"), clock=clock, create=create)
-    if "://" not in url:
-        return SqliteStore(url, clock=clock, create=create)
-    raise StoreError(
-        f"{url!r} is not the URL of a store that Pausepoint supports. Use sqlite:///path/to/file.db, a path, or"
-        " :memory:."
-    )

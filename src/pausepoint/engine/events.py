@@ -11,21 +11,22 @@ from pausepoint.codec.values import encode
 from pausepoint.engine.base import Service, check_texts
 from pausepoint.errors import AlreadyRunning, EventRefused, HoldLost
 from pausepoint.log.replay import EventBody, to_payload
+from pausepoint.model.commits import Commit
 from pausepoint.model.events import ENGINE_EVENTS
 from pausepoint.model.records import seal
-from pausepoint.model.sessions import Commit, SessionRow
+from pausepoint.model.sessions import SessionRow
 
 
 async def append_event(
-    engine: Service, session_id: str, event_type: str, summary: str, data: Mapping[str, Any], agent_name: str
+    service: Service, session_id: str, event_type: str, summary: str, data: Mapping[str, Any], agent_name: str
 ) -> None:
     """Commit the event through the session's drive, or directly if no process drives the session."""
     if event_type in ENGINE_EVENTS:
         raise EventRefused(f"Event type {event_type!r} is reserved for the engine. Give the event another name.")
     _check_given(event_type=event_type, summary=summary, agent_name=agent_name)
     while True:
-        await engine.driver.wait_for_claim(session_id)
-        run = engine.driver.runs.get(session_id)
+        await service.driver.wait_for_claim(session_id)
+        run = service.driver.runs.get(session_id)
         drive = None if run is None else run.drive
         if drive is not None and not drive.ledger.parking:
             await drive.ledger.note(event_type, summary, data, agent=agent_name)
@@ -33,15 +34,15 @@ async def append_event(
         if run is not None and not run.is_kept:
             await run.finished()
             continue
-        await engine.driver.let_go(session_id)
-        row = await engine._row(session_id)
+        await service.driver.let_go(session_id)
+        row = await service.row(session_id)
         if row.live:  # in another process, or the store failed to release the hold
-            raise engine.driver.troubles.get(session_id) or engine._driven(row)
+            raise service.driver.troubles.get(session_id) or await service.driven(row)
         try:
-            await engine.store.revise(event_commit(row, engine.clock.now(), event_type, summary, data, agent_name))
+            await service.store.revise(event_commit(row, service.clock.now(), event_type, summary, data, agent_name))
         except (HoldLost, AlreadyRunning):
             continue  # the session has changed since it was read
-        engine.driver.changed(session_id)
+        service.driver.changed(session_id)
         return
 
 

@@ -20,12 +20,12 @@ When = datetime | timedelta
 def filter_of(
     now: int, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
     status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
-    text: str | None = None,
+    text: str | None = None, queue: str | None = None,
 ) -> Filter:  # fmt: skip
     """Return the filter that the options of a verb describe. ``now`` is the present time."""
     return Filter(
         workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed,
-        since=_micros("since", since, now), until=_micros("until", until, now), text=_part("text", text),
+        since=_micros("since", since, now), until=_micros("until", until, now), text=_part("text", text), queue=queue,
     )  # fmt: skip
 
 

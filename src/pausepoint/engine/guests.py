@@ -36,9 +36,10 @@ from pausepoint.errors import (
 from pausepoint.log.replay import EventBody, fold, limits_child, to_payload
 from pausepoint.log.telemetry import Watch
 from pausepoint.model.budgets import Allowance, Amount, allowance_of
+from pausepoint.model.commits import Commit, NewSession
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
 from pausepoint.model.records import Record, seal
-from pausepoint.model.sessions import Commit, NewSession, Pause, SessionRow, Status
+from pausepoint.model.sessions import Pause, SessionRow, Status
 from pausepoint.runtime.driver import Run
 from pausepoint.runtime.guests import Block, BlockingGuestContext, GuestContext, GuestDrive
 from pausepoint.runtime.inside import Place, entered
@@ -97,7 +98,7 @@ class Visitor(Generic[S]):
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
             self.block.task = None
-            self.control.driver.in_background(self._close_again(opening))
+            self.control.service.driver.in_background(self._close_again(opening))
             raise
 
     async def _close_again(self, opening: asyncio.Future[Any]) -> None:
@@ -109,16 +110,16 @@ class Visitor(Generic[S]):
 
     async def _open(self, block: Block) -> tuple[Visit, Any]:
         control = self.control
-        control._check_open()
-        control._check_drives("visit", self.session_id)
+        control.service.check_open()
+        control.service.check_drives("visit", self.session_id)
         if not self.workflow.is_guest:
             raise CallRefused(
                 f"Workflow {self.workflow.name!r} has steps of its own, so it cannot be visited. Start it with"
                 " engine.start, or make it with Workflow.guest(name, state=…)."
             )
-        control.register(self.workflow)
-        if not is_described(control, self.workflow):
-            await describe(control, self.workflow)
+        control.service.register(self.workflow)
+        if not is_described(control.service, self.workflow):
+            await describe(control.service, self.workflow)
         self.run = await self._claim(block)
         entering: set[asyncio.Future[Any]] = {block.entered, asyncio.ensure_future(self.run.ended.wait())}
         await asyncio.wait(entering, return_when=asyncio.FIRST_COMPLETED)
@@ -131,18 +132,20 @@ class Visitor(Generic[S]):
         """Claim the session, or create it, and begin its drive. Until then, no other visit here may claim it."""
         control = self.control
         while True:
-            row = await control.store.get(self.session_id)
+            row = await control.service.store.get(self.session_id)
             if row is not None:
                 await self._check(row)
-            steal = row is not None and control.driver.is_stranded(row)
+            steal = row is not None and control.service.driver.is_stranded(row)
             try:
-                with control.driver.claiming(self.session_id):
+                with control.service.driver.claiming(self.session_id):
                     if row is None:
                         new = self._new()
                         claimed, records = await self._created(new), new.records
                     else:
-                        claimed = await control.store.claim(self.session_id, steal, None if steal else row.fence)
-                        records = tuple(await control.store.records(claimed.key, claimed.key_frame))
+                        claimed = await control.service.store.claim(
+                            self.session_id, steal, None if steal else row.fence
+                        )
+                        records = tuple(await control.service.store.records(claimed.key, claimed.key_frame))
                     return self._begin(claimed, records, block)
             except (HoldLost, AlreadyRunning):
                 continue  # it has changed since it was read
@@ -150,7 +153,7 @@ class Visitor(Generic[S]):
                 raise await parked(control, self.session_id) from error
 
     async def _created(self, new: NewSession) -> SessionRow:
-        row = await self.control.store.create(new)
+        row = await self.control.service.store.create(new)
         if row is None:
             raise HoldLost("another visit has created it", session_id=self.session_id)
         Watch(row.session_id, row.workflow).started(row.step, paused=row.holder is None)
@@ -160,7 +163,7 @@ class Visitor(Generic[S]):
 
     def _new(self) -> NewSession:
         options = self.options
-        new = self.control._new_session(self.workflow, self._input(), self.session_id, by=options["by"])
+        new = self.control.pickup.new_session(self.workflow, self._input(), self.session_id, by=options["by"])
         return msgspec.structs.replace(
             new, owner=options["owner"], tags=options["tags"], keep_for=options["keep_for"],
             **options["allowance"].given(),
@@ -172,7 +175,7 @@ class Visitor(Generic[S]):
         return dict(self.given) if isinstance(self.given, Mapping) else self.given
 
     def _digest(self) -> bytes | None:
-        return encoded_input(self.workflow, self._input(), None, self.control.limits)[1]
+        return encoded_input(self.workflow, self._input(), None, self.control.service.sizes)[1]
 
     async def _check(self, row: SessionRow) -> None:
         """Check that a stored session can be visited now."""
@@ -182,7 +185,7 @@ class Visitor(Generic[S]):
                 f"Session {row.session_id!r} {what}, so it cannot be visited as {self.workflow.name!r}. Check the id.",
                 session_id=row.session_id,
             )
-        self.control._workflow_of(row)
+        self.control.service.workflow_of(row)
         check_owner(row, self.options["owner"])
         if self.given is not None and self._digest() != row.input_digest:
             raise InputConflict(
@@ -196,26 +199,27 @@ class Visitor(Generic[S]):
                 f" engine.state({row.session_id!r}), or visit another session_id.",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
-        if row.status is Status.RUNNING and not self.control.driver.is_stranded(row):
-            raise _visited(self.control, row)
+        if row.status is Status.RUNNING and not self.control.service.driver.is_stranded(row):
+            raise await _visited(self.control, row)
         waits = row.status in (Status.WAITING, Status.SLEEPING) and not (row.frozen or row.awaits_child)
         if waits or row.status in (Status.PAUSED, Status.PAUSING):
             raise await parked(self.control, row.session_id)
 
     def _begin(self, row: SessionRow, records: Sequence[Record], block: Block) -> Run:
-        control, workflow = self.control, self.workflow
+        service, workflow = self.control.service, self.workflow
         drive = GuestDrive(
-            control.store, workflow, row, control.clock, control.limits, Children(control, row), control.driver.changed
-        )
+            service.store, workflow, row, service.clock, service.sizes, Children(self.control.pickup, row),
+            service.driver.changed,
+        )  # fmt: skip
         drive.block = block
         drive.picked_up = drive.resumed = row.fence > 1
         drive.resumed_by = self.options["by"]
-        drive.questions_expire = control.questions_expire
-        drive.on_step = control.on_step
-        drive.streams = control.streams
+        drive.questions_expire = service.questions_expire
+        drive.on_step = service.on_step
+        drive.streams = service.streams
         drive.hold = workflow.hold or 0.0
         drive.load(records)
-        return control.driver.begin(drive)
+        return service.driver.begin(drive)
 
     async def exit(self, error: BaseException | None, output: dict[str, Any] | None) -> None:
         """End the step. Raises `Parked` if the session had to stop; otherwise the block's own error stays."""
@@ -224,7 +228,7 @@ class Visitor(Generic[S]):
         assert run is not None
         cancelled = await self._take_back_cancellation(block) and isinstance(error, asyncio.CancelledError)
         own = error if isinstance(error, Exception) else None
-        interrupted = error is not None and own is None and not block.left
+        interrupted = error is not None and own is None and not block.exited
         block.task = None
         if interrupted and run.drive is not None:
             run.drive.stop(CANCELLED, now=True)
@@ -235,13 +239,13 @@ class Visitor(Generic[S]):
             raise run.broken from error
         if cancelled:
             raise asyncio.CancelledError
-        if block.left and not interrupted:
-            raise await self._left() from own
+        if block.exited and not interrupted:
+            raise await self._why_exited() from own
         if error is None:
             await self._check_completed(block)
 
-    async def _left(self) -> Parked:
-        """Return why the block was left. The engine may have been closed meanwhile: it does not wait for the block."""
+    async def _why_exited(self) -> Parked:
+        """Return why the block exited. The engine may have been closed meanwhile: it does not wait for the block."""
         try:
             return await parked(self.control, self.session_id)
         except StoreClosed:
@@ -253,7 +257,7 @@ class Visitor(Generic[S]):
             f"Session {self.session_id!r} was released, because its engine was closed. Open an engine and visit the"
             " session again to continue after its last operation.",
             session_id=self.session_id, status=Status.READY.value,
-            reason=self.control.driver.ending or "the engine was closed",
+            reason=self.control.service.driver.ending or "the engine was closed",
         )  # fmt: skip
 
     async def _take_back_cancellation(self, block: Block) -> bool:
@@ -272,7 +276,7 @@ class Visitor(Generic[S]):
         """Raise why the session has not completed although the block has ended well, such as refused output."""
         if block.error is not None:
             raise block.error
-        if (await self.control._row(self.session_id)).status is not Status.COMPLETED:
+        if (await self.control.service.row(self.session_id)).status is not Status.COMPLETED:
             raise await parked(self.control, self.session_id)
 
 
@@ -316,7 +320,7 @@ def guest_visit(
         "tags": tags_of(tags),
         "allowance": allowance_of(budget),
         "by": by,
-        "keep_for": control._kept_for(keep_for),
+        "keep_for": control.service.kept_for(keep_for),
     }
     return Visitor(control, workflow, session_id, given, options)
 
@@ -328,26 +332,26 @@ async def resume_guest(
 
     ``wake``: end its timers too.
     """
-    row = await control._withdraw_pauses(row, by, allowance)
+    row = await control.withdraw_pauses(row, by, allowance)
     while not row.live and (wake or row.kept_by is None):
         wakes = wake and await _has_timers(control, row)
-        pauses = [pause for pause in await control.store.pauses(row.key) if pause.kind != "operator"]
+        pauses = [pause for pause in await control.service.store.pauses(row.key) if pause.kind != "operator"]
         if not (pauses or wakes):
             return
         with suppress(HoldLost, AlreadyRunning):
-            await control.store.revise(_resumed(row, pauses, control.clock.now(), by, wakes))
-            control.driver.changed(row.session_id)
+            await control.service.store.revise(_resumed(row, pauses, control.service.clock.now(), by, wakes))
+            control.service.driver.changed(row.session_id)
             return
-        row = await control._row(row.session_id)
+        row = await control.service.row(row.session_id)
     if wake and row.live:
-        raise _visited(control, row)
+        raise await _visited(control, row)
 
 
 async def _has_timers(control: Control, row: SessionRow) -> bool:
     """Return whether a session waits for a time. The expiry of a question is not one."""
     if row.wakes_at is None:
         return False
-    waits = fold(await control.store.records(row.key, row.key_frame)).waits.values()
+    waits = fold(await control.service.store.records(row.key, row.key_frame)).waits.values()
     limited = [wait for wait in waits if wait.due is not None and not limits_child(wait)]
     return not limited or any(wait.ask is None for wait in limited)
 
@@ -386,8 +390,8 @@ def cannot_start(workflow: Workflow[Any]) -> CallRefused:
     )
 
 
-def _visited(control: Control, row: SessionRow) -> AlreadyRunning:
-    holder = control.store.describe_holder(row.holder)
+async def _visited(control: Control, row: SessionRow) -> AlreadyRunning:
+    holder = await control.service.holder(row)
     return AlreadyRunning(
         f"Session {row.session_id!r} is being visited in {holder}. Try again when that visit has ended, or pause the"
         " session to end it at its next operation.",
@@ -397,7 +401,7 @@ def _visited(control: Control, row: SessionRow) -> AlreadyRunning:
 
 async def parked(control: Control, session_id: str) -> Parked:
     """Return why a session must not run now, and what to do."""
-    row = await control._row(session_id)
+    row = await control.service.row(session_id)
     reason, way_out = await _explained(control, row)
     why = f": {reason}".rstrip(".") if reason else ""
     return Parked(
@@ -411,12 +415,12 @@ async def _explained(control: Control, row: SessionRow) -> tuple[str, str]:
     id = SessionId(row.session_id)
     match row.status:
         case Status.PAUSED | Status.PAUSING:
-            pauses = await control.store.pauses(row.key)
+            pauses = await control.service.store.pauses(row.key)
             why = "; ".join(f"{pause.reason}{f' (by {pause.by})' if pause.by else ''}" for pause in pauses)
             budget = ", budget=…" if any(pause.kind == "budget" for pause in pauses) else ""
             return why, f"Resume it with engine.resume({id!r}{budget}), {again}."
         case Status.WAITING:
-            questions = await control.questions(id)
+            questions = await control.questions.questions(id)
             if questions:
                 return questions[0].next_question, f"Answer the question with engine.answer, {again}."
             kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in (row.waiting or "").split(",")]
@@ -429,7 +433,7 @@ async def _explained(control: Control, row: SessionRow) -> tuple[str, str]:
         case Status.COMPLETED:
             return "", f"Read its result with engine.state({id!r})."
         case _:
-            return control.driver.ending, "Visit it again to continue after its last operation."
+            return control.service.driver.ending, "Visit it again to continue after its last operation."
 
 
 def _until(row: SessionRow, before: str = "") -> str:

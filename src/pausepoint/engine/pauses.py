@@ -11,8 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from pausepoint.engine import flags
-from pausepoint.engine.base import check_texts
-from pausepoint.engine.queries import Queries
+from pausepoint.engine.base import Service, check_texts
 from pausepoint.engine.standstill import standstill
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.log.telemetry import log_line, log_pause_request
@@ -26,95 +25,98 @@ PAGE = 100
 """The number of sessions that a pause of everything, or its lift, returns."""
 
 
-class Pauses(Queries):
+class Pauses:
     """The verbs that pause and cancel sessions."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
 
     async def pause(
         self, session_id: str, *, reason: str = "", by: str | None = None, mode: PauseMode = "finish",
         freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Pause one session with its children. `Engine.pause` describes the options."""
-        pause = self._pause_of(reason, by, mode, freeze, wait, timeout)
+        pause = self.pause_of(reason, by, mode, freeze, wait, timeout)
         with suppress(DamagedRecord):  # a damaged session can be paused too
-            await self._row(session_id)
+            await self.service.row(session_id)
         query = Filter(session_id=session_id, tree=True)
-        found = await self._request_pause(query, pause)
+        found = await self.request_pause(query, pause)
         found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
         working: tuple[Working, ...] = ()
         if wait:
-            working = await standstill(self, query, pause.created_at, timeout)
+            working = await standstill(self.service, query, pause.created_at, timeout)
             with suppress(DamagedRecord):  # it is raised below
-                await self._row(session_id)  # raises UnknownSession if it was removed meanwhile
-            found = Found(await self._present(found), found.damaged)
+                await self.service.row(session_id)  # raises UnknownSession if it was removed meanwhile
+            found = Found(await self.present(found), found.damaged)
         for damage in found.damaged:
             if damage.fields["session_id"] == session_id:
                 raise damage
-        return Listing(await self._infos(found), found.damaged, working)
+        return Listing(await self.service.infos(found), found.damaged, working)
 
-    async def _pause_everything(
+    async def pause_everything(
         self, reason: str, by: str | None, mode: PauseMode, freeze: bool, wait: bool, timeout: float | timedelta | None
     ) -> Listing[SessionInfo]:
         """Pause everything until `lift_pause`, and return the first sessions that it stops."""
-        pause = msgspec.structs.replace(self._pause_of(reason, by, mode, freeze, wait, timeout), standing=True)
+        pause = msgspec.structs.replace(self.pause_of(reason, by, mode, freeze, wait, timeout), standing=True)
         query = Filter(unended=True, failed=False)
-        found = await self._request_pause(query, pause)
+        found = await self.request_pause(query, pause)
         working: tuple[Working, ...] = ()
         if wait:
-            working = await standstill(self, query, pause.created_at, timeout)
-            found = Found(await self._present(found), found.damaged)
-        return Listing(await self._infos(found), found.damaged, working)
+            working = await standstill(self.service, query, pause.created_at, timeout)
+            found = Found(await self.present(found), found.damaged)
+        return Listing(await self.service.infos(found), found.damaged, working)
 
-    def _pause_of(
+    def pause_of(
         self, reason: str, by: str | None, mode: PauseMode, freeze: bool, wait: bool, timeout: float | timedelta | None
     ) -> Pause:
         """Check the options of a pause, and return its record."""
-        self._check_open()
+        self.service.check_open()
         check_texts(reason=reason, by=by)
         if mode not in ("finish", "abort"):
             raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}.")
         if timeout is not None and not wait:
             raise ValueError("timeout limits the wait for a pause. Pass wait=True with it.")
-        return operator_pause(self.clock.now(), reason, by, mode, freeze)
+        return operator_pause(self.service.clock.now(), reason, by, mode, freeze)
 
-    async def _request_pause(self, query: Filter, pause: Pause) -> Found:
+    async def request_pause(self, query: Filter, pause: Pause) -> Found:
         """Store the request, and make sure that the drives of this process see it from now on."""
-        found = await self.store.pause(query, pause)
-        self.driver.on_change()
-        await self.driver.refresh()
+        found = await self.service.store.pause(query, pause)
+        self.service.driver.on_change()
+        await self.service.driver.refresh()
         if pause.standing:
-            await flags.show(self.store)
+            await flags.show(self.service.store)
             found = await self._first_under_pause()
         log_pause_request(found, pause.by, pause.reason)
         for damage in found.damaged:
             log_line(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
         return found
 
-    async def _present(self, rows: Iterable[SessionRow]) -> list[SessionRow]:
+    async def present(self, rows: Iterable[SessionRow]) -> list[SessionRow]:
         """Return the facts of these sessions as they are now, without those that were removed meanwhile."""
         found = []
         for row in rows:
             with suppress(UnknownSession):
-                found.append(await self._row(row.session_id))
+                found.append(await self.service.row(row.session_id))
         return found
 
     async def _first_under_pause(self) -> Found:
         """Return the first sessions that a pause of everything stops: those that are still driven, then the newest."""
-        driven = await self.store.find(Filter(statuses=(Status.PAUSING,), limit=PAGE))
-        some = await self.store.find(Filter(unended=True, failed=False, limit=PAGE))
+        driven = await self.service.store.find(Filter(statuses=(Status.PAUSING,), limit=PAGE))
+        some = await self.service.store.find(Filter(unended=True, failed=False, limit=PAGE))
         rows = {row.key: row for row in (*driven, *some)}
         return Found(list(rows.values())[:PAGE], some.damaged or driven.damaged)
 
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
         """Cancel one session with its children, and return its status. See `Engine.cancel`."""
-        self._check_open()
+        self.service.check_open()
         check_texts(reason=reason, by=by)
-        row = await self._row(session_id)
-        tree = await self.store.cancel(row.session_id, by, reason, self.clock.now())
-        self.driver.on_change()
+        row = await self.service.row(session_id)
+        tree = await self.service.store.cancel(row.session_id, by, reason, self.service.clock.now())
+        self.service.driver.on_change()
         for damage in tree.damaged:
             log_line(logging.ERROR, f"was asked to end but is damaged: {damage}", damage.fields["session_id"])
         report_ended(tree[1:] if is_over(row) else tree)
-        return (await self._row(session_id)).status
+        return (await self.service.row(session_id)).status
 
 
 def operator_pause(

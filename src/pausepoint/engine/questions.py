@@ -12,7 +12,9 @@ from pausepoint.clock import to_datetime
 from pausepoint.codec.values import as_json, as_plain, decode, encode
 from pausepoint.codec.walk import is_model
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import check_texts
+from pausepoint.engine.base import Service, check_texts
+from pausepoint.engine.guests import cannot_start
+from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.queries import Queries
 from pausepoint.errors import (
     AnswerConflict,
@@ -51,8 +53,13 @@ from pausepoint.model.views import Listing
 Statuses = QuestionStatus | str | Iterable[QuestionStatus | str] | None
 
 
-class Questions(Queries):
+class Questions:
     """The verbs that list and answer questions, and send messages."""
+
+    def __init__(self, service: Service, queries: Queries, pickup: Pickup) -> None:
+        self.service = service
+        self.queries = queries
+        self.pickup = pickup
 
     # reading
 
@@ -61,24 +68,14 @@ class Questions(Queries):
         owner: str | None = None, key: str | int | None = None, prefix: str = "", sort: QuestionSort = "asked",
         reverse: bool = False, limit: int | None = None, after: str | None = None,
     ) -> Listing[Question]:  # fmt: skip
-        """Return the open questions of all sessions, or of one session and its children, oldest first.
-
-        - ``status``: one or more statuses instead of ``WAITING``; None returns questions in every status.
-        - ``workflow``, ``owner``, ``key``: further filters. ``prefix``: the beginning of the question's id.
-        - ``sort``: ``"asked"``: the oldest first. ``"expires"``: the time limit that ends first comes first, questions
-          without one last. ``"updated"``: the last updated first. ``reverse`` turns the order around.
-        - ``limit``: the most questions to return. If there are more, ``next`` of the result is a cursor; pass it as
-          ``after``, with the same sort and filters, to get the next page.
-
-        Unreadable questions are listed in ``damaged`` of the result.
-        """
+        """Return the open questions of all sessions, or of one session and its children, oldest first."""
         if sort not in get_args(QuestionSort):
             raise ValueError(f"{sort!r} is not a sort of questions{did_you_mean(str(sort), get_args(QuestionSort))}")
         if limit is not None and limit < 0:
             raise ValueError(f"limit must be a number of questions, 0 or more, or None for all, not {limit}.")
         query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key, prefix=prefix)
-        now, start = self.clock.now(), from_cursor("questions", sort, reverse, after)
-        found = await self.store.questions(replace(query, sort=sort, reverse=reverse, after=start, limit=limit))
+        now, start = self.service.clock.now(), from_cursor("questions", sort, reverse, after)
+        found = await self.service.store.questions(replace(query, sort=sort, reverse=reverse, after=start, limit=limit))
         next = to_cursor("questions", sort, reverse, found.next)
         return Listing((question_of(row, now) for row in found), found.damaged, next=next)
 
@@ -88,40 +85,37 @@ class Questions(Queries):
     ) -> dict[QuestionStatus, int]:  # fmt: skip
         """Return the number of questions by status; by default only of open ones. See `questions` for the filters."""
         query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key)
-        return await self.store.tally_questions(query)
+        return await self.service.store.tally_questions(query)
 
     async def _inquiry(
         self, session_id: str | None, status: Statuses, key: str | int | None, **filters: Any
     ) -> Inquiry:  # fmt: skip
-        self._check_open()
+        self.service.check_open()
         if session_id is not None:
-            await self._row(session_id)
+            await self.service.row(session_id)
         key = None if key is None else str(key)
         return Inquiry(session_id=session_id, statuses=_statuses(status), key=key, **filters)
 
     async def question(self, question_id: str) -> Question:
-        """Return one question, with the state, the step's finished operations and the chat history at that time.
-
-        Raises `UnknownQuestion` if there is no question with this id.
-        """
-        self._check_open()
+        """Return one question, with the state, the step's finished operations and the chat history at that time."""
+        self.service.check_open()
         row = await self._question(question_id)
-        found = question_of(row, self.clock.now())
+        found = question_of(row, self.service.clock.now())
         with suppress(Redacted):  # the question is returned without the redacted content
             return replace(found, **await self._around(row))
         return found
 
     async def _question(self, question_id: str) -> QuestionRow:
-        found = await self.store.questions(Inquiry(ids=(question_id,)))
+        found = await self.service.store.questions(Inquiry(ids=(question_id,)))
         if not found:
             raise _unknown(question_id)
         return found[0]
 
     async def _around(self, row: QuestionRow) -> dict[str, str | None]:
         """Return copies of the state, the progress and the chat history as of the time of the question."""
-        asking = await self._row(row.session_id)
-        values = (await self.stored(row.session_id, row.facts.seq)).values
-        line = await self._timeline(asking).line(row.facts.seq)
+        asking = await self.service.row(row.session_id)
+        values = (await self.queries.stored(row.session_id, row.facts.seq)).values
+        line = await self.service.timeline(asking).line(row.facts.seq)
         history = None if row.asked is None or not row.asked.history else values.get(row.asked.history)
         return {
             "context_json": as_json(values).decode(),
@@ -132,7 +126,9 @@ class Questions(Queries):
     async def _progress(self, row: QuestionRow, line: Line) -> dict[str, Any]:
         """Return the operations that the visit had finished when it asked, and the tool that waits for the answer."""
         done = [each for each in line.operations.values() if not each.total]
-        large = await self.store.blobs({bytes.fromhex(each.value.hash) for each in done if type(each.value) is Blob})
+        large = await self.service.store.blobs(
+            {bytes.fromhex(each.value.hash) for each in done if type(each.value) is Blob}
+        )
         tool = None if row.asked is None else row.asked.tool
         return {
             "visit": f"{line.step}#{line.visit}",
@@ -153,27 +149,14 @@ class Questions(Queries):
         self, question_id: str | None, value: Any, *, session_id: str | None = None, key: str | int | None = None,
         by: str | None = None, channel: str = "", seen: str | None = None,
     ) -> Receipt:  # fmt: skip
-        """Answer a question and return a receipt.
-
-        The first answer counts. The same answer again gets the same receipt; a different one raises `AnswerConflict`.
-
-        Name the question by its id; or pass None and name it by ``session_id`` and ``key``, which also works before it
-        is asked; or by ``session_id`` alone, if only one question of the session waits.
-
-        - ``by``, ``channel``: the person who answers, and how. Both are recorded.
-        - ``seen``: the `Question.digest` that the person saw. If the session asks something else by now,
-          `QuestionChanged` is raised.
-
-        Raises a `QuestionError` if the answer is not accepted, for example `UnknownQuestion`, `QuestionClosed` or
-        `AnswerRefused`. Refused answers are recorded in the session's history.
-        """
-        self._check_open()
+        """Answer a question and return a receipt."""
+        self.service.check_open()
         check_texts(by=by, channel=channel)
         if question_id is None and session_id is None:
             raise TypeError("answer() needs a question. Pass its id, or session_id= with or without key=.")
         encoded = self._encoded(value)
         given = Answer(
-            value=encoded, shown=as_plain(decode(encoded)), at=self.clock.now(), by=by, channel=channel,
+            value=encoded, shown=as_plain(decode(encoded)), at=self.service.clock.now(), by=by, channel=channel,
             question=question_id, session_id=None if session_id is None else check_session_id(session_id),
             key=None if key is None else str(key), seen=None if seen is None else _digest(seen),
         )  # fmt: skip
@@ -187,22 +170,10 @@ class Questions(Queries):
 
     async def send(
         self, /, session_id: str, value: Any, *, key: str | int | None = None, workflow: Workflow[Any] | None = None,
-        by: str | None = None, channel: str = "", **fields: Any,
+        by: str | None = None, channel: str = "", seen: str | None = None, **fields: Any,
     ) -> Status:  # fmt: skip
-        """Send a message to a session and return its status.
-
-        The message answers the open question if there is one; otherwise the next ``ctx.receive`` gets it. Messages are
-        kept until they are received. Pass ``workflow`` to start the session first if it does not exist, with ``fields``
-        as its input.
-
-        Pass ``key`` to make the call idempotent: a message is delivered once for each key of a session, however often
-        it is sent. Repeat the call with the same key if you do not know whether it took effect, for example after a
-        crash or a lost connection. The same key with another value raises `AnswerConflict`.
-
-        Raises `SeveralQuestions` if several questions wait, and `QuestionClosed` for the first message after a question
-        has expired, since it may be a late answer.
-        """
-        self._check_open()
+        """Send a message to a session and return its status."""
+        self.service.check_open()
         once = "" if key is None else str(key)
         check_texts(by=by, channel=channel, key=once)
         if key is not None and not once:
@@ -214,37 +185,40 @@ class Questions(Queries):
             )
         if workflow is not None:
             await self._start_if_missing(session_id, workflow, fields, by)
-        row = await self._row(session_id)
+        row = await self.service.row(session_id)
         given = Answer(
-            value=encoded, shown=as_plain(decode(encoded)), at=self.clock.now(), by=by, channel=channel,
-            session_id=row.session_id, message=True, once=once,
+            value=encoded, shown=as_plain(decode(encoded)), at=self.service.clock.now(), by=by, channel=channel,
+            session_id=row.session_id, message=True, once=once, seen=None if seen is None else _digest(seen),
         )  # fmt: skip
         with suppress(AnswerRefused):  # as in a chat: the question is asked again with the reason
             await self._answered(given)
-        return (await self._row(session_id)).status
+        return (await self.service.row(session_id)).status
 
     async def _answered(self, given: Answer) -> Answered:
-        answered = await self.store.answer(given)
-        self.driver.on_change()
-        if answered.row is not None:
-            await self._drive_if_due(answered.row)
+        answered, driver = await self.service.store.answer(given), self.service.driver
+        if answered.row is None:
+            driver.on_change()
+        else:
+            with driver.told(answered.row):
+                await self.pickup.drive_if_due(answered.row)
         if answered.verdict not in ("taken", "same", "early", "queued"):
             raise _refusal(given, answered)
         return answered
 
     def _encoded(self, value: Any) -> bytes:
         plain = value.model_dump() if is_model(type(value)) else value
-        return encode(plain, "message", self.limits)
-
-    async def _drive_if_due(self, row: SessionRow) -> None:
-        """Drive a session that became due in this engine."""
-        raise NotImplementedError
+        return encode(plain, "message", self.service.sizes)
 
     async def _start_if_missing(
         self, session_id: str, workflow: Workflow[Any], fields: dict[str, Any], by: str | None
     ) -> None:  # fmt: skip
-        """Start the session that a message is for, unless it exists."""
-        raise NotImplementedError
+        """Start the session that a message is for, unless it exists or another caller starts it first."""
+        if await self.service.store.get(check_session_id(session_id)) is None:
+            self.service.register(workflow)
+            if workflow.is_guest:
+                raise cannot_start(workflow)
+            new = self.pickup.new_session(workflow, fields, check_session_id(session_id), by=by)
+            await self.pickup.create(workflow, replace(new, keep_for=self.service.kept_for(None)))
 
 
 def _digest(seen: str) -> bytes:

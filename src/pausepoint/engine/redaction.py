@@ -26,9 +26,10 @@ from pausepoint.log.replay import (
     to_payload,
 )
 from pausepoint.log.state import Blob, Blobs, Change, Inline, State
+from pausepoint.model.commits import Commit
 from pausepoint.model.files import FileFacts
 from pausepoint.model.records import Record, RecordKind, seal
-from pausepoint.model.sessions import Commit, SessionRow
+from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
 
 TYPE = "session.redacted"
@@ -40,6 +41,7 @@ class Taken(msgspec.Struct, frozen=True):
     records: list[tuple[int, int]] = []
     signals: list[int] = []
     field: str | None = None
+    drawer: str | None = None
     by: str | None = None
     reason: str = ""
 
@@ -215,12 +217,14 @@ class Work:
             line.held_by_guard, row.ended, row.failure, release=True, keep_crashes=True, progress=row.progress,
             blobs=tuple(self.blobs), waiting=row.waiting, wakes_at=row.wakes_at, consume=self.consume,
             redact=tuple(sorted(self.found.seqs)), redact_signals=self.signals, unname=self.found.unnamed,
+            empty_drawers=() if self.taken.drawer is None else (self.taken.drawer,),
         )  # fmt: skip
 
     def _event(self) -> EventBody:
         taken = msgspec.structs.replace(self.taken, records=ranges(self.found.seqs), signals=list(self.signals))
         what = f"field {taken.field!r}" if taken.field else "a signal" if self.signals else "a record"
         what = "a file" if self.files else what
+        what = f"drawer {taken.drawer!r}" if taken.drawer else what
         why = f" ({taken.reason})" if taken.reason else ""
         data = msgspec.Raw(msgspec.json.encode(taken))
         return EventBody(TYPE, f"{what} was redacted by {taken.by or 'someone'}{why}", taken.by or "", data)

@@ -13,19 +13,24 @@ import msgspec
 from pausepoint.artifacts.status import Examination
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.time_travel import LEFT_OPEN, TimeTravel
+from pausepoint.engine.base import Service
+from pausepoint.engine.contents import check_past
+from pausepoint.engine.time_travel import LEFT_OPEN, TimeTravel, in_order, line_before
 from pausepoint.log.replay import CheckpointBody, EditBody, Line, RewindBody, body_of
 from pausepoint.log.state import Blobs, Change, stored
-from pausepoint.log.timeline import Before
-from pausepoint.log.trail import Adopted, Published, PublishedFile, Reused, Trail, Work
+from pausepoint.log.trail import Adopted, Published, Reused, Trail, Work
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import SessionRow
 
 
-class Rerun(TimeTravel):
+class Rerun:
     """Rewinds because of changed artifacts, and carries their edits over to the new line."""
 
-    async def _redo(
+    def __init__(self, service: Service, time_travel: TimeTravel) -> None:
+        self.service = service
+        self.time_travel = time_travel
+
+    async def redo(
         self, row: SessionRow, workflow: Workflow[Any], now: Line, found: Examination, by: str | None
     ) -> None:  # fmt: skip
         """Rewind to before the first step that must run again. Later steps that are not stale are reused.
@@ -34,68 +39,28 @@ class Rerun(TimeTravel):
         was edited since.
         """
         assert now.trail is not None
-        works = _in_order(now.trail)
+        works = in_order(now.trail)
         behind = _later_writers(now.trail)
         begins = [redo.since for redo in found.redo.values()] + [work.seq for work in works if work.step in behind]
         since = min(begins, default=row.seq)
-        line, base, visit = await self._back(row, since if begins else f"{now.step}#{now.visit}", False)
-        blobs = await self._upgraded(workflow, line, row) if line.version != now.version else []
+        line, base, visit = await line_before(self.service, row, since if begins else f"{now.step}#{now.visit}", False)
+        blobs = await self.time_travel.upgraded(workflow, line, row) if line.version != now.version else []
         trail = line.trail
         assert trail is not None
         later = [work for work in works if work.seq >= since and work.step not in found.redo]
         trail.reused = now.trail.reused | {work.step: await self._reused(row, now, work, blobs) for work in later}
         await self._carry_later_edits(row, now, line, base, later)
         trail.redo, trail.known, trail.pending = now.trail.redo | found.redo, now.trail.known, ()
-        await self._check_past(row, line)
-        pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in LEFT_OPEN]
+        await check_past(self.service, row, line)
+        pauses = [pause.id for pause in await self.service.store.pauses(row.key) if pause.kind not in LEFT_OPEN]
         reason = "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000]
         body = RewindBody(visit, False, by, reason or "an edit takes effect", row.ended or "")
         again = ", ".join(found.redo) or ("nothing" if begins else now.step)
-        await self._revise(
-            row, line, "rewind", body, f"to run again: {again}", parent=base,
+        await self.time_travel.revise(
+            row, line, "rewind", body, f"to run again: {again}", base=base,
             blobs=[*blobs, *line.state.seal()], close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
             cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
-
-    async def _back(self, row: SessionRow, to: int | str, reuse: bool) -> Before:
-        """Rewind, and keep the edits of earlier steps' artifacts, so that the steps run again with them."""
-        found = await super()._back(row, to, reuse)
-        trail = found.line.trail
-        if trail is None:
-            return found
-        trail.reused, trail.redo = {}, {}
-        now = (await self._timeline(row).line()).trail
-        assert now is not None
-        workflow = self.workflows.get(row.workflow)
-        old = {new: was for was, new in workflow.renamed.items()} if workflow is not None else {}
-        for work in _in_order(now):
-            step = work.step if work.step in trail.works else old.get(work.step, work.step)
-            if step in trail.works and trail.works[step].seq == work.seq:
-                await self._carry_edits(row, found, step, work)
-        return found
-
-    async def _carry_edits(self, row: SessionRow, found: Before, step: str, work: Work) -> None:
-        """Apply later edits of a step's artifacts to a line that ends before them."""
-        line, trail = found.line, found.line.trail
-        assert trail is not None
-        before = trail.works[step]
-        fields = {file.path: file.field for file in before.files}
-        for seq in work.edit_seqs:
-            if seq <= found.base or seq in before.edit_seqs:
-                continue
-            (record,) = await self.store.records(row.key, seq, seq)
-            body: EditBody = body_of(record)
-            for each in body.adopted:
-                if each.step == work.step and not each.same:
-                    field = fields[each.file.path]
-                    trail.replaced = (*trail.replaced, *trail.readers(trail.works[step], field))
-                    line.state.apply(msgspec.structs.replace(each.change, path=field))
-                    trail.versions[field] = seq
-            before = trail.works[step] = msgspec.structs.replace(
-                trail.works[step], edit_seqs=(*before.edit_seqs, seq), by=work.by,
-                writes={**before.writes, **{key: at for key, at in work.writes.items() if at == seq}},
-                files=_edited(before.files, body, seq),
-            )  # fmt: skip
 
     async def _carry_later_edits(
         self, row: SessionRow, now: Line, line: Line, base: int, reused: Sequence[Work]
@@ -104,7 +69,7 @@ class Rerun(TimeTravel):
         assert line.trail is not None
         assert now.trail is not None
         older = {work.step for work in now.trail.works.values() if work.version != now.version}  # migrated since
-        for record in await self.store.records(row.key, base + 1, row.seq):
+        for record in await self.service.store.records(row.key, base + 1, row.seq):
             if record.kind != "edit" or record.redacted:
                 continue
             body: EditBody = body_of(record)
@@ -122,31 +87,16 @@ class Rerun(TimeTravel):
         )
         if work.version != now.version:
             return Reused(await self._as_now(now, work, blobs), published, work.skipped, work.edit_seqs, work.by)
-        (record,) = await self.store.records(row.key, work.seq, work.seq)
+        (record,) = await self.service.store.records(row.key, work.seq, work.seq)
         body: CheckpointBody = body_of(record)
         return Reused(body.changes, published, work.skipped, work.edit_seqs, work.by)
 
     async def _as_now(self, now: Line, work: Work, blobs: Blobs) -> tuple[Change, ...]:
         """Return what a step of an older version wrote, as migrated to the present version."""
         if needed := now.state.needs(work.writes):
-            now.state.provide(await self.store.blobs(needed))
+            now.state.provide(await self.service.store.blobs(needed))
         values = {path: now.state.read(path) for path in work.writes}
         return tuple(Change(path, "set", stored(data, blobs)) for path, data in values.items() if data is not None)
-
-
-def _in_order(trail: Trail) -> list[Work]:
-    return sorted(trail.works.values(), key=lambda work: work.seq)
-
-
-def _edited(files: Sequence[PublishedFile], body: EditBody, seq: int) -> tuple[PublishedFile, ...]:
-    """Return the files with the edited ones replaced by their edited form."""
-    new = {each.file.path: each.file for each in body.adopted}
-    return tuple(
-        msgspec.structs.replace(file, sha256=new[file.path].sha256, size=new[file.path].size, at=seq)
-        if file.path in new
-        else file
-        for file in files
-    )
 
 
 def is_concerned(workflow: Workflow[Any], line: Line, fields: Sequence[str] = ()) -> bool:

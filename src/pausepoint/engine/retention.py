@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pausepoint.clock import to_micros
 from pausepoint.codec.values import encode
 from pausepoint.engine import redaction
-from pausepoint.engine.base import Until, check_texts
+from pausepoint.engine.base import Service, check_texts
 from pausepoint.engine.bulk_run import in_pages
-from pausepoint.engine.queries import Queries
 from pausepoint.engine.remembered import forget_notes
 from pausepoint.engine.streams import clear_streams, forget_stream
 from pausepoint.errors import (
@@ -37,11 +32,10 @@ from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import body_of, fold
 from pausepoint.log.state import Change, Inline, State, stored
 from pausepoint.model.files import file_facts
-from pausepoint.model.ids import SessionId, check_session_id, is_session_id, shortened
-from pausepoint.model.sessions import Event, Filter, Removal, SessionRow, Tombstone, has_expired
+from pausepoint.model.ids import SessionId, check_session_id, shortened
+from pausepoint.model.sessions import Filter, SessionRow, has_expired
+from pausepoint.model.stores import Removal, Tombstone
 from pausepoint.runtime.files import Files
-from pausepoint.stores.base import Store
-from pausepoint.stores.disk import sync_folder
 
 if TYPE_CHECKING:
     from pausepoint.engine.verify import Verification
@@ -76,7 +70,8 @@ class CleanUp(msgspec.Struct):
 
     ``kept`` are sessions that could not be removed, with the reason. ``strays`` are the remains of interrupted uploads,
     ``streams`` the live streams of sessions that have ended. ``requests`` are expired answers to requests (see
-    `Engine.remember`), ``descriptions`` those of workflows without sessions. A dry run does not count these two.
+    `Engine.remember`), ``descriptions`` those of workflows without sessions, and ``drawers`` streams and values in
+    drawers whose ``keep_for`` is over. A dry run does not count these three.
     ``unknown`` are ids that have a folder of files but no session in the store. Their folders are kept, because they
     may belong to another copy of the database.
     """
@@ -94,6 +89,7 @@ class CleanUp(msgspec.Struct):
     questions: int = 0
     requests: int = 0
     descriptions: int = 0
+    drawers: int = 0
     streams: int = 0
     strays: int = 0
     stray_bytes: int = 0
@@ -112,38 +108,24 @@ class Redaction(msgspec.Struct, frozen=True):
     erased: bool
 
 
-class Retention(Queries):
+class Retention:
     """The verbs that remove data, and the one that checks it for damage."""
 
-    keep_for: timedelta | None = None
-    """How long `gc` keeps sessions started by this engine, unless `start` says otherwise. None means forever."""
-
-    def _kept_for(self, keep_for: timedelta | None) -> int | None:
-        found = self.keep_for if keep_for is None else keep_for
-        if found is None or found == timedelta.max:
-            return None
-        if not isinstance(found, timedelta):
-            raise TypeError(
-                f"keep_for must be a timedelta, such as timedelta(days=30), not {type(found).__name__}: {found!r}."
-            )
-        if found < timedelta(0):
-            raise ValueError(f"keep_for cannot be negative: {found!r}.")
-        return found // timedelta(microseconds=1)
+    def __init__(self, service: Service) -> None:
+        self.service = service
 
     # removal
 
     async def remove(self, session_id: str, *, by: str | None = None, reason: str = "") -> Tombstone:
-        """Delete a session and its children: their files first, then their records. Return the tombstone that stays.
-
-        ``by`` and ``reason`` are recorded in the tombstone. Raises `AlreadyRunning` if a process drives one of the
-        sessions; pause or cancel it first. If the removal is interrupted, another call or `gc` completes it.
-        """
-        self._check_open()
+        """Delete a session and its children: their files first, then their records. Return the tombstone that stays."""
+        self.service.check_open()
         check_texts(by=by, reason=reason)
         try:
-            removals = await self.store.remove(check_session_id(session_id), by, reason, self.clock.now())
+            removals = await self.service.store.remove(
+                check_session_id(session_id), by, reason, self.service.clock.now()
+            )
         except UnknownSession:
-            removals = await self.store.removing()
+            removals = await self.service.store.removing()
             if all(removal.tombstone.session_id != session_id for removal in removals):
                 raise
         stones = [await self._complete(removal) for removal in _children_first(removals)]
@@ -151,65 +133,33 @@ class Retention(Queries):
 
     async def _complete(self, removal: Removal) -> Tombstone:
         session_id = removal.tombstone.session_id
-        folder, any_folder = self.store.folder(session_id), self.store.folder("any")
-        if folder is not None and any_folder is not None:
-            remove = partial(_remove_files, folder, any_folder.parent, session_id)
-            await asyncio.to_thread(remove) if any_folder.parent.exists() else remove()  # a thread costs more
-        forget_stream(self, removal.key, session_id)
+        if (contents := self.service.store.files_of(session_id)) is not None:
+            await contents.delete_all()
+        forget_stream(self.service, removal.key, session_id)
         stone = await self._stripped(removal)
-        self.driver.on_change()
+        self.service.driver.lines.drop(removal.key)
+        self.service.driver.on_change()
         return stone
 
     async def _stripped(self, removal: Removal) -> Tombstone:
         try:
-            while (stone := await self.store.strip(removal.key, self._at_once(ROWS))) is None:
+            while (stone := await self.service.store.strip(removal.key, self._at_once(ROWS))) is None:
                 await asyncio.sleep(0)
         except DamagedRecord:
             # Nothing remains to be deleted, perhaps because another process has completed the same removal.
-            if removal.tombstone not in await self.store.tombstones(removal.tombstone.session_id):
+            if removal.tombstone not in await self.service.store.tombstones(removal.tombstone.session_id):
                 raise
             return removal.tombstone
         return stone
 
     def _at_once(self, many: int) -> int:
         """Return the size of one batch. It is small on a full disk, where the ballast file provides the only space."""
-        return many if self.store.trouble is None else max(1, many // 32)
+        return many if self.service.store.trouble is None else max(1, many // 32)
 
     async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
         """Return the tombstones of removed sessions in the order of removal, of all sessions or of one id."""
-        self._check_open()
-        return await self.store.tombstones(session_id)
-
-    async def events(
-        self, session_id: str, after: str = "", *, follow: bool = False, until: Until = "ended"
-    ) -> AsyncIterator[Event]:
-        """Yield a session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.
-
-        With ``until="parked"``, following also ends when the session stops before its end: when it is paused, has
-        failed, or waits for a message or an answer. While a timer runs or a child works, it continues.
-
-        ``after`` is the ``cursor`` of the last event you have seen. A removed session has one event,
-        ``session.removed``.
-        """
-        events = super().events(session_id, after, follow=follow, until=until)
-        try:
-            async for event in events:
-                after = event.cursor or after
-                yield event
-        except UnknownSession:
-            last = await self._last_event(session_id)
-            if last is None:
-                raise
-            if not after or history.Cursor.parse(after).seq < history.Cursor.parse(last.cursor).seq:
-                yield last
-        finally:
-            await cast(AsyncGenerator[Event, None], events).aclose()
-
-    async def _last_event(self, session_id: str) -> Event | None:
-        if any(removal.tombstone.session_id == session_id for removal in await self.store.removing()):
-            return None
-        stones = await self.store.tombstones(session_id)
-        return history.of_tombstone(stones[-1]) if stones else None
+        self.service.check_open()
+        return await self.service.store.tombstones(session_id)
 
     # clean-up
 
@@ -218,43 +168,35 @@ class Retention(Queries):
         keep_questions_for: timedelta = QUESTIONS_KEPT_FOR,
         on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp:  # fmt: skip
-        """Report what could be cleaned up; with ``apply=True``, clean it up.
-
-        Completes interrupted removals, removes expired sessions, deletes large values that nothing references, and
-        gives the space back to the file system. It works in small batches, so sessions keep running, and it can be
-        cancelled between two batches.
-
-        - ``now``: the time to compare with; by default the present.
-        - ``keep_for``: how long completed and cancelled sessions without a ``keep_for`` of their own are kept after
-          their last update. By default they do not expire.
-        - ``keep_questions_for``: how long closed questions stay listed. What was asked and answered stays in the log;
-          open questions are always kept.
-        - ``on_progress``: called with the report between batches.
-        """
-        self._check_open()
+        """Report what could be cleaned up; with ``apply=True``, clean it up."""
+        self.service.check_open()
         report = CleanUp(apply)
-        ended_for = None if keep_for is None else self._kept_for(keep_for)
+        ended_for = None if keep_for is None else self.service.kept_for(keep_for)
         notify = on_progress or (lambda report: None)
         await self._complete_removals(report, notify)
-        at = self.clock.now() if now is None else to_micros(now)
+        at = self.service.clock.now() if now is None else to_micros(now)
         await self._remove_expired(report, at, ended_for, notify)
-        kept_for = self._kept_for(keep_questions_for)
+        kept_for = self.service.kept_for(keep_questions_for)
         await self._forget_questions(report, 0 if kept_for is None else at - kept_for, notify)
         if apply:
-            report.requests, report.descriptions = await forget_notes(self.store, at, self._at_once(ROWS))
+            report.requests, report.descriptions = await forget_notes(self.service.store, at, self._at_once(ROWS))
+            while count := await self.service.store.expire_drawers(at, self._at_once(ROWS)):
+                report.drawers += count
+            while await self.service.store.delete_discarded(self._at_once(ROWS)):
+                notify(report)
         await self._sweep(report, notify)
         await self._clear_strays(report, notify)
-        report.streams = await clear_streams(self, apply)
-        report.free_bytes = (await self.store.space()).free
-        while apply and (given := await self.store.compact(self._at_once(BYTES))):
+        report.streams = await clear_streams(self.service, apply)
+        report.free_bytes = (await self.service.store.space()).free
+        while apply and (given := await self.service.store.compact(self._at_once(BYTES))):
             report.given_back += given
             notify(report)
-        report.folded = apply and await self.store.fold()
+        report.folded = apply and await self.service.store.fold()
         notify(report)
         return report
 
     async def _complete_removals(self, report: CleanUp, notify: Callable[[CleanUp], None]) -> None:
-        for removal in await self.store.removing():
+        for removal in await self.service.store.removing():
             session_id = SessionId(removal.tombstone.session_id)
             if report.applied:
                 try:
@@ -269,13 +211,13 @@ class Retention(Queries):
         self, report: CleanUp, now: int, ended_for: int | None, notify: Callable[[CleanUp], None]
     ) -> None:
         after = 0
-        while batch := await self.store.expired(now, after, ROWS, ended_for):
+        while batch := await self.service.store.expired(now, after, ROWS, ended_for):
             after = batch[-1][0]
             for some in in_pages((session_id for _, session_id in batch), TOGETHER):
                 found = await asyncio.gather(*[self._expire(report, each, now, ended_for) for each in some])
                 expired = [session_id for session_id, done in zip(some, found, strict=True) if done]
                 if expired and not report.applied:
-                    report.expired_bytes += await self.store.weight(*expired)
+                    report.expired_bytes += await self.service.store.weight(*expired)
                 report.expired += map(SessionId, expired)
                 notify(report)
 
@@ -292,38 +234,40 @@ class Retention(Queries):
     async def _expires(self, session_id: str, apply: bool, now: int, ended_for: int | None) -> bool:
         if apply:
             check_session_id(session_id)  # before it is marked as removed, because its id names the folder to delete
-            removals = await self.store.remove(session_id, None, "expired", now, expired=True, ended_for=ended_for)
+            removals = await self.service.store.remove(
+                session_id, None, "expired", now, expired=True, ended_for=ended_for
+            )
             for removal in _children_first(removals):
                 await self._complete(removal)
             return bool(removals)
-        tree = await self.store.find(Filter(session_id=session_id, tree=True))
+        tree = await self.service.store.find(Filter(session_id=session_id, tree=True))
         if tree.damaged:
             raise tree.damaged[0]
         return has_expired(tree, now, ended_for)
 
     async def _forget_questions(self, report: CleanUp, before: int, notify: Callable[[CleanUp], None]) -> None:
         """Delete closed questions. A dry run does not count them."""
-        while report.applied and (count := await self.store.forget_questions(before, self._at_once(ROWS))):
+        while report.applied and (count := await self.service.store.forget_questions(before, self._at_once(ROWS))):
             report.questions += count
             notify(report)
 
     async def _sweep(self, report: CleanUp, notify: Callable[[CleanUp], None]) -> None:
         after: int | None = 0
         while after is not None:
-            found = await self.store.sweep(after, self._at_once(ROWS), report.applied)
+            found = await self.service.store.sweep(after, self._at_once(ROWS), report.applied)
             report.values += found.count
             report.value_bytes += found.bytes
             after = found.last
             notify(report)
 
     def _files(self, row: SessionRow) -> Files:
-        return Files(self.store, self.clock, row.session_id)
+        return Files(self.service.store, self.service.clock, row.session_id)
 
     async def _clear_strays(self, report: CleanUp, notify: Callable[[CleanUp], None]) -> None:
-        going = {removal.tombstone.session_id for removal in await self.store.removing()}
-        for session_id in await asyncio.to_thread(_with_files, self.store):
+        going = {removal.tombstone.session_id for removal in await self.service.store.removing()}
+        for session_id in await self.service.store.sessions_with_files():
             try:
-                row = await self._row(session_id)
+                row = await self.service.row(session_id)
                 count, size = await self._files(row)._clear(row.key, apply=report.applied)
             except UnknownSession:
                 report.unknown += [session_id] if session_id not in going else []
@@ -338,37 +282,25 @@ class Retention(Queries):
 
     async def redact(
         self, session_id: str, *, field: str | None = None, value: Any = DEFAULT, seq: int | None = None,
-        signal: int | None = None, event: str | None = None, file: str | None = None,
+        signal: int | None = None, event: str | None = None, file: str | None = None, drawer: str | None = None,
         by: str | None = None, reason: str = "",
     ) -> Redaction:  # fmt: skip
-        """Permanently remove content from the store. The history still shows that it existed and who removed it.
-
-        Name exactly one thing to redact:
-
-        - ``field``: a field of the state. Its present value becomes ``value`` (the field's default if not given). Every
-          record that contains the field is emptied, with the operations of the visits that wrote it.
-        - ``seq``: one record, by its number.
-        - ``signal``: a message or request, by its number.
-        - ``event``: the record or signal of an event, by the event's cursor.
-        - ``file``: a file, by its id, with its bytes. Redact the fields that steps derived from it separately.
-
-        ``by`` and ``reason`` are recorded. Raises `ValueError` unless one thing is named, and `VerbRefused` if the
-        record or signal does not exist or cannot be redacted.
-        """
-        self._check_open()
+        """Permanently remove content from the store. The history still shows that it existed and who removed it."""
+        self.service.check_open()
         check_texts(by=by, reason=reason)
-        if sum(each is not None for each in (field, seq, signal, event, file)) != 1:
+        if sum(each is not None for each in (field, seq, signal, event, file, drawer)) != 1:
             raise ValueError(
                 "redact() takes exactly one thing to redact. Pass one of field=, seq= (a record), signal=, event="
-                " (a cursor) and file=."
+                " (a cursor), file= and drawer=."
             )
         while True:
-            row = await self._row(session_id)
+            row = await self.service.row(session_id)
             where = (seq, signal) if event is None else await self._entry(row, event)
             if file is not None:
                 where = None, (await self._files(row)._signal(file)).n
             try:
-                return await self._redact(row, field, value, *where, redaction.Taken(field=field, by=by, reason=reason))
+                taken = redaction.Taken(field=field, drawer=drawer, by=by, reason=reason)
+                return await self._redact(row, field, value, *where, taken)
             except HoldLost:
                 continue  # the session has changed since it was read
 
@@ -381,35 +313,38 @@ class Retention(Queries):
         signal: int | None,
         taken: redaction.Taken,
     ) -> Redaction:
-        line = fold(await self.store.records(row.key, row.key_frame, row.seq))
+        line = fold(await self.service.store.records(row.key, row.key_frame, row.seq))
         work = redaction.Work(row, line, redaction.Carriers(), taken)
         if field is not None:
             await self._redact_field(work, field, value)
         elif seq is not None:
             await self._redact_record(work, seq)
+        elif taken.drawer is not None:
+            await self._redact_drawer(work, taken.drawer)
         else:
             assert signal is not None
             await self._redact_signal(work, signal)
         if not row.live:  # first, because what is redacted cannot be redacted again if this fails
-            forget_stream(self, row.key, row.session_id, "then redact again. Nothing was redacted.")
-        await self.store.revise(work.commit(self.clock.now()))
+            forget_stream(self.service, row.key, row.session_id, "then redact again. Nothing was redacted.")
+        await self.service.store.revise(work.commit(self.service.clock.now()))
+        self.service.driver.lines.drop(row.key)
         if work.files:
             await self._files(row)._forget(work.files)
-        self.driver.on_change()
-        return Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.store.fold())
+        self.service.driver.on_change()
+        return Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.service.store.fold())
 
     async def _entry(self, row: SessionRow, cursor: str) -> tuple[int | None, int | None]:
         """Return the record or signal that an event comes from: the later of the two in its cursor."""
         at = history.Cursor.parse(cursor)
         if at.index or not at.signal:
             return at.seq + bool(at.index), None
-        found = await self.store.signals(row.key, at.signal - 1)
+        found = await self.service.store.signals(row.key, at.signal - 1)
         if found and found[0].after >= at.seq:
             return None, at.signal
         return at.seq, None
 
     async def _redact_field(self, work: redaction.Work, name: str, value: Any) -> None:
-        workflow, state = self._workflow_of(work.row), work.line.state
+        workflow, state = self.service.workflow_of(work.row), work.line.state
         harmless: list[bytes] = []
         if work.line.version != workflow.version and name in workflow.shape.fields and name not in state.slots:
             raise StateRefused(
@@ -419,7 +354,7 @@ class Retention(Queries):
                 field=name,
             )
         if name in workflow.shape.fields:
-            access = StateAccess(workflow, state.copy(), self.store, self.limits)
+            access = StateAccess(workflow, state.copy(), self.service.store, self.service.sizes)
             with suppress(StateRefused):
                 harmless.append(_encoded(access, name, _default(access, name)))
             work.changes = await self._replacement(access, name, value, work)
@@ -428,7 +363,7 @@ class Retention(Queries):
             work.changes = (await self._emptied(state, name, value),)  # a later migration still reads it
         elif name in state.slots:  # stored before the model lost it
             state.carry({}, {}, (name,))
-        work.found = await redaction.carriers_of_field(self.store, work.row, name, harmless)
+        work.found = await redaction.carriers_of_field(self.service.store, work.row, name, harmless)
         if name not in workflow.shape.fields and not work.found.seqs:
             raise StateRefused(
                 f"No record of session {work.row.session_id!r} has a field {name!r}"
@@ -439,9 +374,9 @@ class Retention(Queries):
     async def _emptied(self, state: State, name: str, value: Any) -> Change:
         """Return the change that empties a field that only an older version has, judging its type by its JSON."""
         if value is not DEFAULT:
-            return Change(name, "set", Inline(msgspec.Raw(encode(value, name, self.limits))))
+            return Change(name, "set", Inline(msgspec.Raw(encode(value, name, self.service.sizes))))
         if needed := state.needs([name]):
-            state.provide(await self.store.blobs(needed))
+            state.provide(await self.service.store.blobs(needed))
         return Change(name, "set", Inline(msgspec.Raw(_EMPTY.get((state.read(name) or b"null")[:1], b"null"))))
 
     async def _replacement(
@@ -454,11 +389,17 @@ class Retention(Queries):
         if not access.shape.needs_whole or work.row.version != access.workflow.version:
             return changes
         access.fill_new_fields()
-        return await access.accept_whole(changes, blobs)
+        return await access.validated_whole(changes, blobs)
+
+    async def _redact_drawer(self, work: redaction.Work, name: str) -> None:
+        known = [each.name for each in await self.service.store.drawers(work.row.session_id)]
+        if name not in known:
+            raise work.refusal(f"has no drawer {shortened(name)}" + did_you_mean(str(name), known))
+        work.found = await redaction.carriers_of_records(self.service.store, work.row, ())
 
     async def _redact_record(self, work: redaction.Work, seq: int) -> None:
         row = work.row
-        found = await self.store.records(row.key, seq, seq) if 1 <= seq <= row.seq else []
+        found = await self.service.store.records(row.key, seq, seq) if 1 <= seq <= row.seq else []
         if not found:
             raise work.refusal(f"has no record {seq}. Its log has the records 1 to {row.seq}.")
         (record,) = found
@@ -474,10 +415,10 @@ class Retention(Queries):
                 f"needs record {seq}: it lists what was redacted, and the log cannot be verified without it."
                 " Redact another record."
             )
-        work.found = await redaction.carriers_of_records(self.store, row, {seq})
+        work.found = await redaction.carriers_of_records(self.service.store, row, {seq})
 
     async def _redact_signal(self, work: redaction.Work, n: int) -> None:
-        found = await self.store.signals(work.row.key, n - 1) if n >= 1 else []
+        found = await self.service.store.signals(work.row.key, n - 1) if n >= 1 else []
         if not found:
             raise work.refusal(f"has no signal {n}. Check the number.")
         if found[0].redacted:
@@ -486,8 +427,8 @@ class Retention(Queries):
         if found[0].kind == "file":
             work.files = (file_facts(found[0].payload),)
             work.line.chunked.pop(work.files[0].id, None)
-        work.found = await redaction.carriers_of_records(self.store, work.row, ())
-        if any(signal.n == n for signal in await self.store.mail(work.row.key)):
+        work.found = await redaction.carriers_of_records(self.service.store, work.row, ())
+        if any(signal.n == n for signal in await self.service.store.mail(work.row.key)):
             work.consume = (n,)  # no step can read it any more
 
     # verification
@@ -495,14 +436,11 @@ class Retention(Queries):
     async def verify(
         self, session_id: str | None = None, *, on_progress: Callable[[Verification], None] | None = None
     ) -> Verification:
-        """Check one session, or the whole store, for damage, and return what was found. Changes nothing.
-
-        ``on_progress`` is called with the report so far.
-        """
+        """Check one session, or the whole store, for damage, and return what was found. Changes nothing."""
         from pausepoint.engine.verify import Inspector  # programs that only run sessions do not need it
 
-        self._check_open()
-        inspector = Inspector(self.store, on_progress or (lambda report: None))
+        self.service.check_open()
+        inspector = Inspector(self.service.store, on_progress or (lambda report: None))
         if session_id is None:
             return await inspector.everything()
         return await inspector.session(check_session_id(session_id))
@@ -522,37 +460,3 @@ def _encoded(access: StateAccess, name: str, value: Any) -> bytes:
 
 def _children_first(removals: list[Removal]) -> list[Removal]:
     return sorted(removals, key=lambda removal: removal.key, reverse=True)
-
-
-def _with_files(store: Store) -> list[str]:
-    """Return the ids of the sessions that have a folder of files. A folder's name begins with the id."""
-    folder = store.folder("any")
-    if folder is None or not folder.parent.is_dir():
-        return []
-    ids = [each.name.partition("~")[0] for each in folder.parent.iterdir()]
-    return sorted(id for id in ids if is_session_id(id))
-
-
-def _remove_files(folder: Path, root: Path, session_id: str) -> None:
-    """Delete a session's folder durably, before anything else of the session is deleted.
-
-    ``root`` is the folder of all sessions' folders. Nothing but a direct child of it is ever deleted.
-    """
-    if folder.parent != root or folder.name in ("", ".", ".."):
-        raise InvalidSessionId(
-            f"The files of session {shortened(session_id)} would be in {folder}, which is not in {root}. Nothing was"
-            " deleted. Restore the session's row in the database from a backup.",
-            session_id=session_id,
-        )
-    if not os.path.lexists(folder.parent):
-        return
-    try:
-        while os.path.lexists(folder):
-            with suppress(FileNotFoundError):  # another process deletes the same folder
-                folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
-        sync_folder(folder.parent)
-    except OSError as exc:
-        raise StoreUnavailable(
-            f"The files of session {session_id!r} in {folder} cannot be deleted ({exc.strerror}). Check the folder's"
-            " permissions, then call engine.gc(apply=True) to complete the removal."
-        ) from exc

@@ -26,7 +26,7 @@ WINDOW = 64
 
 
 async def standstill(
-    engine: Service, query: Filter, since: int, timeout: float | timedelta | None
+    service: Service, query: Filter, since: int, timeout: float | timedelta | None
 ) -> tuple[Working, ...]:  # fmt: skip
     """Wait until no engine works on the matching sessions; return what is still worked on after ``timeout``.
 
@@ -38,26 +38,26 @@ async def standstill(
     end = None if seconds is None else loop.time() + seconds
     pause = FIRST_LOOK
     while True:
-        rows = await engine.store.find(replace(query, statuses=(Status.PAUSING,), unended=True))
+        rows = await service.store.find(replace(query, statuses=(Status.PAUSING,), unended=True))
         if not rows and not rows.damaged:
             return ()
         if end is not None and loop.time() >= end:
-            return (*[await _working(engine, row, since) for row in rows], *map(_unreadable, rows.damaged))
+            return (*[await _working(service, row, since) for row in rows], *map(_unreadable, rows.damaged))
         await asyncio.sleep(pause if end is None else min(pause, max(end - loop.time(), 0)))
         pause = min(2 * pause, LONGEST_WAIT)
 
 
-async def standing_pause(engine: Service) -> StandingPause | None:
+async def standing_pause(service: Service) -> StandingPause | None:
     """Return the pause of everything with what is still finishing; None if it is not in effect."""
-    pause = await engine.store.standing_pause()
+    pause = await service.store.standing_pause()
     if pause is None:
         return None
-    stopping = await engine.store.stopping()
-    rows = await engine.store.find(Filter(statuses=(Status.PAUSING,), unended=True))
+    stopping = await service.store.stopping()
+    rows = await service.store.find(Filter(statuses=(Status.PAUSING,), unended=True))
     late: list[Working] = []
     for row in rows:
         if row.under_everything:
-            late.append(await _working(engine, row, pause.created_at))
+            late.append(await _working(service, row, pause.created_at))
             await asyncio.sleep(0)  # other tasks get a turn
     late += map(_unreadable, rows.damaged)
     since = to_datetime(pause.created_at)
@@ -73,12 +73,12 @@ async def standing_pause(engine: Service) -> StandingPause | None:
     )
 
 
-async def _working(engine: Service, row: SessionRow, since: int) -> Working:
-    holder = engine.store.describe_holder(row.holder)
+async def _working(service: Service, row: SessionRow, since: int) -> Working:
+    holder = await service.holder(row)
     step = f"{row.step}#{row.visit}" if row.step else ""
     records: list[Record] = []
     with suppress(DamagedRecord, UnknownSession):  # then nothing is known to be confirmed
-        records = await engine.store.records(row.key, max(row.seq - WINDOW, row.key_frame), row.seq)
+        records = await service.store.records(row.key, max(row.seq - WINDOW, row.key_frame), row.seq)
     for record in reversed(records):
         body = None if record.redacted or record.at < since else body_of(record)
         if isinstance(body, EventBody) and body.type == "session.pausing":

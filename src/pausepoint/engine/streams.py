@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
-from pausepoint.engine.base import Until
+from pausepoint.engine.base import Service, Until
 from pausepoint.errors import DamagedRecord, StoreUnavailable
 from pausepoint.model.streams import StreamItem
 
@@ -23,19 +23,20 @@ LOOK_EVERY = 1.0
 
 
 async def follow_stream(
-    engine: Queries, session_id: str, after: int | None, follow: bool, until: Until
+    queries: Queries, session_id: str, after: int | None, follow: bool, until: Until
 ) -> AsyncIterator[StreamItem]:
     """Yield the items of a session's stream until the session stops."""
     if until not in get_args(Until):
         raise ValueError(f"until must be 'ended' or 'parked', not {until!r}.")
-    row = await engine._row(session_id)
+    row = await queries.service.row(session_id)
     looked = 0.0
-    with engine.streams.following(row, after) as (reader, news), engine.driver.listening(session_id) as changed:
+    streams, driver = queries.service.streams, queries.service.driver
+    with streams.following(row, after) as (reader, news), driver.listening(session_id) as changed:
         while True:
             over = not follow
             if follow and (changed.is_set() or time.monotonic() - looked >= LOOK_EVERY):
                 changed.clear()
-                over = await _is_over(engine, session_id, until)
+                over = await _is_over(queries, session_id, until)
                 looked = time.monotonic()
             news.clear()
             for item in reader.read():
@@ -49,20 +50,20 @@ async def follow_stream(
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL):
                     await news.wait()
-            engine._check_open()
+            queries.service.check_open()
 
 
-async def _is_over(engine: Queries, session_id: str, until: Until) -> bool:
-    row = await engine._row(session_id)
-    if engine.driver.released or row.ended is not None:
+async def _is_over(queries: Queries, session_id: str, until: Until) -> bool:
+    row = await queries.service.row(session_id)
+    if queries.service.driver.released or row.ended is not None:
         return True
-    return until == "parked" and not (row.live or await engine._continues_on_its_own(row))
+    return until == "parked" and not (row.live or await queries.continues_on_its_own(row))
 
 
-def forget_stream(engine: Queries, key: int, session_id: str, then: str = "then call engine.gc(apply=True).") -> None:
+def forget_stream(service: Service, key: int, session_id: str, then: str = "then call engine.gc(apply=True).") -> None:
     """Delete the live stream of a session. Raises `StoreUnavailable` if the disk refuses it, and says what to do."""
     try:
-        engine.streams.forget(key)
+        service.streams.forget(key)
     except OSError as exc:
         whose = f"session {session_id!r}" if session_id else "a session that no longer exists"
         raise StoreUnavailable(
@@ -71,16 +72,16 @@ def forget_stream(engine: Queries, key: int, session_id: str, then: str = "then 
         ) from exc
 
 
-async def clear_streams(engine: Queries, apply: bool) -> int:
+async def clear_streams(service: Service, apply: bool) -> int:
     """Count the live streams of sessions that have ended or no longer exist; with ``apply``, delete them."""
     count = 0
-    for key in await asyncio.to_thread(engine.streams.present):
+    for key in await asyncio.to_thread(service.streams.present):
         await asyncio.sleep(0)  # there may be thousands, and sessions keep running
-        found = await engine.store.survey(key - 1, 1)
+        found = await service.store.survey(key - 1, 1)
         row = found[0][2] if found and found[0][0] == key else None
         if isinstance(row, DamagedRecord) or (row is not None and row.ended is None):
             continue
         count += 1
         if apply:
-            forget_stream(engine, key, "" if row is None else row.session_id)
+            forget_stream(service, key, "" if row is None else row.session_id)
     return count

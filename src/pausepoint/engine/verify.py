@@ -13,15 +13,14 @@ from typing import Any
 from pausepoint.engine.redaction import Taken, named_by, taken_by
 from pausepoint.errors import DamagedRecord, PausepointError, UnknownSession
 from pausepoint.log.replay import Line, body_of, fold, operations_in
+from pausepoint.model.commits import child_report
 from pausepoint.model.endings import is_over
 from pausepoint.model.files import file_facts
 from pausepoint.model.ids import is_session_id, shortened
 from pausepoint.model.questions import Inquiry, digest
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import Filter, SessionRow, child_report, ready_at
+from pausepoint.model.sessions import Filter, SessionRow, ready_at
 from pausepoint.stores.base import Store
-from pausepoint.stores.disk import Folder
-from pausepoint.threads import in_thread
 
 SESSIONS = 100
 SIGNALS = 1000
@@ -110,6 +109,8 @@ class Inspector:
             self._problem("store", str(exc))
         for line in await self.store.check():
             self._problem("store", line)
+        for line in await self.store.drawer_damage():
+            self._problem("drawer", line)
         self.notify(self.report)
         return self.report
 
@@ -166,6 +167,8 @@ class Inspector:
             await self._family(walk)
             await self._questions(walk)
             await self._files(walk)
+            for line in await self.store.drawer_damage(row.session_id):
+                walk.problem("drawer", line)
         except UnknownSession:  # it was removed meanwhile
             self.report.records -= walk.records
             return _Walk(row, {})
@@ -269,11 +272,11 @@ class Inspector:
             walk.problem("session", f"its id {shortened(walk.row.session_id)} is not valid, so it has no folder for"
                                     " files. Restore the database from a backup.")  # fmt: skip
             return
-        place = self.store.folder(walk.row.session_id)
-        if place is None:
+        contents = self.store.files_of(walk.row.session_id)
+        if contents is None:
             return
         for file in [file_facts(signal.payload) for signal in signals]:
-            wrong = await in_thread(Folder(place / "files").damage, file.stored_name, file.sha256, file.size)
+            wrong = await contents.damage(file)
             walk.files += 1
             if wrong:
                 walk.problem("file", f"file {file.id} ({file.filename}) {wrong}. Add the same content again to repair"

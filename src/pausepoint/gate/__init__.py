@@ -8,7 +8,7 @@ from __future__ import annotations
 from pausepoint.gate.approval import restriction, restriction_of_call
 from pausepoint.gate.callers import GateCaller, Verdict, find_place
 from pausepoint.gate.gates import CALL, Gate
-from pausepoint.gate.guests import AGENTS, AgentNote, GuestAgents, agent_note
+from pausepoint.gate.guests import AGENTS, AgentNote, GuestAgents, agent_note, close_withdrawn
 from pausepoint.gate.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command, missing_hooks
 from pausepoint.gate.installation import Installation
 from pausepoint.gate.reports import AgentFacts, Report
@@ -23,7 +23,7 @@ from pausepoint.gate.settings import (
 )
 from pausepoint.gate.sockets import GateSocket
 from pausepoint.gate.transcripts import tokens_in, tokens_of
-from pausepoint.gate.warden import Processes, adopt_orphans, warden_command
+from pausepoint.gate.warden import Processes, adopt_orphans, under_warden, warden_command
 from pausepoint.integrations.gate import GatePlace
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "Verdict",
     "adopt_orphans",
     "agent_note",
+    "close_withdrawn",
     "find_gate",
     "find_place",
     "hook_command",
@@ -60,5 +61,6 @@ __all__ = [
     "socket_path",
     "tokens_in",
     "tokens_of",
+    "under_warden",
     "warden_command",
 ]

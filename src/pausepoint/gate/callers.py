@@ -75,17 +75,17 @@ class GateCaller:
         began = time.monotonic()
         return time.monotonic() - began if self._tell("end") else None
 
-    def _tell(self, event: str, **facts: Any) -> bool:
+    def _tell(self, event: str, **said: object) -> bool:
         try:
-            return self._talk(event, 0.0, **facts).answer(0.0).get("do") == "ok"
+            return self._talk(event, 0.0, None, **said).answer(0.0).get("do") == "ok"
         except (Lost, TooLate):
             return False
 
     def _talk(
-        self, event: str, limit: float, waits: Callable[[str], None] | None = None, **facts: Any
+        self, event: str, limit: float, waits: Callable[[str], None] | None = None, **said: object
     ) -> Talk:  # fmt: skip
         agent = {"kind": self.kind, "session": self.name, "sub": None, "folder": os.getcwd(), "pid": os.getppid()}
-        message = {"v": 1, "token": self.place.token, "event": event, "agent": agent, **facts}
+        message = {"v": 1, "token": self.place.token, "event": event, "agent": agent, **said}
         talk = Talk(self.place, message, limit, waits)
         if len(talk.line) > LIMIT:
             raise SettingsRefused("The arguments are too large for the gate. Pass at most 1 MB.")

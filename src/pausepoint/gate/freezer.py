@@ -17,7 +17,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from threading import Lock
 
-from pausepoint.engine.bulk import Bulk
+from pausepoint.engine.engine import Engine
 from pausepoint.errors import PausepointError
 from pausepoint.gate.gates import BACKGROUND, Gate
 from pausepoint.gate.offspring import offspring, processes_of
@@ -41,7 +41,7 @@ class Freezer:
     ``record`` is the file with the numbers of stopped processes. ``gate`` is None until the agent has reported.
     """
 
-    def __init__(self, engine: Bulk, session_id: str, record: Path) -> None:
+    def __init__(self, engine: Engine, session_id: str, record: Path) -> None:
         self.engine = engine
         self.session_id = session_id
         self.record = record
@@ -132,10 +132,10 @@ class Freezer:
             file.writelines(f"{each.pid} {each.start}\n" for each in found)
 
     def _mark_calls(self, pid: int) -> None:
-        """Find the calls in flight that stand still.
+        """Let go of the calls in flight whose commands are frozen.
 
-        Agents do not tell which process belongs to which call. So a call stands still if there are at least as many
-        frozen commands that started after it began as there are calls that began no earlier.
+        Agents do not tell which process belongs to which call. So a call counts as frozen if there are at least as
+        many frozen commands that started after it began as there are calls that began no earlier.
         """
         if self.gate is None or not self._is_wanted:
             return
@@ -175,7 +175,7 @@ class Freezer:
                 self.record.unlink(missing_ok=True)
 
 
-async def note_commands(engine: Bulk, session_id: str, gate: Gate) -> None:
+async def note_commands(engine: Engine, session_id: str, gate: Gate) -> None:
     """Record the commands that an agent has left running, or that are frozen, and which calls have begun."""
     left = await in_thread(offspring, gate.process.pid) if gate.process is not None else []
     begun = [call.id for call in gate.in_flight if not call.ended.done()]

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 from pydantic import BaseModel
 
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.bulk import Bulk
+from pausepoint.engine.engine import Engine
 from pausepoint.errors import GateRefused, InputConflict, Parked, PausepointError, UnknownSession
 from pausepoint.gate.freezer import Freezer, note_commands, record_of, records
 from pausepoint.gate.gates import BACKGROUND, CALL, Gate, charge
@@ -71,6 +71,21 @@ class GuestAgent(BaseModel):
 AGENTS = Workflow.guest("agent", state=GuestAgent, events=[CALL, BACKGROUND], questions_expire=None)
 
 
+async def close_withdrawn(engine: Engine, gate: Gate, session_id: Callable[[], str]) -> None:
+    """Close questions about calls that the agent no longer waits to make: its session would wait for an answer."""
+    no = {"approved": False, "reason": "the agent no longer waits to make this call"}
+    while True:
+        call = await gate.withdrawn.get()
+        for _ in range(TRIES):
+            found = await engine.questions(session_id(), key=call)
+            for question in found:
+                with suppress(PausepointError):  # a person was faster
+                    await engine.answer(question.id, no, by=BY)
+            if found:
+                break
+            await asyncio.sleep(AGAIN / TRIES)  # the question may be about to be asked
+
+
 class GuestAgents:
     """Serves the gate of a project: each agent that reports there gets a guest session in the store.
 
@@ -79,7 +94,7 @@ class GuestAgents:
     """
 
     def __init__(
-        self, engine: Bulk, path: Path, restricted: Sequence[str] = (),
+        self, engine: Engine, path: Path, restricted: Sequence[str] = (),
         say: Callable[[str, str], None] = lambda name, text: None,
     ) -> None:  # fmt: skip
         self.engine = engine
@@ -189,7 +204,7 @@ class _Guest:
     """
 
     def __init__(
-        self, engine: Bulk, gate: Gate, agent: AgentFacts, freezers: Callable[[str], Freezer], begins: bool
+        self, engine: Engine, gate: Gate, agent: AgentFacts, freezers: Callable[[str], Freezer], begins: bool
     ) -> None:
         self.engine = engine
         self.gate = gate
@@ -202,7 +217,8 @@ class _Guest:
 
     async def serve(self) -> None:
         """Visit the session whenever the agent has something to do, until the agent ends."""
-        withdrawing = asyncio.create_task(self._withdraw(), name=f"questions of {self.gate.name}")
+        closing = close_withdrawn(self.engine, self.gate, lambda: self.session_id)
+        withdrawing = asyncio.create_task(closing, name=f"questions of {self.gate.name}")
         try:
             while True:
                 self.gate.news.clear()
@@ -212,24 +228,6 @@ class _Guest:
         finally:
             withdrawing.cancel()
             await asyncio.wait([withdrawing])
-
-    async def _withdraw(self) -> None:
-        """Close questions about calls that the agent no longer waits to make: its session would wait for an answer."""
-        while True:
-            call = await self.gate.withdrawn.get()
-            for _ in range(TRIES):
-                if await self._declined(call):
-                    break
-                await asyncio.sleep(AGAIN / TRIES)  # the question may be about to be asked
-
-    async def _declined(self, call: str) -> bool:
-        """Decline the question about a call. Return False if there is none."""
-        no = {"approved": False, "reason": "the agent no longer waits to make this call"}
-        found = await self.engine.questions(self.session_id, key=call)
-        for question in found:
-            with suppress(PausepointError):  # a person was faster
-                await self.engine.answer(question.id, no, by=BY)
-        return bool(found)
 
     async def _turn(self) -> bool:
         """Visit the session until the agent rests. Return whether the agent has ended and its session says so."""
@@ -333,7 +331,7 @@ class AgentNote(NamedTuple):
     background: str = ""
 
 
-async def agent_note(engine: Bulk, info: SessionInfo) -> AgentNote:
+async def agent_note(engine: Engine, info: SessionInfo) -> AgentNote:
     """Return the tool call that an agent waits to make, and its commands in the background.
 
     The agent was started by hand, or its session is a run, which has several agents: one per task.
@@ -344,20 +342,15 @@ async def agent_note(engine: Bulk, info: SessionInfo) -> AgentNote:
         return AgentNote("; ".join(calls))
     if info.workflow != AGENTS.name or not info.guest or info.status not in HELD:
         return AgentNote()
+    left = None
+    if info.pause is not None:
+        left = await engine.last_event(info.session_id, BACKGROUND, since=info.pause.created_at)
+    background, ids = ("", ()) if left is None else (left.summary, left.data.get("begun", ()))
     asked = await engine.last_event(info.session_id, CALL)
-    if asked is None:
-        return AgentNote()
-    call, left = asked.summary, ""
-    async for event in engine.events(info.session_id, after=asked.cursor):
-        match event.event_type:
-            case "operation.completed":
-                call = ""
-            case "resume.requested":
-                left = ""
-            case "agent.background":
-                left = event.summary
-                call = "" if asked.data.get("id") in event.data.get("begun", ()) else call
-    return AgentNote(call, left)
+    if asked is None or asked.data.get("id") in ids:
+        return AgentNote("", background)
+    after = {event.event_type async for event in engine.events(info.session_id, after=asked.cursor)}
+    return AgentNote("" if "operation.completed" in after else asked.summary, background)
 
 
 async def _notice_interruptions(gate: Gate, transcript: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from pausepoint.gate.json_text import JsonText
 from pausepoint.gate.settings import OnLoss, SettingsRefused, read_file
-from pausepoint.name import NAME
+from pausepoint.gate.warden import HOOK
 
 Scope = Literal["project", "local", "user"]
 """Whose settings: those of the project, those of this copy of it, or those of the user."""
@@ -24,7 +24,6 @@ HELD, SHORT = 86_400, 60
 """Seconds that an agent waits for the hook before a tool call, and for the others."""
 
 BEFORE = "PreToolUse"
-HOOK = f"{NAME}/integrations/gate.py"
 
 _ENDS = {"closed": 2, "open": 1}
 """Exit codes of a hook that failed. 2 refuses the call. With 1 the agent shows the failure and continues."""

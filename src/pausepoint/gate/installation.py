@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pausepoint.gate.hooks import AGENT_KINDS, HOOK, AgentKind, HookSettings, Scope, hook_command
+from pausepoint.gate.hooks import AGENT_KINDS, AgentKind, HookSettings, Scope, hook_command
 from pausepoint.gate.settings import (
     Change,
     GateSettings,
@@ -19,6 +19,7 @@ from pausepoint.gate.settings import (
     read_gate,
     socket_path,
 )
+from pausepoint.gate.warden import HOOK
 from pausepoint.name import FOLDER
 
 LONGEST_PATTERN = 200

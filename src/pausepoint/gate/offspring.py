@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pausepoint.gate.hooks import HOOK
 from pausepoint.gate.warden import Processes, command_of
 
 SHOWN = 200
@@ -11,7 +10,7 @@ SHOWN = 200
 
 def processes_of(pid: int) -> Processes:
     """Return the processes that an agent has started, without the hooks of the gate."""
-    return Processes(parent=pid, without=HOOK)
+    return Processes(parent=pid)
 
 
 def offspring(pid: int) -> list[str]:

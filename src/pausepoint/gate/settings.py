@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pausepoint.errors import PausepointError
+from pausepoint.errors import GateRefused
 from pausepoint.name import FOLDER, NAME
 
 GATE_FILE = "gate.json"
@@ -30,7 +30,7 @@ LARGEST = 4 * 2**20
 """The most bytes of a settings file."""
 
 
-class SettingsRefused(PausepointError):
+class SettingsRefused(GateRefused):
     """A file of settings cannot be read or changed. The message names the file. Nothing was changed."""
 
 

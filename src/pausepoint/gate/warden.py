@@ -29,6 +29,9 @@ QUIET = 2
 PATIENCE = 2.0
 """The seconds in which stopped and killed processes must be gone from the list of running ones."""
 
+HOOK = f"{os.path.basename(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))}/integrations/gate.py"
+"""The end of the path of the hook's program, which is in the command line of each hook and of its shell."""
+
 _HAS_PROC = os.path.isdir("/proc/self/fd")
 _DEAD, _STOPPED = (b"Z", b"X"), (b"T", b"t")
 
@@ -62,8 +65,8 @@ class Process(NamedTuple):
 class Processes:
     """The processes of commands. Add each command with `add`, right after it was started in a session of its own.
 
-    Or name the ``parent`` of all commands: then its children are commands, except those whose command line contains
-    ``without``. `freeze`, `thaw` and `end` block, so call them in a thread.
+    Or name the ``parent`` of all commands: then its children are commands, except the hooks of the gate. `freeze`,
+    `thaw` and `end` block, so call them in a thread.
 
     >>> import subprocess
     >>> command = subprocess.Popen(["sleep", "60"], start_new_session=True)
@@ -77,9 +80,8 @@ class Processes:
     TOKEN = "PAUSEPOINT_GATE_TOKEN"
     """The variable with the token of a command. Set it in the environment of the command."""
 
-    def __init__(self, parent: int = 0, without: str = "") -> None:
+    def __init__(self, parent: int = 0) -> None:
         self.parent = parent
-        self.without = without
         self._groups: dict[int, int] = {}  # the group of each command, and when its leader started
         self._tokens: set[bytes] = set()
         self._known: set[tuple[int, int]] = set()  # all that were found, because a descendant may lose its parent
@@ -134,7 +136,7 @@ class Processes:
     def _is_command(self, child: Process) -> bool:
         """Return whether a child of the parent is a command. One with the parent's command line is not, or not yet."""
         line = command_of(child.pid)
-        return line != command_of(self.parent) and not (self.without and self.without in line)
+        return line != command_of(self.parent) and HOOK not in line
 
     @property
     def frozen(self) -> list[Process]:
@@ -181,7 +183,10 @@ class Processes:
         self._frozen.clear()
 
     def end(self, grace: float) -> None:
-        """End all processes with SIGTERM, and with SIGKILL after ``grace`` seconds, until no new one is found."""
+        """End all processes with SIGTERM, and with SIGKILL after ``grace`` seconds, until no new one is found.
+
+        The hooks of the gate come last: an agent makes the call for which a hook waits if the hook ends before it.
+        """
         if not _HAS_PROC:
             _end_groups(set(self._groups), grace)
             return
@@ -196,7 +201,7 @@ class Processes:
         asked: set[tuple[int, int]] = set()
         while quiet < QUIET:
             found = self.find()
-            for process in found:
+            for process in [each for each in found if HOOK not in command_of(each.pid)] or found:
                 if process.id not in asked:
                     asked.add(process.id)
                     send(process, number)
@@ -337,6 +342,15 @@ def _end_groups(groups: set[int], grace: float) -> None:
 def warden_command(lock: str, grace: float) -> list[str]:
     """Return the command line of a warden, whose standard input must be a pipe."""
     return [sys.executable, "-I", "-S", __file__, lock, str(grace)]
+
+
+def under_warden(words: Sequence[str]) -> list[str]:
+    """Return a command line whose process tells the warden about itself before it becomes the command.
+
+    Its standard input must be the pipe to the warden, and its environment must have the token (`Processes.TOKEN`). The
+    command itself reads from ``/dev/null``.
+    """
+    return ["/bin/sh", "-c", f'echo "+$$ ${Processes.TOKEN}" >&0 || exit 70; exec "$@" </dev/null', "sh", *words]
 
 
 def take(path: str) -> int:

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from pausepoint.integrations.answers import Said, declined, schema_of
 from pausepoint.model.questions import Question
+from pausepoint.name import NAME
+
+MISSING = f"The MCP server needs the package mcp, version 2 or newer. Install it with pip install '{NAME}[mcp]'."
+"""What a person must do to start the server of `mcp_server`. The functions of this module need no package."""
 
 
-def to_mcp(question: Question) -> dict[str, Any]:
+def to_mcp(question: Question, longest: int | None = None) -> dict[str, Any]:
     """Return the parameters of ``elicitation/create``.
 
     MCP forms are flat. An answer with nested values becomes one string field that takes JSON. The question's payload
-    follows its text, as JSON.
+    follows its text, as JSON. ``longest``: the most characters of the text, of the complaint and of the payload. Each
+    of them is cut on its own, so that none of them hides the next.
     """
-    message = question.next_question + (f" ({question.complaint})" if question.complaint else "")
+    message = _cut(question.next_question, longest)
+    if question.complaint:
+        message += f" ({_cut(question.complaint, longest)})"
     if question.payload is not None:
-        message += f"\n\n{msgspec.json.format(msgspec.json.encode(question.payload)).decode()}"
+        payload = msgspec.json.format(msgspec.json.encode(question.payload)).decode()
+        message += f"\n\n{_cut(payload, longest)}"
     return {"mode": "form", "message": message, "requestedSchema": _form(question)[0]}
+
+
+def _cut(text: str, longest: int | None) -> str:
+    if longest is None or len(text) <= longest:
+        return text
+    return f"{text[:longest]}… ({len(text) - longest:,} more characters)"
 
 
 def from_mcp(question: Question, result: Mapping[str, Any]) -> Said | None:
@@ -31,8 +45,7 @@ def from_mcp(question: Question, result: Mapping[str, Any]) -> Said | None:
     match result.get("action"):
         case "accept":
             content = result.get("content") or {}
-            is_whole = _form(question)[1]
-            return Said(question.id, content if is_whole else content.get("answer"), question.digest)
+            return Said(question.id, _answer(question, content), question.digest)
         case "decline":
             return declined(question)
         case "cancel":
@@ -67,10 +80,31 @@ def _form(question: Question) -> tuple[dict[str, Any], bool]:
     return {"type": "object", "properties": {"answer": field}, "required": ["answer"]}, False
 
 
+def _answer(question: Question, content: Mapping[str, Any]) -> Any:
+    """Return the answer that a form contains."""
+    schema = schema_of(question)
+    definitions = schema.get("$defs", {})
+    if not _form(question)[1]:
+        return _chosen(content.get("answer"), schema, definitions)
+    fields = _resolved(schema, definitions)["properties"]
+    return {name: _chosen(value, fields.get(name, {}), definitions) for name, value in content.items()}
+
+
+def _chosen(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
+    """Return the choice whose text a person chose: a form has texts only, and a question may have other choices."""
+    choices = _choices(_resolved(schema, definitions)) or ()
+    return next((each for each in choices if str(each) == value), value)
+
+
+def _choices(schema: Mapping[str, Any]) -> Sequence[Any] | None:
+    found: Sequence[Any] | None = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    return found
+
+
 def _field(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a form field for a string, number, boolean or choice, or None for a nested value."""
     schema = _resolved(schema, definitions)
-    if (choices := schema.get("enum", [schema["const"]] if "const" in schema else None)) is not None:
+    if (choices := _choices(schema)) is not None:
         about = {name: schema[name] for name in ("title", "description") if name in schema}
         return {"type": "string", **about, "enum": [str(each) for each in choices]}
     known = _FIELDS.get(schema.get("type", ""))

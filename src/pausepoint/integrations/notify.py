@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from pausepoint.errors import DamagedRecord, StoreClosed, StoreError
+from pausepoint.errors import StoreClosed, StoreError
+from pausepoint.integrations.cursor import SAVE_EVERY, Cursor
 from pausepoint.integrations.messages import Message, message
 from pausepoint.integrations.services import Service, services
-from pausepoint.model.changes import Change, Mark
+from pausepoint.model.changes import Change
 from pausepoint.model.questions import Question
 from pausepoint.model.views import Listing
 from pausepoint.name import NAME
@@ -45,12 +46,6 @@ FIRST_DELAY, LONGEST_DELAY = 1.0, 300.0
 
 LOOK_EVERY = 5.0
 """Seconds until a question that another process is sending is looked at again."""
-
-SAVE_EVERY = 10.0
-"""The fewest seconds between two writes of a cursor."""
-
-MOST_WAITING = 1_000
-"""The most unsent questions of a cursor. With more, the cursor stays where it is."""
 
 KEPT_FOR, KEPT_WITHOUT_END = timedelta(days=365), timedelta(days=3650)
 """How much longer than its question a record is kept, and how long if the question has no time limit."""
@@ -150,13 +145,6 @@ class _Wanted(NamedTuple):
     workflow: str | None
 
 
-class _Cursor(msgspec.Struct, frozen=True):
-    """Everything before ``mark`` was sent or is closed, except the questions ``waiting``."""
-
-    mark: str
-    waiting: tuple[str, ...] = ()
-
-
 class _Courier:
     """Delivers questions to one service. Couriers share nothing, so that a slow service delays no other."""
 
@@ -170,10 +158,8 @@ class _Courier:
         self._wanted = wanted
         self._ways = ways
         self._report = report
-        self._cursor_key = f"notify {id} {sha256(msgspec.json.encode(wanted)).hexdigest()[:16]}"
-        self._mark: str | None = None
-        self._saved: bytes | None = None
-        self._saved_at = -SAVE_EVERY
+        key = f"notify {id} {sha256(msgspec.json.encode(wanted)).hexdigest()[:16]}"
+        self._cursor = Cursor(engine, key, DIGEST)
         self.unsent = 0
         self.waiting: dict[str, int] = {}  # the questions to send, and how often each has failed
         self._queue: list[tuple[float, int, str]] = []  # when to try which; the numbers keep the order
@@ -186,7 +172,8 @@ class _Courier:
 
     async def run(self, follow: bool) -> None:
         """Send what waits. ``follow``: until the engine closes, or the task is cancelled."""
-        await self._load()
+        for id in await self._cursor.load():
+            self._note(id)
         try:
             if follow:
                 with suppress(StoreClosed):
@@ -197,7 +184,7 @@ class _Courier:
                     await to_its_end(self._deliver(id, False))
         finally:
             with suppress(StoreError):
-                await to_its_end(self._save())
+                await to_its_end(self._cursor.save(self.waiting))
 
     async def _follow(self) -> None:
         delivering = asyncio.ensure_future(self._deliver_all())
@@ -217,10 +204,10 @@ class _Courier:
         """Note all questions that are asked from the cursor on."""
         while True:
             try:
-                async for change in self._engine.changes(self._mark, follow=follow, types=["question.asked"]):
+                async for change in self._engine.changes(self._cursor.mark, follow=follow, types=["question.asked"]):
                     async for id in self._asked(change):
                         self._note(id)
-                    self._mark = change.mark
+                    self._cursor.mark = change.mark
                     self._news.set()
                 return
             except StoreClosed:
@@ -273,8 +260,8 @@ class _Courier:
             if id is not None:
                 await to_its_end(self._deliver(id, True))
                 continue
-            if loop.time() - self._saved_at >= SAVE_EVERY:
-                await self._save_if_possible()
+            if self._cursor.is_due:
+                await self._cursor.save_if_possible(self.waiting, log)
             next_try = max(self._queue[0][0], self._rests_until) if self._queue else float("inf")
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(min(next_try, loop.time() + SAVE_EVERY)):
@@ -372,36 +359,6 @@ class _Courier:
         return Notice(
             status, question.id, question.version, question.workflow_id, service.name, service.number, reason, retry_in
         )
-
-    # the cursor
-
-    async def _load(self) -> None:
-        with suppress(DamagedRecord, msgspec.MsgspecError, ValueError):
-            found = await self._engine.recall(self._cursor_key)
-            self._saved = None if found is None else found.answer
-            if self._saved is not None:
-                cursor = msgspec.json.decode(self._saved, type=_Cursor)
-                self._mark = str(Mark.parse(cursor.mark))
-                for id in cursor.waiting:
-                    self._note(id)
-
-    async def _save_if_possible(self) -> None:
-        try:
-            await self._save()
-        except StoreError as error:
-            log.warning("The place in the feed cannot be stored, and is tried again: %s", error)
-
-    async def _save(self) -> None:
-        """Store the cursor. Whichever process stores it last, everything before the mark was sent or is in the list."""
-        if self._mark is None or len(self.waiting) > MOST_WAITING:
-            return
-        now = msgspec.json.encode(_Cursor(self._mark, tuple(self.waiting)))
-        if now != self._saved:
-            found = await self._engine.remember(
-                self._cursor_key, DIGEST, now, keep_for=KEPT_FOR, replaces=self._saved
-            )  # fmt: skip
-            self._saved = found.answer
-        self._saved_at = asyncio.get_running_loop().time()
 
 
 def _kept_for(question: Question) -> timedelta:

@@ -25,6 +25,10 @@ MISSING = (
     f"Notifications need the package apprise, which is not installed. Install it with pip install '{NAME}[notify]'."
 )
 
+READ_FOR = 15.0
+"""Seconds to wait for a service's answer, unless its address says ``rto=``. A slow service may have accepted a message
+whose answer came too late, and gets it again. That is why this is longer than the 4 seconds of apprise."""
+
 _COST = {"n": 2**14, "r": 8, "p": 1, "dklen": 16}
 """A hash that is slow to compute: an address may contain a password that is easy to guess."""
 
@@ -93,6 +97,8 @@ def services(urls: Sequence[str]) -> list[Service]:
                 plugin = Apprise.instantiate(url, asset=asset)
                 if plugin is None:
                     raise ValueError(_refusal(number, url))
+                if plugin.socket_read_timeout == type(plugin).socket_read_timeout:
+                    plugin.socket_read_timeout = READ_FOR
                 found.setdefault(url, Service(number, url, plugin))
     finally:
         _said.reset(token)

@@ -50,7 +50,10 @@ class StateAccess:
         self.known: dict[str, tuple[Inline, Any]] = {}
 
     def fill_new_fields(self) -> None:
-        """Set the default in each field that the model has gained since the session was stored."""
+        """Assume the default of each field that the model has gained since the session was stored.
+
+        No record has it yet. The first change of such a field that needs a former value records it too.
+        """
         slots = self.state.slots
         missing = [name for name in self.shape.fields if name not in slots]
         if not missing:
@@ -58,7 +61,7 @@ class StateAccess:
         defaults = self.shape.build({name: None for name in self.shape.fields if name in slots})
         for name in missing:
             data = self.shape.fields[name].typed.encode(getattr(defaults, name), name, self.limits)
-            slots[name] = Inline(msgspec.Raw(data))
+            slots[name] = self.state.assumed[name] = Inline(msgspec.Raw(data))
 
     # reading
 
@@ -187,9 +190,16 @@ class StateAccess:
         except (ValueRefused, StateRefused):
             return False
 
-    def accept(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
+    def changes_of(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
         """Return the changes that a step's result makes, validated and encoded. Large values go to ``blobs``."""
-        return tuple([self._change(place, part, blobs) for place, part in _written(step, value)])
+        changes = tuple([self._change(place, part, blobs) for place, part in _written(step, value)])
+        return self.on_assumed(changes) if self.state.assumed else changes
+
+    def on_assumed(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+        """Return the changes after those that set the assumed fields on which they build."""
+        built_on = {change.path.partition(".")[0] for change in changes if "." in change.path or change.act != "set"}
+        first = [Change(name, "set", slot) for name, slot in self.state.assumed.items() if name in built_on]
+        return (*first, *changes)
 
     def _change(self, place: Place, value: object, blobs: Blobs) -> Change:
         if place.growth is not None and place.grows is not None and not isinstance(value, Replace):
@@ -209,7 +219,7 @@ class StateAccess:
         """Return a change with a value that is already encoded."""
         return Change(path, act, stored(data, blobs))
 
-    async def accept_whole(self, changes: tuple[Change, ...], blobs: Blobs) -> tuple[Change, ...]:
+    async def validated_whole(self, changes: tuple[Change, ...], blobs: Blobs) -> tuple[Change, ...]:
         """Validate the whole state with these changes. Return them with the changes that the validators made."""
         trial = self.state.copy()
         trial.provide(dict(blobs))
@@ -245,9 +255,10 @@ def _written(step: BoundStep, value: object) -> list[tuple[Place, object]]:
     places = step.places
     for path in value:
         if path not in places:
+            agent = "" if step.agent == step.name else f" of agent {step.agent!r}"
             raise WriteRefused(
-                f"Agent {step.agent!r} may not write {path!r} in step {step.name!r}, because writes= of the step does"
-                f" not name it{did_you_mean(str(path), places)}",
+                f"Step {step.name!r}{agent} may not write {path!r}, because its writes= does not name it"
+                f"{did_you_mean(str(path), places)}",
                 field=str(path),
             )
     return [(places[path], part) for path, part in value.items()]

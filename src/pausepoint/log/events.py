@@ -31,7 +31,8 @@ from pausepoint.log.replay import (
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.questions import Asked, Reply, reply_of
 from pausepoint.model.records import Record, SignalRecord
-from pausepoint.model.sessions import Event, Tombstone
+from pausepoint.model.sessions import Event
+from pausepoint.model.stores import Tombstone
 from pausepoint.model.views import Retrying
 
 _ANSWERS = {"answer": "question.answered", "early": "answer.kept", "refused": "answer.refused"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -15,10 +15,11 @@ from pausepoint.log.replay import Body, DefinitionBody, Effect, EventBody, Line,
 from pausepoint.log.state import Blobs
 from pausepoint.log.telemetry import Watch
 from pausepoint.model.chunks import Part
+from pausepoint.model.commits import ChildReport, Commit, Facts, Flags, Report
 from pausepoint.model.events import COMMITTED
 from pausepoint.model.pauses import Paused
 from pausepoint.model.records import Record, RecordKind, seal
-from pausepoint.model.sessions import ChildReport, Commit, Failure, Flags, Pause, PauseKind, Report, SessionRow
+from pausepoint.model.sessions import Failure, Pause, PauseKind, SessionRow
 from pausepoint.stores.base import Store
 
 KEY_FRAME_EVERY = 256
@@ -58,9 +59,9 @@ class Ledger:
         self.broken: BaseException | None = None
         self.undecided: asyncio.Event | None = None  # a commit with a condition is on its way
 
-    def load(self, records: Sequence[Record]) -> None:
-        """Fold the log, starting at its last key frame."""
-        self.line = fold(records)
+    def load(self, past: Sequence[Record] | Line) -> None:
+        """Fold the log, starting at its last key frame, or take the line that it folds to."""
+        self.line = past if isinstance(past, Line) else fold(past)
 
     def claimed_again(self, row: SessionRow) -> None:
         """Continue after the last record, although the session was parked: it was claimed again without a change."""
@@ -77,7 +78,7 @@ class Ledger:
     async def note(
         self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
         agent: str = "", shift: int = 0, wake: bool = False, attempts: int | None = None, noticed: str = "",
-        forgets: tuple[str, ...] = (), part: Part | None = None, idle: int = 0, **facts: Any,
+        forgets: tuple[str, ...] = (), part: Part | None = None, idle: int = 0, **facts: Unpack[Facts],
     ) -> bool:  # fmt: skip
         """Commit an event. Return False, with nothing written, if an ``only_if_…`` condition no longer holds."""
         raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
@@ -122,12 +123,14 @@ class Ledger:
     async def fail(self, failure: Failure) -> None:
         """End the session as ``failed``. A resume starts at the same step."""
         data = {"type": failure.type, "attempts": failure.attempts}
-        facts: dict[str, Any] = {"ended": "failed", "failure": failure, "release": True}
-        await self.note("session.failed", failure.message, data, attempts=0, **facts)  # a resume starts to count again
+        await self.note(
+            "session.failed", failure.message, data, ended="failed", failure=failure, release=True,
+            attempts=0,  # a resume starts to count again
+        )  # fmt: skip
 
     async def commit(
         self, kind: RecordKind, step: str, visit: int, body: Body, blobs: Blobs | None = None,
-        applied: bool = False, **facts: Any,
+        applied: bool = False, **facts: Unpack[Facts],
     ) -> bool:  # fmt: skip
         """Seal a record, fold it in and commit it, followed by a key frame if one is due.
 
@@ -157,7 +160,7 @@ class Ledger:
         if thaws := self.thaws:
             facts["thaw"], self.thaws = True, False
         if row.parent is not None:
-            facts |= {"parent": row.parent, "report": report_of(row.session_id, facts)}
+            facts["parent"], facts["report"] = row.parent, report_of(row.session_id, facts)
         commit = Commit(
             row.key, row.fence, base, tuple(records), self.updated_at, self.key_frame,
             line.step, line.visit, line.held_by_guard,
@@ -220,7 +223,7 @@ class Ledger:
         return line.bytes_since_key >= self.frame_weight
 
 
-def report_of(child: str, facts: Mapping[str, Any]) -> Report | None:
+def report_of(child: str, facts: Facts) -> Report | None:
     """Return what a child reports to its parent: how it ended, or why it is paused; None if neither."""
     ended, pauses, failure = facts.get("ended"), facts.get("open_pauses"), facts.get("failure")
     if ended is None and not pauses:

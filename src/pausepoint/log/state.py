@@ -97,12 +97,13 @@ class State:
     """The slots of a state by field, and the blobs that have been read so far."""
 
     __slots__ = (
-        "deep", "loaded", "passing", "slots", "windows",
+        "assumed", "deep", "loaded", "passing", "slots", "windows",
     )  # fmt: skip
 
     def __init__(self, slots: dict[str, Slot] | None = None) -> None:
         self.slots: dict[str, Slot] = slots if slots is not None else {}
         self.loaded: dict[str, bytes] = {}
+        self.assumed: dict[str, Inline] = {}  # the defaults of fields that no record has
         # Fields that may need fetching before they can be read. Most steps read none of them.
         self.deep = {name for name, slot in self.slots.items() if type(slot) is not Inline}
         self.passing: set[str] = set()  # blobs that are not needed for whole values: appended, or read for a window
@@ -121,6 +122,8 @@ class State:
         if "." not in change.path:
             field = change.path
             slot = self.slots[field] = _changed(self.slots.get(field), change)
+            if self.assumed:
+                self.assumed.pop(field, None)
             if type(slot) is Inline:
                 self.deep.discard(field)
             else:

@@ -23,7 +23,8 @@ import msgspec
 
 from pausepoint.errors import HoldLost, error_text
 from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody, WaitBody, retry_line
-from pausepoint.model.sessions import Commit, SessionRow
+from pausepoint.model.commits import Commit
+from pausepoint.model.sessions import SessionRow
 from pausepoint.name import NAME
 
 if TYPE_CHECKING:

@@ -87,17 +87,19 @@ class Timeline:
 
     # by name or number
 
-    async def find(self, at: int | str) -> int:
-        """Return the number of the record that ``at`` names, by number or by a visit's name.
+    async def find(self, checkpoint: int | str) -> int:
+        """Return the number of the record that ``checkpoint`` names, by number or by a visit's name.
 
         Raises `UnknownCheckpoint`.
         """
-        if isinstance(at, int) and not isinstance(at, bool):
-            if not 1 <= at <= self.row.seq:
-                raise await self._unknown(at, f"has no record {at}. Its log has the records 1 to {self.row.seq}")
-            return at
-        step, number = _named(at)
-        return await self._finished(at, step, number)
+        if isinstance(checkpoint, int) and not isinstance(checkpoint, bool):
+            if not 1 <= checkpoint <= self.row.seq:
+                raise await self._unknown(
+                    checkpoint, f"has no record {checkpoint}. Its log has the records 1 to {self.row.seq}"
+                )
+            return checkpoint
+        step, number = _named(checkpoint)
+        return await self._finished(checkpoint, step, number)
 
     async def before(self, to: int | str, reuse: bool) -> Before:
         """Return the session as it was before a visit. With ``reuse``, the visit keeps its remembered operations."""
@@ -150,15 +152,15 @@ class Timeline:
             raise await self._unknown(number, what)
         return number
 
-    async def _finished(self, at: int | str, step: str, number: int | None) -> int:
+    async def _finished(self, checkpoint: int | str, step: str, number: int | None) -> int:
         """Return the checkpoint of a finished visit on the present line; by default of the last visit."""
         visits, names = (await self.line()).visits, self._names(step)
         count = max(visits.get(name, 0) for name in names)
         if not count:
-            raise self._refusal(at, f"has no finished visit of step {step!r}{did_you_mean(step, visits)}")
+            raise self._refusal(checkpoint, f"has no finished visit of step {step!r}{did_you_mean(step, visits)}")
         number = count if number is None else number
         if not 1 <= number <= count:
-            raise self._refusal(at, f"has no finished visit {step}#{number}. The last one is {step}#{count}.")
+            raise self._refusal(checkpoint, f"has no finished visit {step}#{number}. The last one is {step}#{count}.")
         for first, last in reversed(await self._segments()):
             if await self._visits(names, first) < number:
                 since, until = await self._between(names, number, first, last)
@@ -171,7 +173,7 @@ class Timeline:
             f"has no visit {step}#{number} under that name. The step was renamed, the visit is older than this fork,"
             " or the records before it were redacted"
         )
-        raise await self._unknown(at, why)
+        raise await self._unknown(checkpoint, why)
 
     def _names(self, step: str) -> set[str]:
         """Return the present and former names of a step. The log has the name that was valid at the time."""
@@ -210,30 +212,32 @@ class Timeline:
 
     # refusals
 
-    async def _unknown(self, at: int | str, why: str) -> UnknownCheckpoint:
-        number = max(at, 0) if isinstance(at, int) else self.row.seq
+    async def _unknown(self, checkpoint: int | str, why: str) -> UnknownCheckpoint:
+        number = max(checkpoint, 0) if isinstance(checkpoint, int) else self.row.seq
         above = await self.store.records(self.row.key, number + 1, min(number + NEAR, self.row.seq))
         listed = (_entry(record, ()) for record in above if record.kind == "checkpoint")
         near = [*await self.checkpoints(number + 1, 2), *islice(listed, 2)]
         names = ", ".join(f"{each.seq} ({each.name})" for each in near)
-        return self._refusal(at, why + (f". Nearby checkpoints: {names}." if names else ". It has no checkpoints yet."))
+        return self._refusal(
+            checkpoint, why + (f". Nearby checkpoints: {names}." if names else ". It has no checkpoints yet.")
+        )
 
-    def _refusal(self, at: int | str, why: str) -> UnknownCheckpoint:
+    def _refusal(self, checkpoint: int | str, why: str) -> UnknownCheckpoint:
         return UnknownCheckpoint(
-            f"Session {self.row.session_id!r} {why}", session_id=self.row.session_id, at_checkpoint=at
+            f"Session {self.row.session_id!r} {why}", session_id=self.row.session_id, at_checkpoint=checkpoint
         )
 
 
-def _named(at: object) -> tuple[str, int | None]:
+def _named(checkpoint: object) -> tuple[str, int | None]:
     """Split a visit's name into step and number.
 
     >>> _named("write#2"), _named("write")
     (('write', 2), ('write', None))
     """
-    if not isinstance(at, str) or not at:
-        raise TypeError(f"{at!r} does not name a checkpoint. Pass its number, or a visit such as 'write#2'.")
-    step, mark, number = at.rpartition("#")
-    return (step, int(number)) if mark and number.isdecimal() else (at, None)
+    if not isinstance(checkpoint, str) or not checkpoint:
+        raise TypeError(f"{checkpoint!r} does not name a checkpoint. Pass its number, or a visit such as 'write#2'.")
+    step, mark, number = checkpoint.rpartition("#")
+    return (step, int(number)) if mark and number.isdecimal() else (checkpoint, None)
 
 
 def _before(records: list[Record], reuse: bool) -> Before:

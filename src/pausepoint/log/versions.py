@@ -196,7 +196,7 @@ class Differences(msgspec.Struct, frozen=True):
             return []
         found = []
         for step in [self.lost] if accepted or self.lost else []:
-            found.append("restore the step and resume")
+            found.append("put the step back into the code and resume")
             found.append(f"if {step!r} was renamed, add @step(was={step!r}) to the new one")
         for step in () if accepted else self.missing:
             found.append(f"if {step!r} was renamed, add @step(was={step!r}) to the new one")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport
     from pausepoint.model.changes import Change
     from pausepoint.model.chunks import Chunk, Chunked
+    from pausepoint.model.drawers import DrawerInfo, DrawerStream, DrawerValue
     from pausepoint.model.ids import SessionId
     from pausepoint.model.schemas import ChunkState
     from pausepoint.model.sessions import Event, Pause
@@ -24,6 +25,9 @@ _HOMES = {
     "Chunk": "chunks",
     "ChunkState": "schemas",
     "Chunked": "chunks",
+    "DrawerInfo": "drawers",
+    "DrawerStream": "drawers",
+    "DrawerValue": "drawers",
     "Event": "sessions",
     "Finishing": "views",
     "Gap": "streams",
@@ -46,6 +50,9 @@ __all__ = [
     "Chunk",
     "ChunkState",
     "Chunked",
+    "DrawerInfo",
+    "DrawerStream",
+    "DrawerValue",
     "Event",
     "Finishing",
     "Gap",

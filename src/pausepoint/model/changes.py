@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from pausepoint.errors import DamagedRecord
-from pausepoint.model.sessions import Event, Tombstone
+from pausepoint.model.sessions import Event
+from pausepoint.model.stores import Tombstone
 
 DIGEST = 8
 """The bytes of a row's digest that a mark carries. A digest includes a random salt, so they identify the row."""

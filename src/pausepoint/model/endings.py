@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from pausepoint.model.commits import ChildReport, Commit, Report
 from pausepoint.model.records import seal
-from pausepoint.model.sessions import ChildReport, Commit, Report, SessionRow
+from pausepoint.model.sessions import SessionRow
 
 EVENT, SUMMARY = "session.cancelled", "cancelled"
 

@@ -43,7 +43,7 @@ def frozen_by(rounds: Iterable[Round], exempt: int, own: int | None, noted: Mapp
 
 
 def frozen_since(rounds: Iterable[Round], exempt: int, own: int | None, noted: Mapping[int, int]) -> int | None:
-    """Return since when the timers of a session stand still; None if they run. Parameters are as for `frozen_by`."""
+    """Return since when the timers of a session are frozen; None if they run. Parameters are as for `frozen_by`."""
     some = [each for each in rounds if each.round > exempt and each.freeze and each.lifted_at is None]
     found = [] if own is None else [own]
     if some:

@@ -12,8 +12,9 @@ import unicodedata
 import msgspec
 
 from pausepoint.errors import FileRefused
+from pausepoint.model.drawers import check_drawers
 from pausepoint.model.ids import check_session_id, shortened
-from pausepoint.model.sessions import Whole
+from pausepoint.model.stores import Whole
 
 LONGEST_NAME = 255
 """The longest label, in bytes of UTF-8. File systems accept this length, so a label also works as a file name."""
@@ -76,8 +77,9 @@ def unfit_facts(facts: FileFacts) -> str:
 def check_names(session: Whole) -> None:
     """Check the names of an imported session that become paths: its id, its parent's id, and the names of its files.
 
-    Raises `InvalidSessionId` or `FileRefused`.
+    The names and numbers in its drawers are checked, too. Raises `InvalidSessionId`, `FileRefused` or `DrawerRefused`.
     """
+    check_drawers(session.drawers)
     check_session_id(session.row.session_id)
     if session.row.parent_id is not None:
         check_session_id(session.row.parent_id)

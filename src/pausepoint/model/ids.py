@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import random
 import re
-import secrets
 from typing import NewType, TypeGuard
 
 from pausepoint.errors import InvalidSessionId
@@ -28,7 +28,7 @@ def new_session_id(bits: int | None = None) -> SessionId:
     >>> new_session_id(0), new_session_id(2**60 - 1)
     ('000000000000', 'zzzzzzzzzzzz')
     """
-    bits = secrets.randbits(60) if bits is None else bits
+    bits = random.SystemRandom().getrandbits(60) if bits is None else bits
     return SessionId("".join([_ALPHABET[bits >> shift & 31] for shift in range(0, 60, 5)]))
 
 

@@ -7,7 +7,7 @@ This module is imported only when one of the models is needed. Commands that onl
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -21,7 +21,7 @@ class File(BaseModel):
     content; that file keeps its first name. ``storage_uri`` is the file's path, relative to the store's folder.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     file_id: str
     filename: str
@@ -43,7 +43,7 @@ class File(BaseModel):
 class ChunkState(BaseModel):
     """The progress of the work on a file. ``chunking`` holds the chunking parameters and ``total_chunks``."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     chunking: dict[str, Any]
     processed_chunks: int

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pausepoint.model.records import Record, SignalRecord
+from pausepoint.model.queues import DEFAULT_QUEUE
 
 
 class Status(StrEnum):
@@ -132,7 +132,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     ``ready_at`` is stored; its value is that of the function `ready_at`. ``pause_requested`` is set if the session has
     a pause of its own (``own_pause``), or if the pause of everything stops it (``under_everything``). The code of a
     ``guest`` runs in a program of its own, so no engine picks the session up. ``signals`` is the number of its last
-    signal.
+    signal. ``queue``, ``priority`` and ``lane`` say when the session gets its turn: see `pausepoint.model.queues`.
     """
 
     key: int
@@ -181,6 +181,9 @@ class SessionRow(msgspec.Struct, frozen=True):
     budget_operations: int | None = None
     guest: bool = False
     signals: int = 0
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    lane: str | None = None
 
     @property
     def status(self) -> Status:
@@ -256,6 +259,11 @@ def needs_driving(row: SessionRow) -> bool:
     return status in (Status.CREATED, Status.READY) or (row.frozen > 0 and status in (Status.WAITING, Status.SLEEPING))
 
 
+def can_be_tried_again(row: SessionRow) -> bool:
+    """Return whether a resume can leave it to any engine to test why a session is paused, such as a guard."""
+    return not row.guest and not row.live and row.ended is None
+
+
 def can_be_handed_over(row: SessionRow) -> bool:
     """Return whether a resume can leave a session to any engine, although no pause was withdrawn.
 
@@ -321,239 +329,6 @@ def has_expired(tree: Sequence[SessionRow], now: int, ended_for: int | None = No
     return all(max(row.updated_at, row.wakes_at or 0) + keep_for <= now for row in tree)
 
 
-class Flags(msgspec.Struct, frozen=True):
-    """The requests from outside, as a commit returns them."""
-
-    pause_requested: bool
-    pause_mode: PauseMode
-    cancel_requested: bool
-    mail: bool = False
-
-
-class Report(msgspec.Struct, frozen=True):
-    """A child's report to its parent. If the child ended, the report wakes the parent; a pause is only noted."""
-
-    status: str
-    payload: bytes
-    ends: bool
-
-
-class ChildReport(msgspec.Struct, frozen=True):
-    """The payload of a `Report`, as stored in the signal to the parent."""
-
-    child: str
-    status: str
-    reason: str = ""
-
-
-child_report = msgspec.json.Decoder(ChildReport).decode
-
-
-class Commit(msgspec.Struct, frozen=True, gc=False):
-    """One atomic move of a session from ``base_seq`` to the last of ``records``, under a fence.
-
-    ``plain`` marks the most common kind of commit, which writes only records and the session's position. Otherwise:
-
-    - ``release`` gives up the hold; ``waiting`` and ``wakes_at`` then say what resumes the session. ``kept`` says that
-      this engine still has the step in memory.
-    - ``consume`` are the numbers of the signals that the session has read. ``report`` goes to its ``parent``.
-    - ``asks`` are questions asked by the commit's first record, for the first time or in their next round;
-      ``questions`` are changes to open questions. ``settles`` means that the visit that asked them is over.
-    - ``only_if_paused`` and ``only_if_waiting`` are conditions: a pause is still requested, the named question is still
-      unanswered. If one does not hold, nothing is written.
-    - ``redact`` and ``redact_signals`` are the numbers of records and signals that lose payload and salt. ``unname``
-      are large values that the session no longer references; a value without any other reference is deleted.
-    - ``cancel_children`` is the reason for which all unended descendants are cancelled (only with `Store.revise`).
-    - ``keep_crashes`` keeps the crash count, because the session made no progress. ``thaw`` sets the frozen time to 0.
-    """
-
-    key: int
-    fence: int
-    base_seq: int
-    records: tuple[Record, ...]
-    updated_at: int
-    key_frame: int
-    step: str | None
-    visit: int
-    held_by_guard: bool = False
-    ended: Ended | None = None
-    failure: Failure | None = None
-    release: bool = False
-    kept: bool = False
-    only_if_paused: bool = False
-    keep_crashes: bool = False
-    spend_usd: int = 0
-    spend_tokens: int = 0
-    progress: tuple[int, int] | None = None
-    version: int | None = None
-    blobs: tuple[tuple[bytes, bytes], ...] = ()
-    open_pauses: tuple[Pause, ...] = ()
-    close_pauses: tuple[str, ...] = ()
-    closed_by: str | None = None
-    waiting: str | None = None
-    wakes_at: int | None = None
-    consume: tuple[int, ...] = ()
-    thaw: bool = False
-    parent: int | None = None
-    report: Report | None = None
-    redact: tuple[int, ...] = ()
-    redact_signals: tuple[int, ...] = ()
-    unname: tuple[bytes, ...] = ()
-    cancel_children: str = ""
-    asks: tuple[QuestionFacts, ...] = ()
-    questions: tuple[QuestionChange, ...] = ()
-    only_if_waiting: str = ""
-    settles: bool = False
-    plain: bool = False
-    spend_operations: int = 0
-
-
-def overlooks_a_wake(row: SessionRow, commit: Commit) -> bool:
-    """Return whether a commit that only adds an event would undo a resume, which moves neither ``seq`` nor the fence.
-
-    The commit writes ``wakes_at`` as the session was read. If the session was made due since, no engine would find it.
-    A commit that wakes the session earlier, as the resume of a guest does, overlooks nothing.
-    """
-    if commit.records[0].kind != "event" or commit.ended is not None or row.wakes_at is None:
-        return False
-    return commit.wakes_at is None or commit.wakes_at > row.wakes_at
-
-
-class NewSession(msgspec.Struct, frozen=True):
-    """A session for `Store.create` to store.
-
-    ``names`` are large values of other sessions that its records reference. ``files`` are the signals that added the
-    files which it shares with another session. ``claim`` means that the creating engine holds it. ``guest`` is as in
-    `SessionRow`.
-    """
-
-    session_id: str
-    workflow: str
-    version: int
-    owner: str | None
-    tags: tuple[str, ...]
-    input_digest: bytes
-    created_at: int
-    step: str | None
-    visit: int
-    budget_usd: int | None
-    records: tuple[Record, ...]
-    blobs: tuple[tuple[bytes, bytes], ...] = ()
-    pause: Pause | None = None
-    claim: bool = True
-    parent: int | None = None
-    keep_for: int | None = None
-    names: tuple[bytes, ...] = ()
-    held_by_guard: bool = False
-    files: tuple[SignalRecord, ...] = ()
-    budget_tokens: int | None = None
-    budget_operations: int | None = None
-    guest: bool = False
-
-
-class Tombstone(msgspec.Struct, frozen=True):
-    """What remains of a removed session. ``records`` and ``digest`` are the length and last digest of its log."""
-
-    session_id: str
-    workflow: str
-    owner: str | None
-    status: str
-    created_at: int
-    removed_at: int
-    by: str | None
-    reason: str
-    records: int
-    digest: bytes
-
-
-class Removal(msgspec.Struct, frozen=True):
-    """A session that is being removed, and the tombstone that will remain."""
-
-    key: int
-    tombstone: Tombstone
-
-
-class Sweep(msgspec.Struct, frozen=True):
-    """The unreferenced large values in one batch: how many, and their size. ``last`` is None after the last batch."""
-
-    last: int | None
-    count: int
-    bytes: int
-
-
-class Space(msgspec.Struct, frozen=True):
-    """The size of a store in bytes, and how many of them it could give back to the system."""
-
-    total: int
-    free: int
-
-
-class Proved(msgspec.Struct, frozen=True):
-    """The result of verifying one batch of large values. ``last`` is None after the last batch."""
-
-    last: int | None
-    count: int
-    damaged: tuple[str, ...]
-
-
-class Whole(msgspec.Struct, frozen=True):
-    """One session with everything that belongs to it. ``mail`` are the numbers of the signals it has not read yet."""
-
-    row: SessionRow
-    records: list[Record]
-    signals: list[SignalRecord]
-    mail: list[int]
-    pauses: list[Pause]
-    blobs: dict[bytes, bytes]
-    questions: list[QuestionFacts] = []
-
-
-class Holder(msgspec.Struct, frozen=True):
-    """An engine that has a store open, or that died while it held ``sessions``.
-
-    ``workflows`` are the names of the workflows whose due sessions it picks up. It is empty for an engine that drives
-    only what it is asked to drive, or nothing. ``WORKFLOW/SESSION`` means that it picks up only this session, after
-    someone resumes it; see `Engine.stand_by`.
-    """
-
-    number: int
-    pid: int
-    host: str
-    since: int
-    live: bool
-    sessions: tuple[str, ...]
-    workflows: tuple[str, ...] = ()
-
-    def picks_up(self, workflow: str, session_id: str) -> bool:
-        """Return whether the engine picks up this session when it is due.
-
-        >>> holder = Holder(1, 4711, "here", 0, True, (), ("brief", "release/release-7"))
-        >>> [holder.picks_up(*each) for each in (("brief", "b1"), ("release", "release-7"), ("release", "release-8"))]
-        [True, True, False]
-        """
-        return self.live and not {workflow, f"{workflow}/{session_id}"}.isdisjoint(self.workflows)
-
-
-class About(msgspec.Struct, frozen=True):
-    """Facts about a store and its location. Sizes are in bytes; None means unknown or not applicable.
-
-    ``free`` is what `Store.compact` could give back to the system; ``disk_free`` is the free space on the disk.
-    ``ballast`` is the size of the space reserved for a full disk; ``ballast_size`` is the size it should have.
-    """
-
-    kind: str
-    place: str
-    schema: int
-    size: int
-    free: int
-    versions: dict[str, str]
-    holders: tuple[Holder, ...]
-    file_system: str | None = None
-    disk_free: int | None = None
-    ballast: int | None = None
-    ballast_size: int = 0
-
-
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects sessions. A session must match every given condition; without conditions, all sessions match.
 
@@ -574,6 +349,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str | None = None
     owner: str | None = None
     tag: str | None = None
+    queue: str | None = None
     unended: bool = False
     tree: bool = False
     parent: int | None = None

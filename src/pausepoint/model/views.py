@@ -11,9 +11,12 @@ from typing_extensions import TypeVar
 
 from pausepoint.errors import DamagedRecord, NotFinished, StateRefused
 from pausepoint.model.ids import SessionId
+from pausepoint.model.limits import Scope
 from pausepoint.model.notebook import facts, table
 from pausepoint.model.questions import Question
-from pausepoint.model.sessions import About, Failure, Holder, Pause, Status
+from pausepoint.model.queues import DEFAULT_QUEUE
+from pausepoint.model.sessions import Failure, Pause, Status
+from pausepoint.model.stores import About, Holder
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -33,7 +36,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
     ``pause`` is the first open pause, the reason why a paused session does not run; `Engine.pauses` returns all of
     them. ``signals`` is the number of the last request or message that reached the session from outside: a pause, for
-    example, raises it without raising ``seq``.
+    example, raises it without raising ``seq``. ``waits_for_slot`` is the limit that keeps a ready session from work,
+    such as ``queue gpu, 4 of 4 at work``.
     """
 
     session_id: SessionId
@@ -67,6 +71,10 @@ class SessionInfo(msgspec.Struct, frozen=True):
     guest: bool = False
     signals: int = 0
     pause: Pause | None = None
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    lane: str | None = None
+    waits_for_slot: str | None = None
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress
@@ -81,6 +89,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
             "updated": f"{self.updated_at:%Y-%m-%d %H:%M:%S} UTC",
             "requested": " and ".join(_requests(self)),
             "paused": self.pause and _paused(self.pause),
+            "queue": None if (self.queue, self.priority) == (DEFAULT_QUEUE, 0) else f"{self.queue}, {self.priority}",
+            "waits for a slot": self.waits_for_slot,
             "driven by": self.holder,
             "step kept by": self.kept_by,
             "failure": failure and _failed(failure),
@@ -89,6 +99,32 @@ class SessionInfo(msgspec.Struct, frozen=True):
             "operations": _count(self.spent_operations, self.budget_operations),
         }
         return facts(known, f"Session {self.session_id}")
+
+
+class LimitInfo(msgspec.Struct, frozen=True):
+    """A limit of the sessions of a queue, workflow or lane: see `Engine.limit`.
+
+    ``most`` is None if it lifts a limit of the code. ``declared`` limits come from the code of a workflow. ``counts``
+    is false for a declared limit that `Engine.limit` has overridden. ``at_work`` is how many sessions of the queue,
+    workflow or lane are at work now, of all owners and lanes.
+    """
+
+    scope: Scope
+    name: str
+    most: int | None
+    per: timedelta | None = None
+    by: str | None = None
+    declared: bool = False
+    counts: bool = True
+    at_work: int = 0
+
+
+class QueueInfo(msgspec.Struct, frozen=True):
+    """A queue: how many of its sessions are ready and wait for an engine or a slot, and how many are at work."""
+
+    name: str
+    ready: int
+    at_work: int
 
 
 class Working(msgspec.Struct, frozen=True):
@@ -159,8 +195,8 @@ class Listing(list[T]):
         next: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(found)
-        self.damaged = tuple(damaged)
-        self.working = tuple(working)
+        self.damaged: tuple[DamagedRecord, ...] = tuple(damaged)
+        self.working: tuple[Working, ...] = tuple(working)
         self.next = next
 
 
@@ -347,7 +383,10 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
-    """The result of running a session in this process. ``questions`` are those that wait for an answer."""
+    """The result of running a session in this process.
+
+    ``questions`` are those that wait for an answer. ``step`` is where the session stopped, or None at its end.
+    """
 
     session_id: SessionId
     status: Status
@@ -361,6 +400,7 @@ class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
     _state: S | StateRefused
     questions: tuple[Question, ...] = ()
     _returns: str | None = None
+    step: str | None = None
 
     def __repr__(self) -> str:
         """Return the status in short. The state and the rest are attributes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pausepoint.engine.control import Control
+from pausepoint.engine.engine import Engine
 from pausepoint.errors import DamagedSnapshot
 from pausepoint.orchestrator.bus import KINDS, BusEvent, Logged
 from pausepoint.orchestrator.snapshot import RunStateSnapshot, from_json, to_json
@@ -16,7 +16,7 @@ _KINDS = {kind.in_history(): kind for kind in KINDS}
 class SessionLog:
     """An `EventLog` in the history of a session. Its cursors are those of `Session.events`."""
 
-    def __init__(self, engine: Control, session_id: str) -> None:
+    def __init__(self, engine: Engine, session_id: str) -> None:
         self._engine = engine
         self._session_id = session_id
 
@@ -39,7 +39,7 @@ class SessionLog:
 class SessionStateStore:
     """A `SnapshotStore` in the log of a session, so that the snapshot is as durable as the session."""
 
-    def __init__(self, engine: Control, session_id: str) -> None:
+    def __init__(self, engine: Engine, session_id: str) -> None:
         self._engine = engine
         self._session_id = session_id
 

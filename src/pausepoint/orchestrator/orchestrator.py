@@ -12,7 +12,7 @@ from pausepoint.clock import to_micros
 from pausepoint.codec.values import fingerprint
 from pausepoint.definition.steps import step
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.bulk import Bulk
+from pausepoint.engine.engine import Engine
 from pausepoint.errors import (
     AlreadyRunning,
     DefinitionError,
@@ -51,7 +51,7 @@ class Orchestrator:
     """
 
     def __init__(
-        self, engine: Bulk, name: str, work: Work, *, agents: int = 4, session_id: str | None = None,
+        self, engine: Engine, name: str, work: Work, *, agents: int = 4, session_id: str | None = None,
         snapshot_store: SnapshotStore | None = None, safety: Safety | None = None,
         idle_timeout: float | None = IDLE_TIMEOUT, events: Sequence[str] = (),
     ) -> None:  # fmt: skip

@@ -13,7 +13,7 @@ import msgspec
 from pydantic import ValidationError
 
 from pausepoint.clock import to_datetime
-from pausepoint.engine.bulk import Bulk
+from pausepoint.engine.engine import Engine
 from pausepoint.engine.turns import in_turns, listed
 from pausepoint.errors import UnknownSession
 from pausepoint.model.questions import Question
@@ -133,7 +133,7 @@ def phase_of(info: SessionInfo) -> Phase | None:
 
 
 async def runs(
-    engine: Bulk, *, owner: str | None = None, status: Iterable[Status | str] | None = None, limit: int | None = None,
+    engine: Engine, *, owner: str | None = None, status: Iterable[Status | str] | None = None, limit: int | None = None,
     after: str | None = None,
 ) -> Listing[SessionInfo]:  # fmt: skip
     """Return the runs of a store, newest first: the facts of their sessions. No task is read.
@@ -164,7 +164,7 @@ class RunReader:
     RunReport('completed', {'done': 2}) ['done', 'done']
     """
 
-    def __init__(self, engine: Bulk, session_id: str) -> None:
+    def __init__(self, engine: Engine, session_id: str) -> None:
         self.engine = engine
         self.session_id = session_id
         self.news: list[Event] = []

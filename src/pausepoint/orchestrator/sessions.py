@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pausepoint.engine.bulk import Bulk
+from pausepoint.engine.engine import Engine
 from pausepoint.errors import AlreadyRunning, DefinitionError, RestoreRefused, UnknownSession, VerbRefused
 from pausepoint.model.budgets import Amount
 from pausepoint.model.sessions import Status
@@ -32,7 +32,7 @@ class SessionAgents:
     """
 
     def __init__(
-        self, engine: Bulk, *, workflow: str | None = None, tag: str | None = None, owner: str | None = None
+        self, engine: Engine, *, workflow: str | None = None, tag: str | None = None, owner: str | None = None
     ) -> None:
         self.engine = engine
         self._which: Any = {"workflow": workflow, "tag": tag, "owner": owner}
@@ -124,7 +124,7 @@ class SessionAgents:
 class RunAgents:
     """The `AgentRegistry` of a run: its agents work on the tasks of one session."""
 
-    def __init__(self, engine: Bulk, session_id: str, tasks: Callable[[], Awaitable[list[TaskStatus]]]) -> None:
+    def __init__(self, engine: Engine, session_id: str, tasks: Callable[[], Awaitable[list[TaskStatus]]]) -> None:
         self.engine = engine
         self.session_id = session_id
         self._tasks = tasks
@@ -230,7 +230,7 @@ class RunAgents:
 
 
 async def parked(
-    engine: Bulk, find: Callable[[], Awaitable[Sequence[SessionInfo]]], timeout: float | None,
+    engine: Engine, find: Callable[[], Awaitable[Sequence[SessionInfo]]], timeout: float | None,
     busy: Callable[[], list[str]] = list, late: Callable[[SessionInfo], Awaitable[None]] | None = None,
     withdrawn: Callable[[SessionInfo], None] = lambda info: None,
 ) -> None:  # fmt: skip
@@ -252,7 +252,7 @@ async def parked(
         raise stuck_for(busy() or [_described(engine, info) for info in live], timeout) from None
 
 
-async def _next_stop(engine: Bulk, live: list[SessionInfo]) -> None:
+async def _next_stop(engine: Engine, live: list[SessionInfo]) -> None:
     """Wait until the sessions that run here have stopped, or one of them has changed: its pause may be withdrawn."""
     here = set(engine.running)
     ours = [info.session_id for info in live if info.session_id in here]
@@ -269,18 +269,18 @@ async def _next_stop(engine: Bulk, live: list[SessionInfo]) -> None:
         wait.result()  # raises what went wrong
 
 
-async def _next_change(engine: Bulk, session_id: str) -> None:
+async def _next_change(engine: Engine, session_id: str) -> None:
     async with aclosing(engine.watch(session_id)) as news:
         if (await anext(news)).holder is not None:
             await anext(news, None)
 
 
-def _described(engine: Bulk, info: SessionInfo) -> str:
+def _described(engine: Engine, info: SessionInfo) -> str:
     ours = info.session_id in engine.running
     return info.session_id if ours else f"{info.session_id} ({info.holder})"
 
 
-async def check(engine: Bulk, state: AgentState) -> SessionInfo:
+async def check(engine: Engine, state: AgentState) -> SessionInfo:
     """Return the session of an agent. Raise `RestoreRefused` if it is missing, or older than the snapshot."""
     try:
         info = await engine.info(state.session_id or state.id)
@@ -299,7 +299,7 @@ async def check(engine: Bulk, state: AgentState) -> SessionInfo:
     return info
 
 
-async def resume_session(engine: Bulk, session_id: str, budget: Amount | None = None) -> None:
+async def resume_session(engine: Engine, session_id: str, budget: Amount | None = None) -> None:
     """Resume a session, unless it is running or was cancelled."""
     if (await engine.info(session_id)).status is not Status.CANCELLED:
         with suppress(AlreadyRunning):

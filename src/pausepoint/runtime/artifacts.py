@@ -6,18 +6,20 @@ was published earlier and, when it runs again because some of its files are miss
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pausepoint.artifacts.folder import digest_of
 from pausepoint.artifacts.publisher import Publisher, artifact_of, disk_trouble
 from pausepoint.definition.artifacts import check_inside
 from pausepoint.definition.functions import callee
 from pausepoint.errors import FolderRefused, FolderUnavailable, StepError
-from pausepoint.runtime.fanout import Runner
 from pausepoint.runtime.visit import Operation
 from pausepoint.threads import in_thread
+
+if TYPE_CHECKING:
+    from pausepoint.runtime.context import Context
 
 T = TypeVar("T")
 
@@ -27,7 +29,7 @@ class StepArtifact:
 
     __slots__ = ("_ctx", "_path", "_publisher")
 
-    def __init__(self, ctx: Runner, path: str) -> None:
+    def __init__(self, ctx: Context, path: str) -> None:
         ctx._visit.check_open()
         publisher = ctx._visit.host.publisher
         if publisher is None:
@@ -92,28 +94,3 @@ def _recorded(publisher: Publisher, path: str) -> bytes:
             session_id=publisher.held.session_id, path=path,
         )  # fmt: skip
     return data
-
-
-class BlockingStepArtifact:
-    """The blocking `StepArtifact` of a ``def`` step."""
-
-    __slots__ = ("_artifact", "_wait")
-
-    def __init__(self, artifact: StepArtifact, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._artifact = artifact
-        self._wait = wait
-
-    @property
-    def path(self) -> Path:
-        """See `StepArtifact.path`."""
-        return self._artifact.path
-
-    def read(self) -> bytes:
-        """See `StepArtifact.read`."""
-        data: bytes = self._wait(self._artifact.read())
-        return data
-
-    def spared(self) -> dict[str, Any]:
-        """See `StepArtifact.spared`."""
-        found: dict[str, Any] = self._wait(self._artifact.spared())
-        return found

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from math import inf, isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pausepoint.clock import LATEST, to_datetime
 from pausepoint.definition.functions import Callee
@@ -26,6 +26,9 @@ from pausepoint.runtime.frames import Frame
 from pausepoint.runtime.inside import Place, entered
 from pausepoint.runtime.visit import Operation, Visit, Wait
 from pausepoint.threads import in_thread
+
+if TYPE_CHECKING:
+    from pausepoint.runtime.context import Context
 
 HOLD = 60_000_000
 """A back-off of up to this many microseconds keeps the step running. For a longer one the session is parked."""
@@ -74,14 +77,6 @@ class Pace:
                 return
             left = self.starts[0] + self.seconds - now
             await visit.wait(frame, Wait("timer", clock.now() + int(left * 1e6) + 1, holds=True))
-
-
-class Runner(Protocol):
-    """The part of a context that an attempt needs."""
-
-    _visit: Visit
-
-    def _with_context(self, what: Callee, frame: Frame, kwargs: dict[str, Any]) -> dict[str, Any]: ...
 
 
 def policy_of(
@@ -155,7 +150,7 @@ async def invoke(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kw
 
 
 async def attempts(
-    ctx: Runner, run: Run, policy: Policy, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ctx: Context, run: Run, policy: Policy, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call the function until an attempt succeeds. Raises the last error if the policy allows no further attempt."""
     visit, what, timeout = ctx._visit, run.what, policy.timeout
@@ -197,6 +192,7 @@ async def begin(visit: Visit, run: Run, policy: Policy) -> None:
         await back_off(visit, run.frame, run.operation.id, asking=1)
     if policy.pace is not None:
         await policy.pace.turn(visit, run.frame)
+    await visit.leased()
     run.frame.attempt = failed + 1
 
 

@@ -20,12 +20,13 @@ from pausepoint.definition.functions import callee
 from pausepoint.definition.retry import Retry, retry_after
 from pausepoint.errors import ContextClosed, FileRefused, StepError, error_text
 from pausepoint.model.chunks import GIVEN_UP, Chunk, Chunked, Failed, Part, Tally, state_of
-from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, FanOut, Runner
+from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, FanOut
 from pausepoint.runtime.files import Files, Given, Source
 from pausepoint.runtime.visit import Operation, Visit, Wait, is_count
 
 if TYPE_CHECKING:
     from pausepoint.model.schemas import ChunkState, File
+    from pausepoint.runtime.context import Context
 
 R = TypeVar("R")
 
@@ -38,7 +39,7 @@ class StepFiles:
 
     __slots__ = ("_ctx", "_files")
 
-    def __init__(self, ctx: Runner) -> None:
+    def __init__(self, ctx: Context) -> None:
         host = ctx._visit.host
         self._ctx = ctx
         self._files = Files(host.ledger.store, host.clock, host.session_id, ctx._visit.check_open)
@@ -99,7 +100,7 @@ class StepFiles:
 
         A chunk is identified by its file, its number and ``params`` (such as ``pages=20``), and carries all three.
         Each result is stored as soon as its chunk is done. A failed chunk is retried according to ``retry``; if the
-        error has a ``retry_after``, all chunks wait that long.
+        error has a ``retry_after``, all chunks wait that long. A plain function runs in a thread, one for each chunk.
 
         ``on_error="collect"`` returns the chunks that were given up in ``failed``, with the status ``partial``.
         ``"raise"`` raises `MapFailed`; a resume retries the failed chunks.
@@ -142,7 +143,7 @@ class ChunkWork(FanOut):
     """One call of `StepFiles.chunks`."""
 
     def __init__(
-        self, ctx: Runner, file_id: str, work: Callable[..., Any], total: int, params: dict[str, Any], retry: Retry
+        self, ctx: Context, file_id: str, work: Callable[..., Any], total: int, params: dict[str, Any], retry: Retry
     ) -> None:
         if not is_count(total):
             raise ValueError(f"total must be a number of chunks, not {total!r}.")
@@ -228,54 +229,3 @@ class ChunkWork(FanOut):
 
 def _error(error: Exception) -> str:
     return error_text(error) or type(error).__name__
-
-
-class BlockingStepFiles:
-    """``ctx.files`` of a ``def`` step: the blocking `StepFiles`."""
-
-    __slots__ = ("_files", "_wait")
-
-    def __init__(self, files: StepFiles, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._files = files
-        self._wait = wait
-
-    def add(
-        self, source: Source, /, filename: str | None = None, content_type: str | None = None, **metadata: Any
-    ) -> File:
-        """See `StepFiles.add`."""
-        file: File = self._wait(self._files.add(source, filename, content_type, **metadata))
-        return file
-
-    def get(self, file_id: str) -> File:
-        """See `StepFiles.get`."""
-        file: File = self._wait(self._files.get(file_id))
-        return file
-
-    def list(self) -> list[File]:
-        """See `StepFiles.list`."""
-        files: list[File] = self._wait(self._files.list())
-        return files
-
-    def open(self, file_id: str, mode: str = "rb") -> BinaryIO:
-        """See `StepFiles.open`."""
-        file: BinaryIO = self._wait(self._files.open(file_id, mode))
-        return file
-
-    def progress(self, file_id: str) -> ChunkState:
-        """See `StepFiles.progress`."""
-        state: ChunkState = self._wait(self._files.progress(file_id))
-        return state
-
-    @property
-    def outputs(self) -> Path:
-        """See `Files.outputs`."""
-        return self._files.outputs
-
-    def chunks(
-        self, file: File | str, work: Callable[..., R], total: int, *, concurrency: int = DEFAULT_CONCURRENCY,
-        retry: Retry | int = DEFAULT_RETRY, on_error: OnError = "collect", **params: Any,
-    ) -> Chunked[R]:  # fmt: skip
-        """See `StepFiles.chunks`. Each chunk runs in its own thread."""
-        options: dict[str, Any] = {"concurrency": concurrency, "retry": retry, "on_error": on_error}
-        found: Chunked[R] = self._wait(self._files.chunks(file, work, total, **options, **params))
-        return found

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from pausepoint.codec.values import as_plain, decode, typed
 from pausepoint.errors import Declined, RoundsExhausted, did_you_mean
 from pausepoint.model.questions import EXPIRY, Asked
-from pausepoint.runtime.blocking_context import BlockingContext
+from pausepoint.runtime.blocking import BlockingContext
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.questions import AskAgain, Options, QuestionSpec, ask
 
@@ -108,7 +108,7 @@ def collect(
     """
     collection = _Collection(tool, dict(given or {}), understand, phrase, at_last, round, options)
     if isinstance(ctx, BlockingContext):
-        return ctx._wait(collection.run(ctx._context))
+        return ctx._wait(collection.run(ctx._wrapped))
     return collection.run(ctx)
 
 

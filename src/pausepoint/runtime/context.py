@@ -15,6 +15,7 @@ from pausepoint.definition.functions import Callee, callee, clash_of, plain
 from pausepoint.definition.rate import Rate
 from pausepoint.definition.retry import Retry
 from pausepoint.definition.workflow import Workflow
+from pausepoint.model.drawers import check_drawer
 from pausepoint.model.ids import SessionId
 from pausepoint.runtime import questions as asking
 from pausepoint.runtime import waits
@@ -29,6 +30,7 @@ from pausepoint.runtime.attempts import (
     refuse_field_clash,
 )
 from pausepoint.runtime.chunks import StepFiles
+from pausepoint.runtime.drawers import Drawer
 from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, Batch, FanOut
 from pausepoint.runtime.inside import within
 from pausepoint.runtime.pending import RACES, WAITS, First, Make, finish, first, taken_apart
@@ -82,15 +84,9 @@ def _race_call(method: F) -> F:
     return cast(F, call)
 
 
-class Context:
-    """The durable operations of an ``async def`` step.
+class BaseContext:
+    """What a context says of its step. It is the same in ``async def`` and ``def`` steps, and needs no waiting."""
 
-    A step gets its context by annotating a parameter: ``async def research(topic: str, ctx: Context)``. Each operation
-    is remembered when it ends. When the step runs again, after a crash, a pause or a retry, the operation returns the
-    remembered result. Using a context after its step has ended raises `ContextClosed`.
-    """
-
-    __pausepoint_context__ = "async"
     __slots__ = ("_frame", "_visit")
 
     def __init__(self, visit: Visit, frame: Frame) -> None:
@@ -127,6 +123,37 @@ class Context:
         """A stable key to pass to external services: the same after a crash, different for each visit and map item."""
         return self._visit.idempotency_key(self._frame.scope)
 
+
+class Context(BaseContext):
+    """The durable operations of an ``async def`` step.
+
+    A step gets its context by annotating a parameter: ``async def research(topic: str, ctx: Context)``. Each operation
+    is remembered when it ends. When the step runs again, after a crash, a pause or a retry, the operation returns the
+    remembered result. Using a context after its step has ended raises `ContextClosed`.
+    """
+
+    __pausepoint_context__ = "async"
+    __slots__ = ()
+
+    def nth(self, name: str) -> int:
+        """Return how often this step, or this operation, has called this with ``name``: 1 for the first call.
+
+        It counts from 1 again when the step runs again. Use it to make keys for work that starts in the same order
+        each time, such as the runs of an agent.
+        """
+        self._visit.check_open()
+        return int(self._visit.nth(self._frame, f"{self._frame.scope}/nth:{name}").rpartition("#")[2])
+
+    def branch_by(self, name: Callable[[], str]) -> None:
+        """Recognise calls without a key by the branch that makes them, too. For adapters. Provisional.
+
+        Equal calls of this step, or of this operation, are otherwise recognised by their order. Use this if code that
+        has ended does not run again, such as the nodes of a graph. ``name`` returns the name of the branch that the
+        calling code belongs to. It must be the same when that code runs again.
+        """
+        self._visit.check_open()
+        self._frame.branch = name
+
     @property
     def files(self) -> StepFiles:
         """The session's files: add, read and process them."""
@@ -138,6 +165,15 @@ class Context:
         ``path`` is a file's path in the session's folder, or the pattern that the step declares.
         """
         return StepArtifact(self, path)
+
+    def drawer(self, name: str) -> Drawer:
+        """Return a drawer of this session, for adapters that keep what another framework stores. Provisional.
+
+        See `Engine.drawer`. A write is durable when it returns. It does not wait for a pause, and a rewind does not
+        undo it.
+        """
+        host = self._visit.host
+        return Drawer(check_drawer(name, host.session_id), host.ledger.store, self._visit.check_open, None)
 
     @overload
     async def do(
@@ -223,7 +259,7 @@ class Context:
             return kwargs
         if what.is_async:
             return {**kwargs, what.context: Context(self._visit, frame)}
-        from pausepoint.runtime.blocking_context import BlockingContext  # it needs this module
+        from pausepoint.runtime.blocking import BlockingContext  # it needs this module
 
         return {**kwargs, what.context: BlockingContext(self._visit, frame)}
 

@@ -15,7 +15,7 @@ from pausepoint.definition.functions import callee
 from pausepoint.definition.retry import Retry
 from pausepoint.errors import ContextClosed, DefinitionError, OutsideStep, StepError, StepExited
 from pausepoint.runtime.attempts import Policy, Run, abandon, begin, checked_policy, fail_attempt, timed_out
-from pausepoint.runtime.blocking_context import BlockingContext, tracked
+from pausepoint.runtime.blocking import BlockingContext, tracked
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.frames import Cancels, Frame
 from pausepoint.runtime.inside import Place, place, within

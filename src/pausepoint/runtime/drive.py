@@ -12,7 +12,8 @@ import logging
 import random
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Unpack
 
 from pausepoint.artifacts.publisher import Publisher, disk_trouble
 from pausepoint.clock import Clock, to_datetime
@@ -36,15 +37,17 @@ from pausepoint.log.decisions import Settled, settle
 from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody, WaitBody
 from pausepoint.log.state import Blob, Blobs, Change, Inline
 from pausepoint.log.telemetry import log_line
+from pausepoint.model.chunks import Part
+from pausepoint.model.commits import Facts
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import RecordKind, SignalRecord
 from pausepoint.model.sessions import Ended, Failure, SessionRow
-from pausepoint.runtime.blocking_context import BlockingContext
+from pausepoint.runtime.blocking import BlockingContext
+from pausepoint.runtime.children import Children
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.hold import OnStep, end_parked
-from pausepoint.runtime.host import Family
 from pausepoint.runtime.inside import StepPlace, enter, place
 from pausepoint.runtime.requests import Interrupt, Requests
 from pausepoint.runtime.streams import Sender, Streams
@@ -58,9 +61,9 @@ class Exited(Exception):
 
 
 class Drive(Requests):
-    """One session while this engine holds it. It is also the `Host` of its visits."""
+    """One session while this engine holds it. It is also the ``host`` of its visits."""
 
-    __slots__ = ("events", "family", "in_code", "publisher", "sender", "streams")
+    __slots__ = ("children", "events", "in_code", "publisher", "sender", "streams")
 
     visits = Visit  # the testing package replaces this class
 
@@ -71,12 +74,12 @@ class Drive(Requests):
         row: SessionRow,
         clock: Clock,
         limits: Limits,
-        family: Family,
+        children: Children,
         changed: Callable[[str], None] = lambda session_id: None,
     ) -> None:
         super().__init__(store, workflow, row, clock, limits)
         self.changed = changed
-        self.family = family
+        self.children = children
         self.events = workflow.events
         self.streams: Streams | None = None  # of live output; a rehearsal sends none
         self.sender: Sender | None = None
@@ -99,6 +102,10 @@ class Drive(Requests):
                 await end_parked(self.store, self.clock, self.session_id)  # it may have failed or reached its budget
         except (StoreError, HoldLost) as error:
             self.ledger.breaks(error)
+            if isinstance(error, HoldLost):
+                # A replica that was promoted may lack records, and still name this engine as the holder.
+                with suppress(StoreError):
+                    await self.store.release(self.row.key, self.row.fence)
         except asyncio.CancelledError:
             await self._release_after_error("the event loop ended")
             raise
@@ -154,6 +161,8 @@ class Drive(Requests):
         self.kept_for = 0.0
         while True:
             self.in_code = False
+            if self.lease_is_short and not await self.renewed():
+                return
             try:
                 if self.publisher is not None and await self._reuse(step, self.publisher):
                     return
@@ -227,6 +236,8 @@ class Drive(Requests):
         values = lent.values
         if step.session_id is not None:
             values[step.session_id] = SessionId(self.session_id)
+        if self.broken is not None or (self.lease_is_short and not await self.renewed()):
+            raise Exited  # the lease ended during the reads above
         assert self.task is not None
         inside = StepPlace(self._open_visit, step, attempt, self.task)
         if step.context is not None:
@@ -244,8 +255,8 @@ class Drive(Requests):
         if lent.mutable or lent.whole is not None:
             self.access.check_unchanged(step, lent)
         try:
-            changes = self.access.accept(step, value, blobs)
-            return await self.access.accept_whole(changes, blobs) if self.workflow.shape.needs_whole else changes
+            changes = self.access.changes_of(step, value, blobs)
+            return await self.access.validated_whole(changes, blobs) if self.workflow.shape.needs_whole else changes
         except OversizedValue as error:
             raise Paused("oversized", f"step {step.name!r}: {error}") from error
         except WriteRefused as error:
@@ -410,7 +421,7 @@ class Drive(Requests):
             ledger.take_effects() if ledger.pending else (), self.workflow.version,
         )  # fmt: skip
         ledger.progress = None
-        facts = self._end_facts(settled, failure) if settled.next is None and not ends_later else {}
+        facts: Facts = self._end_facts(settled, failure) if settled.next is None and not ends_later else {}
         if (line.waits or line.operations) and line.asks:
             facts["settles"] = True
         await ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
@@ -439,7 +450,7 @@ class Drive(Requests):
                 ) from error
             await self.ledger.park(trouble)
 
-    def _end_facts(self, settled: Settled, failure: Failure | None) -> dict[str, Any]:
+    def _end_facts(self, settled: Settled, failure: Failure | None) -> Facts:
         """Return the facts to commit when no step follows: the session completed, failed, or is held by a guard."""
         if settled.refused:
             return {"open_pauses": (self.ledger.new_pause("guard", settled.refused),), "release": True}
@@ -486,7 +497,7 @@ class Drive(Requests):
 
     # for the visits
 
-    async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, **facts: Any) -> None:
+    async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, **facts: Unpack[Facts]) -> None:
         """Commit an operation or a wait. If the store fails, the step is aborted even if its code catches the error."""
         assert self.line.step is not None
         kind: RecordKind = "wait" if isinstance(body, WaitBody) else "operation"
@@ -502,9 +513,12 @@ class Drive(Requests):
         """Return the signals that are not consumed yet."""
         return await self.store.mail(self.row.key, limit, kind, about)
 
-    async def note(self, type: str, summary: str, data: Mapping[str, Any], **facts: Any) -> bool:
+    async def note(
+        self, type: str, summary: str, data: Mapping[str, Any], *, agent: str = "", part: Part | None = None,
+        **facts: Unpack[Facts],
+    ) -> bool:  # fmt: skip
         """Commit an event."""
-        return await self.ledger.note(type, summary, data, **facts)
+        return await self.ledger.note(type, summary, data, agent=agent, part=part, **facts)
 
     async def question(self, id: str) -> QuestionRow | None:
         """Return a question of this session, or None if there is none with this id."""

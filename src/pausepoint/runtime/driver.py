@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
-from pausepoint.errors import DamagedRecord, StoreError
+from pausepoint.errors import DamagedRecord, HoldLost, StoreError
+from pausepoint.log.lines import ParkedLines
 from pausepoint.log.state import State
-from pausepoint.model.sessions import Flags, SessionRow
+from pausepoint.model.commits import Flags
+from pausepoint.model.sessions import SessionRow
 from pausepoint.name import NAME
 from pausepoint.runtime.drive import Drive
+from pausepoint.runtime.lease import LeaseGuard
 from pausepoint.runtime.listeners import Listeners
 from pausepoint.stores.base import Store
 
@@ -59,22 +63,31 @@ def waited_for(run: Run | None) -> Iterator[None]:
 
 
 class LocalDriver:
-    """Runs one `Drive` per session as a task of this event loop. Parked sessions take no memory here."""
+    """Runs one `Drive` per session as a task of this event loop.
+
+    Parked sessions take no memory here, except in `lines`, which is bounded.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.runs: dict[str, Run] = {}
         self.claims: dict[str, asyncio.Event] = {}  # sessions that are being claimed and are not driven yet
+        self.waking: set[str] = set()  # those of them that the waker claims
         self.taking = 0  # calls that take sessions of which only the store knows the ids yet
         self.untils: dict[str, str] = {}  # the step after which a session must pause, even if it parks earlier
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without releasing the hold
+        self.lines = ParkedLines()
         self.listeners = Listeners(store)
         self.changed = self.listeners.tell
         self.listening = self.listeners.listening
         self.listening_to_all = self.listeners.listening_to_all
         self.refreshing: asyncio.Task[None] | None = None
+        self._unread: frozenset[int] | None = frozenset()  # the sessions whose requests are to be read; None: all
         self.background: set[asyncio.Task[Any]] = set()
+        self.lease = LeaseGuard(store, self._end_with_lease)
+        self.fenced: set[str] = set()  # sessions that were stopped because the lease ended, to be continued here
         self.ending = ""
+        self.drain: timedelta | None = None  # how long operations may take to finish when the engine stops
         self.released = False  # callers that wait for a session must not wait any longer
         self.on_news: Callable[[], None] = lambda: None  # called when the store changed or a drive ended
 
@@ -83,9 +96,12 @@ class LocalDriver:
         if (former := self.drive(drive.session_id)) is not None:
             # This engine took the session over from itself. The watcher sees only the new drive: notify the old one.
             former.notice(drive.row.fence, former.flags)
+        drive.on_parked = lambda: self.on_news()  # the slot of a kept session is free, although its drive goes on
         task = asyncio.get_running_loop().create_task(drive.run(), name=f"{NAME} {drive.session_id}")
         run = self.runs[drive.session_id] = Run(drive, task)
         self.troubles.pop(drive.session_id, None)
+        self.lines.drop(drive.row.key)  # the drive has it, and will change it
+        self.fenced.discard(drive.session_id)
         task.add_done_callback(lambda done: self._ended(run, drive))
         if self.ending:
             drive.stop(self.ending)
@@ -94,8 +110,11 @@ class LocalDriver:
     def _ended(self, run: Run, drive: Drive) -> None:
         if self.runs.get(drive.session_id) is run:
             del self.runs[drive.session_id]
-        run.broken, run.drive, run.saved = drive.broken, None, drive.saved
-        if run.broken is not None and not drive.ledger.parked:
+        fenced = isinstance(drive.broken, HoldLost) and self.lease.has_ended(drive.row) and not self.ending
+        run.broken, run.drive, run.saved = None if fenced else drive.broken, None, drive.saved
+        if fenced:
+            self.fenced.add(drive.session_id)
+        elif run.broken is not None and not drive.ledger.parked:
             self.troubles[drive.session_id] = run.broken
         if run.waiting:
             run.final = drive.ledger.seq, drive.line.state
@@ -111,11 +130,14 @@ class LocalDriver:
         if above is not None and above.visit is not None:
             above.visit.recheck_waits(drive.session_id)  # the parent may be busy and miss the listeners' event
         self.on_news()
+        if drive.parks is not None and drive.ledger.parked and drive.broken is None:
+            self.lines.keep(drive.row.key, drive.ledger.seq, drive.ledger.digest, drive.line)  # it may be woken soon
 
     def is_stranded(self, row: SessionRow) -> bool:
         """Return whether this engine holds the session without driving it, because the store failed to release it."""
         ours = row.holder is not None and row.holder == self.store.number and not self.taking
-        return ours and row.session_id not in self.runs and row.session_id not in self.claims
+        known = row.session_id in self.runs or row.session_id in self.claims or row.session_id in self.fenced
+        return ours and not known
 
     @contextmanager
     def claiming(self, session_id: str) -> Iterator[None]:
@@ -171,7 +193,17 @@ class LocalDriver:
                 return
 
     async def stop(self, reason: str) -> None:
-        """Stop every drive after its current operation."""
+        """Stop every drive after its current operation, or when the time to ``drain`` is over."""
+        late = f"{reason}, and the time to drain is over"
+        loop = asyncio.get_running_loop()
+        limit = None if self.drain is None else loop.call_later(self.drain.total_seconds(), self.abort, late)
+        try:
+            await self._stop(reason)
+        finally:
+            if limit is not None:
+                limit.cancel()
+
+    async def _stop(self, reason: str) -> None:
         self.ending = self.ending or reason
         self.listeners.tell_all()
         if self.background:
@@ -182,11 +214,18 @@ class LocalDriver:
         while self.runs:
             await asyncio.wait([run.task for run in self.runs.values()])
             await asyncio.sleep(0)
+        self.lines.clear()
 
     def release(self) -> None:
         """Release all callers that wait for a session, because this engine drives nothing more."""
         self.released = True
         self.listeners.tell_all()
+
+    def _end_with_lease(self) -> None:
+        """Stop the drives that are under a lease which has ended. Their sessions stay at their last record."""
+        for run in list(self.runs.values()):
+            if run.drive is not None:
+                run.drive.end_with_lease()
 
     def abort(self, reason: str) -> None:
         """Stop every drive immediately."""
@@ -207,28 +246,56 @@ class LocalDriver:
 
     # notifications
 
-    def on_change(self, budgets: bool = False) -> None:
+    def on_change(self, keys: frozenset[int] | None = None, *, budgets: bool = False) -> None:
         """React to a change in the store: notify listeners, and check for requests to the sessions driven here.
 
-        ``budgets``: a driven session or one of its parents may have a new budget.
+        ``keys``: the sessions that have changed; by default, anything may have. ``budgets``: a driven session or one of
+        its parents may have a new budget.
         """
         for run in self.runs.values() if budgets else ():
             if run.drive is not None:
                 run.drive.budgeted = None
         self.listeners.look()
         self.on_news()
-        if self.runs and (self.refreshing is None or self.refreshing.done()):
+        if not self.runs:
+            self._unread = frozenset()  # a drive that begins has read its requests
+            return
+        self._unread = None if keys is None or self._unread is None else self._unread | keys
+        if self.refreshing is None or self.refreshing.done():
             self.refreshing = asyncio.get_running_loop().create_task(self.refresh(), name=f"{NAME} refresh")
 
-    async def refresh(self) -> None:
-        """Read the pending requests to the sessions that this engine drives and pass them to their drives."""
-        driven = {run.drive.row.key: run.drive for run in self.runs.values() if run.drive is not None}
+    @contextmanager
+    def told(self, row: SessionRow) -> Iterator[None]:
+        """React to a change of one session, unless this engine begins to drive it inside this block.
+
+        A drive that begins reads its requests itself, and nothing else is due because of such a change. Only listeners
+        need to know.
+        """
+        if row.parent_id is None:
+            self.changed(row.session_id)
+        else:
+            self.listeners.look()  # finds its ancestors, too
+        before = self.runs.get(row.session_id)
         try:
-            found = await self._flags(list(driven))
-        except StoreError:
-            return  # the next commit raises the same error
-        for key, (fence, flags) in found.items():
-            driven[key].notice(fence, flags)
+            yield
+        finally:
+            if before is not None or row.session_id not in self.runs:
+                self.on_change(frozenset((row.key,)))
+
+    async def refresh(self) -> None:
+        """Read the pending requests to the sessions that have changed and pass them to their drives."""
+        while self._unread is None or self._unread:
+            unread, self._unread = self._unread, frozenset()
+            drives = [run.drive for run in self.runs.values() if run.drive is not None]
+            driven = {each.row.key: each for each in drives if unread is None or each.row.key in unread}
+            if not driven:
+                continue
+            try:
+                found = await self._flags(list(driven))
+            except StoreError:
+                return  # the next commit raises the same error
+            for key, (fence, flags) in found.items():
+                driven[key].notice(fence, flags)
 
     async def _flags(self, keys: list[int]) -> dict[int, tuple[int, Flags]]:
         """Return the fences and flags of these sessions. A damaged session must not affect the others."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pausepoint.codec.values import encode, fingerprint
-from pausepoint.definition.functions import Callee, callee
+from pausepoint.definition.functions import callee
 from pausepoint.errors import ContextClosed, MapFailed, StepError, error_text
 from pausepoint.log.replay import OperationBody
 from pausepoint.log.state import Blobs, stored
 from pausepoint.runtime.attempts import Policy
-from pausepoint.runtime.visit import Frame, Operation, Visit
+from pausepoint.runtime.visit import Operation
+
+if TYPE_CHECKING:
+    from pausepoint.runtime.context import Context
 
 R = TypeVar("R")
 
@@ -28,25 +31,11 @@ class Batch(Generic[R]):
     failed: dict[int, Exception] = field(default_factory=dict)
 
 
-class Runner(Protocol):
-    """The part of a context that other modules need to run operations."""
-
-    _visit: Visit
-    _frame: Frame
-
-    async def _once(
-        self, operation: Operation, what: Callee, fn: Callable[..., Any], args: tuple[Any, ...],
-        kwargs: dict[str, Any], policy: Policy | None = None,
-    ) -> Any: ...  # fmt: skip
-
-    async def _gather(self, coroutines: list[Coroutine[Any, Any, None]]) -> None: ...
-
-
 class FanOut:
     """One call of `Context.map`."""
 
     def __init__(
-        self, ctx: Runner, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None,
+        self, ctx: Context, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None,
         policy: Policy | None = None,
     ) -> None:  # fmt: skip
         self.policy = policy

@@ -1,33 +1,29 @@
 """The files of a session: uploaded once, stored completely or not at all, and never changed.
 
-The store is the source of truth: a signal of the session describes each file, and its bytes are stored in the session's
-folder under the file's id. Bytes without a record are not a file and are deleted. A record without its bytes is damage
-and is reported.
+The store is the source of truth: a signal of the session describes each file. Its bytes are stored under the file's id,
+in a folder or a bucket (`pausepoint.stores.files`). Bytes without a record are not a file and are deleted. A record
+without its bytes is damage and is reported.
 """
 
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 import os
 import stat
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, cast
 
 import msgspec
 
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import decode, encode
 from pausepoint.errors import (
-    DamagedFile,
     FileRefused,
-    StoreUnavailable,
     UnknownFile,
     UnknownSession,
     did_you_mean,
@@ -40,8 +36,9 @@ from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import SessionRow
 from pausepoint.name import DEFAULT_STORE
 from pausepoint.stores.base import Store
-from pausepoint.stores.disk import PIECE, Folder, Upload
-from pausepoint.threads import in_thread
+from pausepoint.stores.disk import PIECE
+from pausepoint.stores.files import Chunks, Upload
+from pausepoint.stores.files import Files as Contents
 
 if TYPE_CHECKING:
     from pausepoint.model.schemas import ChunkState, File
@@ -50,10 +47,9 @@ REPORT_EVERY = 8 * 2**20
 """The number of bytes between two reports of progress."""
 
 REMEMBERED = 10_000
-"""The number of checked files, and of cleaned folders, that a process remembers."""
+"""The number of cleaned folders that a process remembers."""
 
-_verified: dict[tuple[object, ...], None] = {}
-_cleared: dict[Path, None] = {}  # folders in which this process has deleted the remains of interrupted uploads
+_cleared: dict[str, None] = {}  # where this process has deleted the remains of interrupted uploads
 
 
 class Readable(Protocol):
@@ -86,6 +82,8 @@ class Given:
         cls, session_id: str, source: Source, filename: str | None, content_type: str | None, metadata: dict[str, Any]
     ) -> Given:
         """Check the arguments of `Files.add`. Raises `FileRefused` if one is wrong."""
+        import mimetypes  # few programs need it
+
         mark, size, name = _inspected(session_id, source)
         if filename is None and not name:
             raise FileRefused("The stream has no name. Pass one: add(stream, 'notes.pdf').", session_id=session_id)
@@ -162,7 +160,7 @@ class Files:
                 " are never changed. Open it with mode 'rb', or add the new content as another file.",
                 session_id=self._session_id,
             )
-        return await in_thread(self._opened, facts)
+        return await self._contents().open(facts)
 
     async def progress(self, file_id: str) -> ChunkState:
         """Return how many of a file's chunks are done and which of them failed, as of now."""
@@ -174,9 +172,7 @@ class Files:
     @property
     def outputs(self) -> Path:
         """The session's folder for output files. It is created on first use and deleted with the session."""
-        folder = Folder(self._folder().path.with_name("outputs"))
-        with self._on_disk("outputs", "try again"), folder.opened(create=True):
-            return folder.path
+        return self._contents().outputs()
 
     # adding
 
@@ -185,132 +181,105 @@ class Files:
         on_progress: OnProgress | None = None,
     ) -> File:  # fmt: skip
         """Add a checked file. ``origin`` is the operation that adds it, ``fence`` the fence of its hold."""
-        row, folder = await self._row(), self._folder()
-        upload = Upload(folder)
+        row, contents = await self._row(), self._contents()
         try:
-            with self._on_disk():
-                await in_thread(upload.busily, upload.begin)
-            await self._pour(upload, given, on_progress)
-            await self._clear_at_first(row.key, folder)
-            if (same := await self._same(row.key, folder, upload)) is not None:
-                return self._file(*same, reused=not origin or same[1].origin != origin)
-            name = await self._published(row.key, folder, upload, ending_of(given.filename))
-            facts = _facts_of(given, upload, name, origin)
-            signal, new = await self._noted(folder, by, facts, fence)
-            return self._file(signal, file_facts(signal.payload), reused=not new)
+            async with contents.put(self._chunks(given, on_progress)) as upload:
+                await self._clear_at_first(row.key, contents)
+                if (same := await self._same(row.key, contents, upload)) is not None:
+                    return self._file(*same, reused=not origin or same[1].origin != origin)
+                name = await self._kept(row.key, upload, ending_of(given.filename))
+                facts = _facts_of(given, upload, name, origin)
+                signal, new = await self._noted(contents, by, facts, fence)
+                return self._file(signal, file_facts(signal.payload), reused=not new)
         except BaseException:
-            _cleared.pop(folder.path, None)  # the next upload deletes whatever this one left in the folder
+            _cleared.pop(contents.where, None)  # the next upload deletes whatever this one left
             raise
-        finally:
-            upload.abandon()
 
-    async def _clear_at_first(self, key: int, folder: Folder) -> None:
+    async def _clear_at_first(self, key: int, contents: Contents) -> None:
         """Clear the folder once per process. Listing it for every upload would cost more with every file in it."""
-        if folder.path not in _cleared:
+        if contents.where not in _cleared:
             await self._clear(key)
-            _remember(_cleared, folder.path)
+            if len(_cleared) >= REMEMBERED:
+                _cleared.clear()
+            _cleared[contents.where] = None
 
-    async def _pour(self, upload: Upload, given: Given, on_progress: OnProgress | None) -> None:
+    def _chunks(self, given: Given, on_progress: OnProgress | None) -> Chunks:
         report_size = _throttled(lambda size: on_progress(self._uploading(given, size)) if on_progress else None)
         if isinstance(given.source, AsyncIterable):
-            async for piece in given.source:
-                await in_thread(upload.busily, partial(self._write, upload, piece))
-                report_size(upload.size)
-            await in_thread(upload.busily, partial(self._finish, upload))
-        else:
-            await in_thread(upload.busily, partial(self._read, upload, given.source, report_size))
+            return _Watched(aiter(given.source), self._checked, report_size)
+        return self._pieces(given.source, report_size)
 
-    def _read(self, upload: Upload, source: Any, report_size: Callable[[int], None]) -> None:
+    def _pieces(self, source: Any, report_size: Callable[[int], None]) -> Iterator[bytes]:
+        size = 0
         with _stream(self._session_id, source) as stream:
-            while (piece := stream.read(PIECE)) and not upload.abandoned:
-                self._write(upload, piece)
-                report_size(upload.size)
-        if not upload.abandoned:
-            self._finish(upload)
+            while piece := stream.read(PIECE):
+                yield self._checked(piece)
+                size += memoryview(piece).nbytes
+                report_size(size)
 
-    def _write(self, upload: Upload, piece: Any) -> None:
+    def _checked(self, piece: Any) -> bytes:
         if not isinstance(piece, bytes | bytearray | memoryview):
             raise FileRefused(
                 f"The stream yields {type(piece).__name__}, not bytes. Open it in binary mode.",
                 session_id=self._session_id,
             )
-        with self._on_disk():
-            upload.write(piece)
-
-    def _finish(self, upload: Upload) -> None:
-        with self._on_disk():
-            upload.finish()
+        return cast(bytes, piece)
 
     async def _same(
-        self, key: int, folder: Folder, upload: Upload
+        self, key: int, contents: Contents, upload: Upload
     ) -> tuple[SignalRecord, FileFacts] | None:  # fmt: skip
         """Return the file that already has this content. If its bytes are damaged, replace them with the new ones."""
         for signal, facts in await self._recorded(key, sha256=upload.sha256):
             if facts.size == upload.size:
-                if await in_thread(folder.damage, facts.stored_name, facts.sha256, facts.size):
-                    with self._on_disk():
-                        await in_thread(upload.busily, partial(upload.take_over, facts.stored_name))
+                if await contents.damage(facts):
+                    await upload.keep([facts.stored_name])
                 return signal, facts
         return None
 
-    async def _published(self, key: int, folder: Folder, upload: Upload, ending: str) -> str:
+    async def _kept(self, key: int, upload: Upload, ending: str) -> str:
         """Name the bytes after their hash: the short form, unless other content has that name already."""
         short, long = file_id(upload.sha256), file_id(upload.sha256, len(upload.sha256))
-        name = f"{long}.{ending}" if await self._store.files(key, id=short) else f"{short}.{ending}"
-        with self._on_disk():
-            if not await in_thread(upload.busily, partial(upload.publish, name)):
-                same = not await in_thread(folder.damage, name, upload.sha256, upload.size)
-                name = name if same else f"{long}.{ending}"
-                await in_thread(upload.busily, partial(upload.take_over, name))
-        return name
+        free = [long] if await self._store.files(key, id=short) else [short, long]
+        return await upload.keep([f"{each}.{ending}" for each in free])
 
     async def _noted(
-        self, folder: Folder, by: str | None, facts: FileFacts, fence: int | None
+        self, contents: Contents, by: str | None, facts: FileFacts, fence: int | None
     ) -> tuple[SignalRecord, bool]:  # fmt: skip
         """Record a file whose bytes are stored. If another record of the same content exists, delete these bytes."""
         try:
             found = await self._store.add_file(self._session_id, by, self._clock.now(), facts, fence)
         except UnknownSession:  # the session was removed meanwhile
-            await in_thread(folder.remove, facts.stored_name)
+            await contents.delete(facts)
             raise
-        if file_facts(found[0].payload).stored_name != facts.stored_name:  # added first by someone else
-            await in_thread(folder.remove, facts.stored_name)
+        if file_facts(found[0].payload).stored_name != facts.stored_name:  # added first by another upload
+            await contents.delete(facts)
         return found
 
     async def _forget(self, files: Iterable[FileFacts]) -> None:
         """Delete the bytes of files whose records were deleted."""
-        with self._on_disk():
-            for file in files:
-                await in_thread(self._folder().remove, file.stored_name)
+        for file in files:
+            await self._contents().delete(file)
 
     async def _clear(self, key: int, apply: bool = True) -> tuple[int, int]:
         """Delete the remains of interrupted uploads. Return the number of files and of bytes."""
-        folder, count, size = self._folder(), 0, 0
-        with self._on_disk():
-            strays = await in_thread(folder.strays, _names(await self._recorded(key)))
-        try:
-            now = _names(await self._recorded(key)) if strays else ()  # one may have been recorded meanwhile
-            for stray in strays:
-                if stray.name not in now:
-                    if apply:
-                        stray.remove()
-                    count, size = count + 1, size + stray.size
-        finally:
-            for stray in strays:
-                stray.close()
-        return count, size
+
+        async def recorded() -> set[str]:
+            return {facts.stored_name for _, facts in await self._recorded(key)}
+
+        return await self._contents().clear(recorded, apply)
 
     # looking up
 
-    def _folder(self) -> Folder:
-        """Return the folder of the files' bytes. Raises `FileRefused` if the store has none."""
-        found = self._store.folder(self._session_id)
+    def _contents(self) -> Contents:
+        """Return where the files' bytes are. Raises `FileRefused` if the store has no place for them."""
+        found = self._store.files_of(self._session_id)
         if found is None:
             raise FileRefused(
-                f"This store has no folder for files. Use a store on disk: Engine('sqlite:///{DEFAULT_STORE}').",
+                f"This store has no folder for files. Use a store on disk: Engine('sqlite:///{DEFAULT_STORE}'). For a"
+                " store in Postgres, name a folder that all machines reach: ?files=/path at the end of its URL.",
                 session_id=self._session_id,
             )
-        return Folder(found / "files")
+        return found
 
     async def _row(self) -> SessionRow:
         self._check()
@@ -342,7 +311,7 @@ class Files:
 
         return File(
             file_id=facts.id, filename=facts.filename, content_type=facts.content_type, size_bytes=facts.size,
-            storage_uri=self._uri(facts.stored_name), sha256=facts.sha256, upload_status="uploaded",
+            storage_uri=self._contents().uri(facts.stored_name), sha256=facts.sha256, upload_status="uploaded",
             created_at=to_datetime(signal.at), metadata=decode(bytes(facts.metadata)), reused=reused,
         )  # fmt: skip
 
@@ -355,54 +324,24 @@ class Files:
             metadata=decode(given.metadata),
         )  # fmt: skip
 
-    def _uri(self, name: str) -> str:
-        path = self._folder().path / name
-        return path.relative_to(path.parents[3]).as_posix()
 
-    def _opened(self, facts: FileFacts) -> BinaryIO:
-        folder, name = self._folder(), facts.stored_name
-        try:
-            file = folder.read(name)
-        except OSError:
-            raise damaged(self._session_id, facts, folder.damage(name, facts.sha256, facts.size)) from None
-        seen = os.fstat(file.fileno())
-        key = facts.sha256, seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
-        if key not in _verified:
-            if wrong := folder.damage(name, facts.sha256, facts.size):
-                file.close()
-                raise damaged(self._session_id, facts, wrong)
-            _remember(_verified, key)
-        return file
+class _Watched:
+    """Passes the pieces of an async source on, and reports how many bytes were received."""
 
-    @contextmanager
-    def _on_disk(self, name: str = "files", then: str = "add the file again") -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise StoreUnavailable(
-                f"The {name} of session {self._session_id!r} in {self._folder().path.with_name(name)} cannot be written"
-                f" ({exc.strerror or exc}). Check the disk space and the folder's permissions, then {then}."
-            ) from exc
+    def __init__(
+        self, pieces: AsyncIterator[Any], check: Callable[[Any], bytes], report_size: Callable[[int], None]
+    ) -> None:
+        self._pieces, self._check, self._report_size = pieces, check, report_size
+        self._size = 0
 
+    def __aiter__(self) -> Self:
+        return self
 
-def damaged(session_id: str, facts: FileFacts, what: str) -> DamagedFile:
-    """Return the error for a file whose bytes are damaged; ``what`` describes the damage."""
-    return DamagedFile(
-        f"File {facts.id!r} ({facts.filename}) of session {session_id!r} {what}. Add the same content again to repair"
-        " it, or restore the folder from a backup.",
-        session_id=session_id,
-        file_id=facts.id,
-    )
-
-
-def _remember(among: dict[Any, None], what: object) -> None:
-    if len(among) >= REMEMBERED:
-        among.clear()
-    among[what] = None
-
-
-def _names(known: Known) -> set[str]:
-    return {facts.stored_name for _, facts in known}
+    async def __anext__(self) -> bytes:
+        self._report_size(self._size)
+        piece = self._check(await anext(self._pieces))
+        self._size += memoryview(piece).nbytes
+        return piece
 
 
 def _facts_of(given: Given, upload: Upload, name: str, origin: str) -> FileFacts:

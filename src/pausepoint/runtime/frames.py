@@ -29,8 +29,8 @@ class Frame:
     """A piece of a visit in flight: an operation, or a map item that contains operations."""
 
     __slots__ = (
-        "attempt", "cancelling", "closed", "due", "ended", "expired", "follows", "generation", "halted", "left",
-        "parent", "scope", "span", "task", "used",
+        "attempt", "branch", "cancelling", "closed", "due", "ended", "expired", "follows", "generation", "halted",
+        "left", "parent", "scope", "span", "task", "used",
     )  # fmt: skip
 
     cancelling: int  # of `task`, when its time was over
@@ -43,6 +43,7 @@ class Frame:
         self.follows = False  # whether the last operation that was called inside was remembered
         self.halted = 0  # how many branches inside are halted or wait
         self.attempt = 1
+        self.branch: Callable[[], str] | None = None  # see `Context.branch_by`
         self.due = inf  # when the time of the attempt is over, as the loop counts; see `pausepoint.runtime.timeouts`
         self.left: float | None = None  # the rest of this time, while it is stopped
         self.expired = False
@@ -60,7 +61,7 @@ class Frame:
     def successor(self, generation: int) -> Frame:
         """Return a frame for the next attempt at the same operation."""
         fresh = Frame(self.scope, self.parent)
-        fresh.generation = generation
+        fresh.generation, fresh.branch = generation, self.branch
         fresh.attempt, fresh.ended, fresh.span, fresh.used = self.attempt, self.ended, self.span, self.used
         return fresh
 

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import StepExited
-from pausepoint.runtime.blocking_context import BlockingContext
+from pausepoint.runtime.blocking import BlockingContext
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.drive import Drive
-from pausepoint.runtime.host import Host
 from pausepoint.runtime.requests import Interrupt
 from pausepoint.runtime.visit import Frame, Visit, Wait
 
@@ -61,7 +60,7 @@ class Block:
         self.task = task
         self.entered: asyncio.Future[tuple[Visit, Any]] = loop.create_future()
         self.ended: asyncio.Future[dict[str, Any] | None] = loop.create_future()
-        self.left = False  # the engine has made the step exit
+        self.exited = False  # the engine has made the step exit
         self.cancels = 0  # how often the engine has cancelled the task
         self.error: Exception | None = None  # why the session failed at the end of the block
 
@@ -73,7 +72,7 @@ class Block:
         try:
             return await self.ended
         except asyncio.CancelledError:
-            self._leave(visit, abort=drive.interrupt != "exit")
+            self._exit(visit, abort=drive.interrupt != "exit")
             raise
 
     def end(self, output: dict[str, Any] | None, error: Exception | None = None) -> None:
@@ -85,9 +84,9 @@ class Block:
         else:
             self.ended.set_exception(error)
 
-    def _leave(self, visit: Visit, abort: bool) -> None:
+    def _exit(self, visit: Visit, abort: bool) -> None:
         """Make the block hear that its step has exited."""
-        self.left = True
+        self.exited = True
         hears = isinstance(visit, GuestVisit) and self.task in visit.stopped
         others = [*visit.halted, *visit.waits]
         for future in others:
@@ -101,14 +100,14 @@ class Block:
 class GuestVisit(Visit):
     """A visit whose code runs in another task than its drive."""
 
-    def __init__(self, host: Host, step: BoundStep, number: int, attempt: int) -> None:
+    def __init__(self, host: Drive, step: BoundStep, number: int, attempt: int) -> None:
         super().__init__(host, step, number, attempt)
         assert isinstance(host, GuestDrive)
         self.block = host.block
         self.stopped: set[asyncio.Task[Any] | None] = set()  # tasks in operations that are halted or wait
 
     def check_open(self) -> None:
-        if self.exited and self.block.left:
+        if self.exited and self.block.exited:
             raise self._exit()
         super().check_open()
 
@@ -124,14 +123,14 @@ class GuestVisit(Visit):
         try:
             await work
         except asyncio.CancelledError:
-            if task is self.block.task and self.block.left and task is not None and not task.cancelling():
+            if task is self.block.task and self.block.exited and task is not None and not task.cancelling():
                 raise self._exit() from None
             raise
         finally:
             self.stopped.discard(task)
 
     def _exit(self) -> StepExited:
-        return StepExited(f"session {self.host.session_id} must stop, so its block is left")
+        return StepExited(f"session {self.host.session_id} must stop, so its block exits")
 
 
 class GuestDrive(Drive):
@@ -141,7 +140,8 @@ class GuestDrive(Drive):
     block: Block
 
     def _interrupt(self, why: Interrupt) -> None:
-        self.block.left = self.block.left or self.in_step  # from now on, every operation of the block raises the signal
+        # From now on, every operation of the block raises the signal.
+        self.block.exited = self.block.exited or self.in_step
         super()._interrupt(why)
 
     async def _run_visit(self, step: BoundStep) -> None:

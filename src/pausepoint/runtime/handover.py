@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from pausepoint.log.replay import OperationBody
 from pausepoint.log.state import Blobs
+from pausepoint.model.commits import Facts
 
 Commit = Callable[..., Awaitable[None]]
 
@@ -26,7 +27,7 @@ class Receipt(NamedTuple):
     body: OperationBody
     blobs: Blobs
     n: int
-    facts: Callable[[], Awaitable[dict[str, Any]]] | None = None
+    facts: Callable[[], Awaitable[Facts]] | None = None
 
 
 class Handover:
@@ -50,13 +51,13 @@ class Handover:
         async with self.lock:
             while self.receipts:
                 extra = self.receipts[0].facts
-                facts = {} if extra is None else await extra()
+                facts: Facts = {} if extra is None else await extra()
                 receipt = self.receipts.popleft()  # from here to the commit nothing is awaited
-                consume = (receipt.n, *facts.pop("consume", ()))
+                facts["consume"] = (receipt.n, *facts.get("consume", ()))
                 body = replace(receipt.body, effects=(*receipt.body.effects, *effects()))
                 done.append(body.id)
                 try:
-                    await remember(body, receipt.blobs, consume=consume, **facts)
+                    await remember(body, receipt.blobs, **facts)
                 finally:
                     self.open -= 1
         return done

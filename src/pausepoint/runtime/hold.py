@@ -22,21 +22,13 @@ from pausepoint.log.replay import Line, body_of, deferred, limits_child
 from pausepoint.log.telemetry import Watch
 from pausepoint.log.versions import DoesNotFit, fits, upgrade
 from pausepoint.model.budgets import Spending, reached
+from pausepoint.model.commits import Commit, Facts, Flags, child_report
 from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import reply_of
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import (
-    Commit,
-    Filter,
-    Flags,
-    Pause,
-    QuestionChange,
-    QuestionStatus,
-    SessionRow,
-    child_report,
-)
+from pausepoint.model.sessions import Filter, Pause, QuestionChange, QuestionStatus, SessionRow
 from pausepoint.stores.base import Store
 
 CRASHES_ALLOWED = 3
@@ -86,9 +78,9 @@ class Holding:
         self.saved: tuple[int, int, int] = (0, 0, 0)
         self.stop_reason = ""
 
-    def load(self, records: Sequence[Record]) -> None:
-        """Load the log from its last key frame on."""
-        self.ledger.load(records)
+    def load(self, past: Sequence[Record] | Line) -> None:
+        """Load the log from its last key frame on, or take the line that it folds to."""
+        self.ledger.load(past)
         self.line = self.ledger.line
         self.saved = (sum(self.line.visits.values()), self.line.took, self.line.usd)
         self.access = StateAccess(self.workflow, self.line.state, self.store, self.limits)
@@ -145,17 +137,17 @@ class Holding:
         if self.flags.pause_requested:
             return await self._park_paused()
         if self.stop_reason:
-            return await self.ledger.note("session.stopped", self.stop_reason, release=True, **self._wait_facts())
+            return await self.ledger.note("session.stopped", self.stop_reason, **self._parks())
         if self.parks is not None:
             return await self._park_waiting()
         return False
 
-    def _wait_facts(self) -> dict[str, Any]:
-        """Return the facts that tell when to wake a parked session, if all its branches wait."""
+    def _parks(self) -> Facts:
+        """Return the facts of a parked session. If all its branches wait, they tell when to wake it."""
         if self.parks is None:
-            return {}
+            return {"release": True}
         waiting, wakes_at = self.parks
-        return {"waiting": waiting, "wakes_at": wakes_at}
+        return {"release": True, "waiting": waiting, "wakes_at": wakes_at}
 
     async def _park_waiting(self) -> bool:
         assert self.parks is not None
@@ -167,8 +159,10 @@ class Holding:
         things = " or ".join(_WAITS[kind] for kind in data["for"])
         limit = f", at most until {until}" if things else f"until {until}"
         summary = (f"for {things}" if things else "") + (limit if until else "")
-        facts = self._wait_facts() | {"consume": await self._stale_mail(), "questions": self._stale_questions()}
-        return await self.ledger.note("session.waiting", f"waits {summary}", data, release=True, **facts)
+        return await self.ledger.note(
+            "session.waiting", f"waits {summary}", data, release=True, waiting=waiting, wakes_at=wakes_at,
+            consume=await self._stale_mail(), questions=self._stale_questions(),
+        )  # fmt: skip
 
     async def _stale_mail(self) -> tuple[int, ...]:
         """Return the numbers of child reports and answers that no branch waits for. They must not wake the session."""
@@ -201,8 +195,9 @@ class Holding:
         why = "; ".join(pause.reason for pause in pauses if pause.reason)
         summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")
         data = {"kind": "operator", "by": who, "mode": self.flags.pause_mode}
-        facts = {"kept": True} if kept else self._wait_facts()
-        parked = await self.ledger.note("session.paused", summary, data, release=True, only_if_paused=True, **facts)
+        facts: Facts = {"release": True, "kept": True} if kept else self._parks()
+        facts["only_if_paused"] = True
+        parked = await self.ledger.note("session.paused", summary, data, **facts)
         if not parked:  # the pause was withdrawn in the meantime
             self._apply_flags(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
         return parked
@@ -227,7 +222,9 @@ class Holding:
 
     async def _begin_resumed(self) -> None:
         """Write the first record of a resumed session: what it skips and which pauses close, or why it stays paused."""
-        pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
+        pauses: list[Pause] = []
+        if self.row.open_pauses:
+            pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
         if obstacle := await self._obstacle(pauses):
             await self.ledger.park(obstacle, pauses)
             return
@@ -259,10 +256,15 @@ class Holding:
         if not any(map(limits_child, self.line.waits.values())):
             return 0
         pauses, now = await self.store.pauses(self.row.key, open_only=False), self.clock.now()
-        # Other pauses, such as that of a budget, are closed by the record that this is for.
+        # Other pauses, such as that of a budget, are closed by the record that this is for, or before it.
         open_ = [(each.created_at, now) for each in pauses if each.closed_at is None]
-        lifted = [(each.created_at, each.closed_at or 0) for each in pauses if each.kind == "operator"]
-        ended = [*open_, *(span for span in lifted if span[1] >= self.row.updated_at)]
+        since = {"operator": self.row.updated_at}
+        lifted = [
+            (each.created_at, each.closed_at)
+            for each in pauses
+            if each.closed_at is not None and each.closed_at >= since.get(each.kind, self.row.updated_at + 1)
+        ]
+        ended = [*open_, *lifted]
         return max(max(end for _, end in ended) - min(start for start, _ in ended), 0) if ended else 0
 
     def _deferred_questions(self) -> tuple[QuestionChange, ...]:

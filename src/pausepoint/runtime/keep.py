@@ -8,13 +8,22 @@ remembers. Any other claim or change raises the fence. The step is then out of d
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
-from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded, StoreError, UnknownSession, VerbRefused
-from pausepoint.model.sessions import Flags
+from pausepoint.errors import (
+    AlreadyRunning,
+    HoldLost,
+    LimitReached,
+    SessionEnded,
+    StoreError,
+    UnknownSession,
+    VerbRefused,
+)
+from pausepoint.model.commits import Flags
 from pausepoint.name import NAME
 from pausepoint.runtime.hold import Holding
 from pausepoint.runtime.visit import Visit
@@ -23,7 +32,9 @@ from pausepoint.runtime.visit import Visit
 class Keeping(Holding):
     """A held session whose step can be kept in memory while it is paused."""
 
-    __slots__ = ("gives_up", "hold", "in_step", "keeping", "kept_for", "news", "quiet", "seen", "timer", "visit")
+    __slots__ = (
+        "gives_up", "hold", "in_step", "keeping", "kept_for", "news", "on_parked", "quiet", "seen", "timer", "visit",
+    )  # fmt: skip
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -33,6 +44,7 @@ class Keeping(Holding):
         self.timer: asyncio.TimerHandle | None = None  # the timeout of the running step
         self.keeping: asyncio.Task[bool] | None = None
         self.gives_up = False
+        self.on_parked: Callable[[], None] = lambda: None  # the session's slot is free
         self.kept_for = 0.0  # seconds that the step was kept; they do not count as its run time
         self.quiet = asyncio.Event()  # the session is parked: its drive has ended, or keeps the step
         self.news: asyncio.Event  # set while the step is kept, to look at the session again
@@ -112,6 +124,7 @@ class Keeping(Holding):
             return True  # the pause was withdrawn first
         self.quiet.set()
         self._parked_in_place()
+        self.on_parked()
         return await self._resumed_in_place()
 
     def _parked_in_place(self) -> None:
@@ -161,6 +174,10 @@ class Keeping(Holding):
             row = await self.store.claim(self.session_id, fence=self.fence)
         except (AlreadyRunning, HoldLost, SessionEnded, UnknownSession):
             self.seen = -1, self.flags  # the step is out of date
+            self.news.set()
+            return False
+        except LimitReached:
+            self.gives_up = True  # it is due: the waker of any engine picks it up when a slot is free
             self.news.set()
             return False
         except VerbRefused:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, CoroutineType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, Unpack
 
 from pausepoint.codec.values import Typed
 from pausepoint.errors import StepError
 from pausepoint.log.replay import OperationBody
+from pausepoint.model.commits import Facts
 from pausepoint.model.sessions import QuestionChange, QuestionStatus
 from pausepoint.runtime.visit import Frame, Operation, Visit, Wait
 
@@ -80,7 +81,7 @@ async def finish(visit: Visit, frame: Frame, make: Callable[[], Make[T]]) -> T:
 
 async def conclude(
     visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame,
-    rivals: Sequence[Pending[Any]] = (), **facts: Any,
+    rivals: Sequence[Pending[Any]] = (), outcome: str = "", **facts: Unpack[Facts],
 ) -> Any:  # fmt: skip
     """Remember the result of a finished wait, together with ``facts``. A wait counts as taking no time."""
     while (twin := visit.running.get(operation.id)) is not None:
@@ -88,11 +89,11 @@ async def conclude(
     if (found := visit.remembered(operation)) is not None:
         return await visit.recall(found, result)
     if rivals:
-        facts = merged(facts, await withdrawn(visit, rivals))
+        _add(facts, await withdrawn(visit, rivals))
     inside = Frame(operation.id, frame)
     visit.enter(inside)
     try:
-        data = await visit.keep(operation, result, value, None, inside, **facts)
+        data = await visit.keep(operation, result, value, None, inside, outcome, **facts)
         return result.decode(data, operation.name)
     finally:
         visit.exit(inside)
@@ -180,7 +181,7 @@ def is_call(coroutine: object) -> bool:
     return inspect.iscoroutine(coroutine) and (coroutine.cr_code in WAITS or coroutine.cr_code in RACES)
 
 
-async def withdrawn(visit: Visit, rivals: Sequence[Pending[Any]]) -> dict[str, Any]:
+async def withdrawn(visit: Visit, rivals: Sequence[Pending[Any]]) -> Facts:
     """Return the facts that close the questions of waits that have lost a race.
 
     An answer that a person gave to such a question is not used. An event says so.
@@ -200,6 +201,9 @@ async def withdrawn(visit: Visit, rivals: Sequence[Pending[Any]]) -> dict[str, A
     return {"questions": tuple(changes), "consume": tuple(unread)}
 
 
-def merged(facts: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a commit together with further questions and signals."""
-    return {**facts, **{name: (*facts.get(name, ()), *values) for name, values in more.items() if values}}
+def _add(facts: Facts, more: Facts) -> None:
+    """Add further questions and signals to the facts of a commit."""
+    if questions := more.get("questions"):
+        facts["questions"] = (*facts.get("questions", ()), *questions)
+    if consume := more.get("consume"):
+        facts["consume"] = (*facts.get("consume", ()), *consume)

@@ -25,6 +25,7 @@ from pausepoint.codec.values import Typed, as_json, as_plain, decode, encode, fi
 from pausepoint.codec.walk import is_model
 from pausepoint.errors import Declined, QuestionExpired, RoundsExhausted, StateRefused, ValueRefused, did_you_mean
 from pausepoint.log.replay import OperationBody, WaitBody
+from pausepoint.model.commits import Facts
 from pausepoint.model.questions import ROUNDS, Asked, Kind, OnExpiry, QuestionRow, digest, is_time_to_answer, reply_of
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import QuestionChange, QuestionFacts, QuestionStatus
@@ -205,7 +206,7 @@ class _Asking(Pending[Any]):
         assert wait.ask is not None
         return wait.ask, wait.due
 
-    async def _open(self, instead_of: str = "", **facts: Any) -> None:
+    async def _open(self, instead_of: str = "", **facts: Unpack[Facts]) -> None:
         spec = self.spec
         lasts = self._lasts()
         if spec.default is not ...:
@@ -233,7 +234,7 @@ class _Asking(Pending[Any]):
         plain = payload.model_dump() if is_model(type(payload)) else payload
         return as_plain(decode(encode(plain, "payload", self.host.limits)))
 
-    async def _ask(self, asked: Asked, **facts: Any) -> None:
+    async def _ask(self, asked: Asked, **facts: Unpack[Facts]) -> None:
         now = self.host.clock.now()
         due = None if asked.lasts is None else min(now + asked.lasts, LATEST)
         question = QuestionFacts(
@@ -243,7 +244,8 @@ class _Asking(Pending[Any]):
             self.operation.id, self.operation.name, due, agent=self.visit.agent, at=now, input=_print(self.spec),
             ask=asked,
         )  # fmt: skip
-        await self.visit.open_wait(body, asks=(question,), **facts)
+        facts["asks"] = (question,)
+        await self.visit.open_wait(body, **facts)
 
     def _remind(self, asked: Asked, expires_at: int | None, now: int) -> int | None:
         """Return when to check the question again. If a reminder is due, add its event to the next record."""
@@ -282,7 +284,7 @@ class _Asking(Pending[Any]):
         except AskAgain as again:
             await self._next_round(asked, again, signal)
             return None
-        facts: dict[str, Any] = {"consume": (signal.n,)}
+        facts: Facts = {"consume": (signal.n,)}
         if signal.kind == "early":
             facts["questions"] = (QuestionChange(asked.id, QuestionStatus.RESUMED, answer=signal.n),)
         if isinstance(value, Declined):
@@ -291,8 +293,8 @@ class _Asking(Pending[Any]):
             await self._give_up("declined", asked, str(value), value.reason, signal, **facts)
         return Done(await self._conclude(self.spec.result, value, **facts))
 
-    async def _conclude(self, result: Typed, value: Any, **facts: Any) -> Any:
-        return await conclude(self.visit, self.operation, result, value, self.frame, self.rivals, **facts)
+    async def _conclude(self, result: Typed, value: Any, outcome: str = "", **facts: Unpack[Facts]) -> Any:
+        return await conclude(self.visit, self.operation, result, value, self.frame, self.rivals, outcome, **facts)
 
     async def _next_round(self, asked: Asked, again: AskAgain, signal: SignalRecord) -> None:
         """Ask again with the reason. The question waits as long as in the first round."""
@@ -311,8 +313,9 @@ class _Asking(Pending[Any]):
         await self._ask(following, consume=(signal.n,))
 
     async def _give_up(
-        self, outcome: str, asked: Asked, text: str, reason: str, answer: SignalRecord | None = None, **facts: Any
-    ) -> NoReturn:
+        self, outcome: str, asked: Asked, text: str, reason: str, answer: SignalRecord | None = None,
+        **facts: Unpack[Facts],
+    ) -> NoReturn:  # fmt: skip
         """Remember that the question has no answer, and raise the error, now and when the step runs here again."""
         words = {"text": f"Step {self.visit.step.name!r}: {text}", "question_id": asked.id, "reason": reason}
         words["question"] = asked.text
@@ -320,7 +323,7 @@ class _Asking(Pending[Any]):
             words["answer"] = as_json(as_plain(decode(bytes(reply_of(answer.payload).value)))).decode()
         if asked.collected is not None:
             words["collected"] = as_json(asked.collected).decode()
-        await self._conclude(_WORDS, words, outcome=outcome, **facts)
+        await self._conclude(_WORDS, words, outcome, **facts)
         raise self._failed(outcome, words)
 
     # time

@@ -12,8 +12,9 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from pausepoint.errors import HoldLost, StoreError
+from pausepoint.model.commits import Flags
 from pausepoint.model.pauses import Paused
-from pausepoint.model.sessions import Flags, PauseKind
+from pausepoint.model.sessions import PauseKind
 from pausepoint.runtime.keep import Keeping
 
 Interrupt = Literal["exit", "abort", "timeout"]
@@ -23,6 +24,9 @@ CONFIRM_AFTER = 0.2
 
 FRESH = 0.001
 """For how many seconds the flags that a commit has returned count as current."""
+
+LEASE_MARGIN = 2.0
+"""In this many last seconds of its lease, an engine begins no operation."""
 
 
 class Requests(Keeping):
@@ -92,6 +96,28 @@ class Requests(Keeping):
         """Read the requests that have arrived."""
         self.looked_at = asyncio.get_running_loop().time()
         await self._read_requests()
+
+    @property
+    def lease_is_short(self) -> bool:
+        """Whether the engine may lose the session before something that begins now has run for long."""
+        left = self.store.lease_left(self.row.holder or 0)
+        return left is not None and left < LEASE_MARGIN
+
+    async def renewed(self) -> bool:
+        """Wait until the lease is long enough to begin something. Return False, and abort the step, if it has ended."""
+        while self.lease_is_short:
+            if self.broken is not None or self.end_with_lease():
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
+    def end_with_lease(self) -> bool:
+        """Abort the drive if the engine's lease has ended. Its session stays at its last record. Return whether."""
+        left = self.store.lease_left(self.row.holder or 0)
+        if left is None or left > 0 or self.ledger.parked:
+            return False
+        self.give_up(_unleased(self.session_id))
+        return True
 
     def _committed(self, flags: Flags) -> None:
         if self.visit is not None:  # only operations look for news
@@ -183,6 +209,14 @@ class Requests(Keeping):
             if self.visit is not None:
                 self.visit.close()
             self.task.cancel()
+
+
+def _unleased(session_id: str) -> HoldLost:
+    return HoldLost(
+        f"The lease of this engine on session {session_id!r} has ended: the engine was stopped, or could not reach the"
+        " database. It stopped the session at its last record, and continues it unless another engine does.",
+        session_id=session_id,
+    )
 
 
 def _overtaken(session_id: str) -> HoldLost:

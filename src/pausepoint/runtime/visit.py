@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Awaitable, Iterator
 from hashlib import sha256
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack
 
 import msgspec
 
@@ -34,14 +34,17 @@ from pausepoint.log.state import Blobs, stored
 from pausepoint.model.budgets import is_count as is_count
 from pausepoint.model.budgets import to_micro_usd as to_micro_usd
 from pausepoint.model.chunks import Part
+from pausepoint.model.commits import Facts
 from pausepoint.model.events import COMMITTED, ENGINE_EVENTS
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind
 from pausepoint.runtime.calls import Calls
 from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.handover import Handover, Receipt
-from pausepoint.runtime.host import Host
 from pausepoint.runtime.timeouts import Timeouts
+
+if TYPE_CHECKING:
+    from pausepoint.runtime.drive import Drive
 
 T = TypeVar("T")
 
@@ -81,7 +84,7 @@ class Operation(msgspec.Struct, frozen=True):
 class Visit:
     """One attempt at a visit; see the module's docstring."""
 
-    def __init__(self, host: Host, step: BoundStep, number: int, attempt: int) -> None:
+    def __init__(self, host: Drive, step: BoundStep, number: int, attempt: int) -> None:
         self.host = host
         self.step = step
         self.number = number
@@ -157,6 +160,8 @@ class Visit:
         Each further attempt at an operation counts from 1 again, so that it finds what the operations inside remember.
         A branch that an earlier attempt left running counts for itself.
         """
+        if frame.branch is not None:
+            base = f"{base}@{sha256(frame.branch().encode()).hexdigest()[:12]}"
         counted = base if not frame.generation else f"{base}!{frame.generation}"
         count = self.seen[counted] = self.seen.get(counted, 0) + 1
         return f"{base}#{count}"
@@ -187,17 +192,25 @@ class Visit:
             await self.settle_mail(frame)
         if self.host.may_have_news():  # a pause, or another engine has taken the session over
             await self.uninterrupted(self.host.look())
-        while self._may_not_start():
-            await self.halt(frame)
+        await self._until_it_may_start(frame)
         if self.host.budgeted is not False:
             if reason := await self.uninterrupted(self.host.over_budget()):
                 await self.refuse(frame, "budget", reason)
-            while self._may_not_start():  # a request may have arrived meanwhile
-                await self.halt(frame)
+            await self._until_it_may_start(frame)  # a request may have arrived meanwhile
         if (why := self.barred.get(operation.name)) is not None:
             raise why
         if self.unclaimed and not operation.keyed:
             self.misses.append(operation)
+
+    async def _until_it_may_start(self, frame: Frame) -> None:
+        while (halts := self._may_not_start()) or self.host.lease_is_short:
+            await (self.halt(frame) if halts else self.leased())
+
+    async def leased(self) -> None:
+        """Return if the engine is sure to have the session for a while. Otherwise wait, or let the step be aborted."""
+        if self.host.lease_is_short:
+            await self.uninterrupted(self.host.renewed())
+            self.check_open()
 
     def _may_not_start(self) -> bool:
         host = self.host
@@ -212,14 +225,16 @@ class Visit:
         """At the end of the step, record the operations that ran again because their input had changed."""
         for operation in self.misses:
             prefix = operation.id.rpartition("~")[0] + "~"
-            if any(known.startswith(prefix) and "/" not in known[len(prefix) :] for known in self.unclaimed):
+            branch = operation.id[len(prefix) :].partition("@")[2].partition("#")[0]
+            rests = (known[len(prefix) :] for known in self.unclaimed if known.startswith(prefix))
+            if any("/" not in rest and branch in rest for rest in rests):
                 summary = f"{operation.name} ran again because its input changed"
                 data = {"id": operation.id}
                 self.host.ledger.effect(f"miss:{operation.id}", "operation.missed", summary, data, self.step.agent)
 
     async def keep(
         self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
-        outcome: str = "", **facts: Any,
+        outcome: str = "", **facts: Unpack[Facts],
     ) -> bytes:  # fmt: skip
         """Encode a result, commit it together with ``facts``, and return the encoded form."""
         try:
@@ -248,7 +263,7 @@ class Visit:
 
     # waits
 
-    async def open_wait(self, body: WaitBody, **facts: Any) -> None:
+    async def open_wait(self, body: WaitBody, **facts: Unpack[Facts]) -> None:
         """Commit the record of a wait before the wait begins."""
         if self.handover.open:
             await self.settle_mail(frame=None)

@@ -154,7 +154,7 @@ class _Calling(Pending[Any]):
     async def _ended(self) -> Done | Wait | None:
         """Return the result of the child if it has ended. Raises if it fails or takes too long."""
         visit, host, child = self.visit, self.host, self.child
-        row = await visit.uninterrupted(host.family.child(child))
+        row = await visit.uninterrupted(host.children.child(child))
         if row is not None and row.ended is not None and host.must_stop:
             await visit.halt(self.frame)
             return None
@@ -173,7 +173,7 @@ class _Calling(Pending[Any]):
         return Wait("child", due, child)
 
     async def _completed(self, child: str, row: SessionRow) -> Any:
-        state = await self.visit.uninterrupted(self.host.family.child_state(self.workflow, row))
+        state = await self.visit.uninterrupted(self.host.children.child_state(self.workflow, row))
         reports = tuple(report.n for report in await _reports(self.visit, child))
         kept = await conclude(self.visit, self.operation, self.result, state, self.frame, self.rivals, consume=reports)
         return self._returned(kept)
@@ -190,7 +190,7 @@ async def _give_up(visit: Visit, operation: Operation, row: SessionRow | None) -
     """
     if row is None:
         return
-    await visit.uninterrupted(visit.host.family.cancel_child(row.session_id, "its caller's timeout has passed"))
+    await visit.uninterrupted(visit.host.children.cancel_child(row.session_id, "its caller's timeout has passed"))
     known, following = visit.host.line.waits[operation.id], _child_id(visit, operation, row.session_id)
     body = msgspec.structs.replace(known, due=None, child=following, after=row.session_id, error="", effects=())
     await visit.open_wait(body)
@@ -283,11 +283,11 @@ async def _start_or_resume(
     visit: Visit, workflow: Workflow[Any], row: SessionRow | None, child: str, given: BaseModel | Mapping[str, Any]
 ) -> None:
     if row is None:
-        await visit.uninterrupted(visit.host.family.begin_child(workflow, SessionId(child), given))
+        await visit.uninterrupted(visit.host.children.begin_child(workflow, SessionId(child), given))
     elif row.status in (Status.CREATED, Status.READY, Status.FAILED) or (
         _is_resumed_with_us(row) and _is_first_look(visit, row)
     ):
-        await visit.uninterrupted(visit.host.family.resume_child(workflow, row))
+        await visit.uninterrupted(visit.host.children.resume_child(workflow, row))
 
 
 def _is_resumed_with_us(row: SessionRow) -> bool:

@@ -1,5 +1,7 @@
 """Picks up sessions that can continue on their own: a timer is due, a message has arrived, or a child has ended.
 
+It also starts the sessions of schedules that are due.
+
 An engine has one waker task, whatever the number of sessions. It checks when the store changes and when the next timer
 is due.
 """
@@ -24,7 +26,7 @@ from pausepoint.errors import (
     error_text,
 )
 from pausepoint.log.telemetry import detach_task, log_line, logger
-from pausepoint.model.sessions import SessionRow
+from pausepoint.model.sessions import SessionRow, Status
 from pausepoint.name import NAME
 from pausepoint.stores.base import Store
 
@@ -35,25 +37,35 @@ MOST_ASKED = 64
 """The number of asked sessions that are remembered before ended ones are forgotten."""
 
 MOST_RUNNING = 500
-"""The most sessions this process drives at a time. Others that are due wait, or are picked up by other processes."""
+"""The most sessions an engine picks up by default. Others that are due wait, or are picked up by other processes."""
 
 
 class Waker:
-    """The waker of one engine. ``take`` drives a session; ``running`` returns the number of sessions driven here."""
+    """The waker of one engine. ``running`` returns the number of sessions driven here.
+
+    The engine sets ``take``, which drives a session, before it starts the waker.
+    """
+
+    take: Callable[[SessionRow], Awaitable[object]]
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
         workflows: Callable[[], Sequence[str]],
-        take: Callable[[SessionRow], Awaitable[object]],
         running: Callable[[], int],
     ) -> None:
         self.store = store
         self.clock = clock
         self.workflows = workflows
-        self.take = take
         self.running = running
+        self.most = MOST_RUNNING
+        self.queues: Sequence[str] | None = None  # the queues whose sessions are picked up; None: all of them
+        self.lock = asyncio.Lock()  # held while sessions are picked up, so that `most` holds for all ways to do so
+        self.prepare: Callable[[], Awaitable[None]] | None = None  # called before sessions are picked up
+        # starts the sessions of due schedules; returns when it must be called again, if a time is known
+        self.fire: Callable[[int], Awaitable[int | None]] | None = None
+        self.fenced: set[str] = set()  # sessions that this engine stopped because its lease ended
         self.asked: set[str] | None = None  # the sessions to pick up, with their children; None: all sessions
         self._room = MOST_ASKED  # the number of asked sessions at which ended ones are forgotten
         self.refused: dict[int, int] = {}  # sessions that cannot be picked up here, and their seq at that time
@@ -91,10 +103,14 @@ class Waker:
         while not self.stopping:
             self.news.clear()
             now = self.clock.now()  # one time for both queries, so that nothing becomes due in between
+            again_at: int | None = None
             try:
+                if self.fire is not None and self.asked is None:  # an engine for few sessions starts no others
+                    async with self.lock:
+                        again_at = await self.fire(now)
                 if await self._pick_up_due(now):
                     continue
-                wakes_at = await self._next_wake(now)
+                wakes_at = min((at for at in (again_at, await self._next_wake(now)) if at is not None), default=None)
             except StoreError as error:
                 logger.warning("cannot check for due sessions, retrying in 1 s: %s", error_text(error))
                 wakes_at = now + 1_000_000
@@ -102,26 +118,50 @@ class Waker:
 
     async def _pick_up_due(self, now: int) -> bool:
         """Pick up due sessions. Return whether there may be more."""
-        room = min(AT_ONCE, MOST_RUNNING - self.running())
-        if room <= 0:
-            return False  # the next drive that ends calls poke()
-        rows = [row for row in await self._due(now, room + len(self.refused)) if not self.skips(row)]
-        for row in rows:
-            if not self.stopping:
-                await self._pick_up(row)
+        if self.prepare is not None:
+            await self.prepare()
+        async with self.lock:
+            room = min(AT_ONCE, self.room)
+            if room <= 0:
+                return False  # the next drive that ends calls poke()
+            rows = await self._due(now, room)
+            if self.fenced:
+                rows = await self._stopped() + rows
+            for row in rows[:room]:
+                if not self.stopping:
+                    await self._pick_up(row)
         await asyncio.sleep(0)
         return len(rows) >= room
 
+    @property
+    def room(self) -> int:
+        """How many more sessions may be picked up here."""
+        return max(self.most - self.running(), 0)
+
     async def _due(self, now: int, limit: int) -> list[SessionRow]:
         if self.asked is None:
-            return await self.store.due(now, self.workflows(), limit)
+            return await self.store.due(now, self.workflows(), limit, None, self.queues, self.refused)
         await self._forget_ended(self.asked)
         found: dict[int, SessionRow] = {}
         for session_id in tuple(self.asked):
             if len(found) < limit:
-                rows = await self.store.due(now, self.workflows(), limit - len(found), session_id)
+                left = limit - len(found)
+                rows = await self.store.due(now, self.workflows(), left, session_id, self.queues, self.refused)
                 found |= {row.key: row for row in rows}
         return list(found.values())
+
+    async def _stopped(self) -> list[SessionRow]:
+        """Return the sessions that this engine stopped when its lease ended, and that are free to be continued."""
+        free = []
+        for session_id in tuple(self.fenced):
+            row = await self.store.get(session_id)
+            if row is not None and row.holder is not None and not row.live:
+                continue  # the former number of this engine still holds it
+            if row is not None and row.status in (Status.READY, Status.CREATED) and not self.skips(row):
+                free.append(row)
+            else:
+                self.fenced.discard(session_id)
+        return free
 
     async def _next_wake(self, now: int) -> int | None:
         if self.asked is None:

@@ -15,7 +15,7 @@ from pausepoint.server.problems import Problem
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
     from pausepoint.model.questions import Question
-    from pausepoint.model.sessions import Tombstone
+    from pausepoint.model.stores import Tombstone
     from pausepoint.model.views import SessionInfo
 
 

@@ -30,7 +30,7 @@ from pausepoint.server.calls import (
     header,
     query_of,
 )
-from pausepoint.server.guard import SAFE, Guard
+from pausepoint.server.guard import SAFE, Guard, check_page, check_site
 from pausepoint.server.hub import hub_of
 from pausepoint.server.limits import Attempts, Limits, Rates, Streams
 from pausepoint.server.metrics import Timings
@@ -40,7 +40,9 @@ from pausepoint.server.problems import Problem, problem_of
 from pausepoint.server.retries import Retries, is_given
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.runs import Readers
-from pausepoint.server.signin import Signed, SignIn, Who, refused
+from pausepoint.server.seals import refused
+from pausepoint.server.signin import Signed, SignIn, Who
+from pausepoint.server.sites import Site, site_routes
 from pausepoint.server.store import Jobs
 from pausepoint.server.tokens import Tokens
 
@@ -64,6 +66,7 @@ class Settings(msgspec.Struct, frozen=True):
     name: str = "admin"
     proxies: Collection[str] = ()
     limits: Limits = Limits()
+    sites: Sequence[Site] = ()
 
 
 def app(
@@ -84,7 +87,7 @@ def app(
     return application(engine, Settings(who, page, hosts, drives))
 
 
-LATE = ("engine.obstacles", "engine.operations", "engine.plan", "engine.spans")
+LATE = ("engine.obstacles", "engine.operations", "engine.plans", "engine.spans")
 """The modules that the engine imports when it is first asked for a plan or spans. All requests would wait for that."""
 
 
@@ -99,6 +102,8 @@ def application(engine: Engine, settings: Settings) -> Guard:
     routes: list[Any] = [_Path(API + path, Endpoint(desk, methods)) for path, methods in paths.items()]
     if settings.page:
         routes += [_Path(path, endpoint) for path, endpoint in Page().routes()]
+    for site in settings.sites:
+        routes += [_Path(path, endpoint) for path, endpoint in site_routes(desk, site)]
     router = Router(routes, redirect_slashes=False, default=_unknown)
     return Guard(router, settings.hosts, settings.proxies)
 
@@ -209,7 +214,7 @@ class Endpoint:
         """Return the sign-in of the request; None if the route needs none. Raises a problem if it may not be used."""
         if route.role is None:
             if route.method not in SAFE:
-                _check_page(scope)
+                check_page(scope)
                 await self.desk.find_tokens()
             return None
         await self.desk.find_tokens()
@@ -219,7 +224,7 @@ class Endpoint:
                 "You are not signed in. Send a token as 'Authorization: Bearer …', or open the printed address."
             )
         if signed.ambient:
-            _check_site(route, scope)
+            check_site(scope)
         self._check_role(route, signed.person)
         kind, most = ("actions", self.desk.limits.actions) if route.is_action else ("reads", self.desk.limits.reads)
         self.desk.rates.take(signed.id, kind, most)
@@ -242,17 +247,3 @@ class Endpoint:
         if given != JSON and (data or given):
             raise Problem(415, f"The body must be JSON. Send the header 'Content-Type: {JSON}'.")
         return data
-
-
-def _check_site(route: Route, scope: Scope) -> None:
-    """Raise a 403 if a page of another site or port made the browser send its sign-in along."""
-    if header(scope, "sec-fetch-site") in ("cross-site", "same-site"):
-        raise Problem(403, "Another site sent this request. Open the server's own page.", "origin")
-    if route.method not in SAFE:
-        _check_page(scope)
-
-
-def _check_page(scope: Scope) -> None:
-    """Raise a 403 unless the server's own page sent the request. Another site cannot add this header."""
-    if header(scope, "x-pausepoint") != "1":
-        raise Problem(403, "The header 'X-Pausepoint: 1' is missing. Send it with every action.", "origin")

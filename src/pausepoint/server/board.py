@@ -123,7 +123,10 @@ class Boards:
         board.used = time.monotonic()
         if board.turn != self._turn()[0]:
             if not board.is_slow:
+                wanted = self._turn()[0]
                 await board.refresh(*self._turn())
+                if board.turn < wanted:  # the reading that it shared had begun before the last change
+                    await board.refresh(*self._turn())
             elif owner not in self._later or self._later[owner].done():
                 self._later[owner] = asyncio.create_task(self._refresh(board), name="hub: newer facts")
         return board

@@ -18,6 +18,7 @@ Place = Number | Visit
 """A checkpoint by its number, or a visit such as ``write#2``."""
 Usd = Annotated[float, Meta(ge=0)]
 Fields = dict[str, Any]
+Priority = Annotated[int, Meta(ge=-1000, le=1000)]
 
 SessionStatus = Literal[
     "created", "ready", "running", "pausing", "paused", "waiting", "sleeping", "completed", "failed", "cancelled"
@@ -49,6 +50,33 @@ class Start(Body, frozen=True):
     budget_usd: Usd | None = None
     paused: bool = False
     reason: Text = ""
+    queue: Name | None = None
+    priority: Priority | None = None
+    lane: Text | None = None
+
+
+class Schedule(Body, frozen=True):
+    """Start sessions at the times of a cron expression. ``input`` are the fields of their state."""
+
+    workflow: Text
+    cron: Annotated[str, Meta(max_length=200)]
+    input: Fields = {}
+    zone: Name = "UTC"
+    overlap: Literal["skip", "queue", "allow"] = "skip"
+    catch_up: Literal["newest", "all", "none"] = "newest"
+    owner: Text | None = None
+    tags: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
+    queue: Name | None = None
+    priority: Priority | None = None
+    lane: Text | None = None
+
+
+class SetLimit(Body, frozen=True):
+    """Limit the sessions at work at once, or with ``per_seconds`` those that get to work in that time."""
+
+    most: Annotated[int, Meta(ge=1, le=1_000_000)] | None
+    per_seconds: Annotated[float, Meta(gt=0, le=31_622_400)] | None = None
+    by: Literal["owner", "lane"] | None = None
 
 
 class Pause(Body, frozen=True):
@@ -111,10 +139,14 @@ class Fork(Body, frozen=True):
 
 
 class Message(Body, frozen=True):
-    """Send a message to a session. With ``key`` it is delivered once, however often it is sent."""
+    """Send a message to a session. With ``key`` it is delivered once, however often it is sent.
+
+    ``seen`` is the ``digest`` of the open question that its author saw; an empty text if none was open.
+    """
 
     value: Any
     key: Text | None = None
+    seen: Text | None = None
 
 
 class Planned(Body, frozen=True):
@@ -145,6 +177,7 @@ class Which(Body, frozen=True):
     workflow: Text | None = None
     owner: Text | None = None
     tag: Text | None = None
+    queue: Name | None = None
 
 
 class Bulk(Body, frozen=True):
@@ -172,6 +205,7 @@ class Redact(Body, frozen=True):
     signal: Number | None = None
     event: Text | None = None
     file: Text | None = None
+    drawer: Text | None = None
     reason: Text = ""
 
 
@@ -197,14 +231,9 @@ class NoQuery(Body, frozen=True):
     """An address without a query."""
 
 
-class Sessions(Body, frozen=True):
+class Sessions(Which, frozen=True):
     """The filters of the list of sessions. ``after`` is the ``next`` of the page before."""
 
-    status: tuple[SessionStatus, ...] = ()
-    failed: bool | None = None
-    workflow: Text | None = None
-    owner: Text | None = None
-    tag: Text | None = None
     prefix: Text | None = None
     text: Text | None = None
     level: Literal["any", "root", "top"] = "any"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote
 
 import msgspec
 
+from pausepoint.integrations.words import complaint
 from pausepoint.server.people import Person
 from pausepoint.server.problems import Problem
 from pausepoint.server.roles import Role
@@ -249,31 +249,9 @@ def decoded(decode: Callable[[], T], what: str, advice: str = COMPARE) -> T:
     except RecursionError:
         raise Problem(400, f"The {what} is nested too deeply. Send a flatter one.") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        why = _reason(str(error).replace("`", "'"))
+        why = complaint(error)
         note = " The name of the signed-in person is recorded as 'by'." if "'by'" in why else ""
         raise Problem(400, f"The {what} is not accepted: {why}.{note} {advice}") from None
-
-
-_REASONS = (
-    (r"Object missing required field '(.*?)'", r"the member '\1' is missing"),
-    (r"Object contains unknown field '(.*?)'", r"it has the unknown member '\1'"),
-    (r"Invalid enum value (.*?)(?= - at |$)", r"\1 is not one of the known values"),
-    (r"Expected '(.*?)', got '(.*?)'", r"expected \1, got \2"),
-    (r"Expected '(.*?)'", r"expected \1"),
-    (r" - at '\$\.(.*)'$", r", at '\1'"),
-    (r" - at '\$'$", ""),
-)
-
-
-def _reason(text: str) -> str:
-    """Return what a decoder complains about as a part of a sentence.
-
-    >>> _reason("Expected 'int' <= 200 - at '$.limit'"), _reason("Object missing required field 'to'")
-    ("expected int <= 200, at 'limit'", "the member 'to' is missing")
-    """
-    for pattern, said in _REASONS:
-        text = re.sub(pattern, said, text)
-    return text.rstrip(".")
 
 
 async def body_of(scope: Scope, receive: Receive, most: int, seconds: float) -> bytes:

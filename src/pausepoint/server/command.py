@@ -11,7 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ import click
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, NOT_FOUND, USAGE, Refused
 from pausepoint.cli.host import STORE, command_line
-from pausepoint.cli.options import QUESTIONS, TARGETS, OneOf, Whole, login_name
+from pausepoint.cli.options import PORT, QUESTIONS, TARGETS, OneOf, Whole, login_name
 from pausepoint.cli.project import VARIABLE, check_exists
 from pausepoint.cli.text import counted
 from pausepoint.engine.documents import moment
@@ -32,9 +32,8 @@ from pausepoint.server.roles import ROLES, Role
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
+    from pausepoint.server.sites import Site
     from pausepoint.server.tokens import Tokens
-
-PORT = 7333
 
 GRACE = 5
 """How many seconds requests get to end when the server is stopped."""
@@ -101,7 +100,7 @@ def serve(context: click.Context, /, **given: Any) -> int:
     for extra in ("starlette", "uvicorn"):
         if find_spec(extra) is None:
             raise Refused(f"The server needs {extra}. Install it with pip install '{NAME}[server]'.", USAGE)
-    code: int = run_async(_Serving(_cli(given["store"], given["as_json"], given["target"]), given).run())
+    code: int = run_async(_Serving(_cli(given["store"], given["as_json"], given.get("target", ())), given).run())
     return code
 
 
@@ -132,6 +131,7 @@ class _Serving:
                 USAGE,
             )
         self.tokens = tokens_of(cli, create=self.drives)
+        self.sites: tuple[Site, ...] = () if cli.host.site is None else (cli.host.site(cli.start(), given),)
 
     async def run(self) -> int:
         from pausepoint.engine.engine import Engine
@@ -168,16 +168,23 @@ class _Serving:
         for (_, status), count in (await engine.tally()).items():
             counts[status.value] = counts.get(status.value, 0) + count
         running = f", {counts['running']} running" if counts.get("running") else ""
-        address = f"{'https' if self.tls else 'http'}://{_in_url(self.given['host'])}:{port}/#token={token}"
-        place, token_file, total = self.cli.place.path, self.tokens.file, sum(counts.values())
+        root = f"{'https' if self.tls else 'http'}://{_in_url(self.given['host'])}:{port}"
+        address = f"{root}/#token={token}"
+        place, token_file, total = self.cli.place.shown, self.tokens.file, sum(counts.values())
         if self.cli.out.as_json:  # on one line, for programs that read lines while the server runs
             self.cli.out.record({
-                "address": address, "token_file": str(token_file), "store": str(place), "sessions": total,
+                "address": address, "token_file": str(token_file), "store": place, "sessions": total,
                 "drives": drives, "workflows": list(engine.workflows),
+                **({"sites": {site.name: f"{root}/{site.name}/" for site in self.sites}} if self.sites else {}),
             })  # fmt: skip
         self.cli.out.line(f"Pausepoint serves {place} ({counted(total, 'session')}{running}).")
-        self.cli.out.line(f"  {address}")
-        self.cli.out.line(f"  The address signs you in. Its token is in {token_file}.")
+        if self.proxies and not self.cli.out.terminal:  # the output may be kept in a log
+            self.cli.out.line(f"  {root}/ is for the proxy, which signs people in. The token is in {token_file}.")
+        else:
+            self.cli.out.line(f"  {address}")
+            self.cli.out.line(f"  The address signs you in. Its token is in {token_file}.")
+        for site in self.sites:
+            self.cli.out.line(f"  {root}/{site.name}/ is for people with a signed link.")
         what = (
             f"Drives {', '.join(engine.workflows)}. Pass --observe to drive nothing." if drives else "Drives nothing."
         )
@@ -205,21 +212,22 @@ class _Serving:
             hosts |= names  # clients leave out the port of their scheme
         app = application(engine, Settings(
             hosts=hosts, drives=drives, tokens=self.tokens, name=login_name() or "admin", proxies=self.proxies,
+            sites=self.sites,
         ))  # fmt: skip
         config = uvicorn.Config(
             app, lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False,
             timeout_graceful_shutdown=GRACE, ssl_certfile=self.given["tls_cert"], ssl_keyfile=self.given["tls_key"],
         )  # fmt: skip
         gc.freeze()  # modules stay: looking at them for garbage would stop all requests for 25 ms now and then
-        looking = asyncio.create_task(_pick_up(engine)) if drives else None
+        works = [_pick_up(engine), *(_work_of(site, engine) for site in self.sites)] if drives else []
+        running = [asyncio.create_task(work) for work in works]
         try:
             with self._signals():
                 await Server(config).serve(sockets=[listener])
         finally:
-            if looking is not None:
-                looking.cancel()
-                with suppress(asyncio.CancelledError):
-                    await looking
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -256,6 +264,18 @@ async def _pick_up(engine: Engine) -> None:
         await asyncio.sleep(max(LOOK_EVERY, 20 * searched))  # searching must never become the main load
 
 
+async def _work_of(site: Site, engine: Engine) -> None:
+    """Run the work of a site, again after an error."""
+    while site.work is not None:
+        try:
+            await site.work(engine)
+        except Exception as error:
+            from pausepoint.server.problems import log
+
+            log.error("The work of %s failed and begins again: %s", site.name, error, exc_info=error)
+            await asyncio.sleep(LOOK_EVERY)
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -287,8 +307,7 @@ def tokens_of(cli: Cli, create: bool = False) -> Tokens:
         cli.place.path.parent.mkdir(parents=True, exist_ok=True)
     else:
         check_exists(cli.place)
-    assert cli.place.path is not None
-    return Tokens(cli.place.path.absolute().parent)
+    return Tokens(cli.folder)
 
 
 @serve.group()

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from pausepoint.engine.spans import Span
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.schemas import File
-    from pausepoint.model.sessions import Event, Holder, Tombstone
-    from pausepoint.model.views import Listing, Misfit, SessionInfo, StandingPause
+    from pausepoint.model.sessions import Event
+    from pausepoint.model.stores import Holder, Tombstone
+    from pausepoint.model.views import Listing, Misfit, QueueInfo, SessionInfo, StandingPause
     from pausepoint.orchestrator import AgentStatus, RunReport, TaskStatus
     from pausepoint.server.people import Person
 
@@ -112,6 +113,11 @@ def driver(workflow: str, found: Sequence[Holder]) -> dict[str, Any]:
 def engine(found: Holder) -> dict[str, Any]:
     """Return an open engine, without the sessions that it holds: they may belong to others."""
     return {"pid": found.pid, "host": found.host, "since": moment(to_datetime(found.since))}
+
+
+def queues(found: Sequence[QueueInfo]) -> dict[str, Any]:
+    """Return all queues."""
+    return {"queues": [{"name": each.name, "ready": each.ready, "at_work": each.at_work} for each in found]}
 
 
 def misfit(found: Misfit) -> dict[str, Any]:

@@ -138,3 +138,17 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
+
+
+def check_site(scope: Scope) -> None:
+    """Raise a 403 if a page of another site or port made the browser send its sign-in along."""
+    if header(scope, "sec-fetch-site") in ("cross-site", "same-site"):
+        raise Problem(403, "Another site sent this request. Open the server's own page.", "origin")
+    if scope["method"] not in SAFE:
+        check_page(scope)
+
+
+def check_page(scope: Scope) -> None:
+    """Raise a 403 unless the server's own page sent the request. Another site cannot add this header."""
+    if header(scope, "x-pausepoint") != "1":
+        raise Problem(403, "The header 'X-Pausepoint: 1' is missing. Send it with every action.", "origin")

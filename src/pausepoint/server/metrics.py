@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from pausepoint.model.views import LimitInfo
 from pausepoint.name import NAME
 from pausepoint.server.board import Facts
 from pausepoint.server.calls import Call, Send, start
@@ -64,7 +65,9 @@ async def show(call: Call) -> Figures:
     await hub.use()
     facts = (await hub.board(None)).facts
     assert facts is not None
-    return Figures("".join([*_of_sessions(facts, call.engine.clock.now() / 1e6), *_of_hub(hub), *_of_requests(call)]))
+    limits = _of_limits(await call.engine.limits())
+    now = call.engine.clock.now() / 1e6
+    return Figures("".join([*_of_sessions(facts, now), *limits, *_of_hub(hub), *_of_requests(call)]))
 
 
 def _of_sessions(facts: Facts, now: float) -> Iterator[str]:
@@ -79,6 +82,18 @@ def _of_sessions(facts: Facts, now: float) -> Iterator[str]:
     age = 0.0 if facts.oldest is None else max(now - facts.oldest.timestamp(), 0.0)
     yield from gauge("oldest_question_seconds", "The age of the oldest open question.", [({}, age)])
     yield from gauge("spent_usd", "Dollars that the sessions in the store have spent.", _by(facts.spent))
+
+
+def _of_limits(found: Iterable[LimitInfo]) -> Iterator[str]:
+    known = [(_limit_labels(each), each) for each in found if each.counts]
+    yield from gauge("limit_most", "How many sessions a limit allows.", [(at, each.most or 0) for at, each in known])
+    busy = [(at, each.at_work) for at, each in known if each.per is None]
+    yield from gauge("limit_at_work", "Sessions at work in the queue, workflow or lane of a limit.", busy)
+
+
+def _limit_labels(each: LimitInfo) -> Labels:
+    per = "" if each.per is None else f"{each.per.total_seconds():g}"
+    return {"scope": each.scope, "name": each.name, "by": each.by or "", "per_seconds": per}
 
 
 def _of_hub(hub: Hub) -> Iterator[str]:

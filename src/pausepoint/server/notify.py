@@ -146,7 +146,7 @@ class _Job:
     def _begin(self, named: list[Service]) -> None:
         if not self.given["once"]:
             to = ", ".join(map(str, named))
-            self.cli.out.note(f"Sending the questions of {self.cli.place.path} to {to}; Ctrl+C stops this")
+            self.cli.out.note(f"Sending the questions of {self.cli.place.shown} to {to}; Ctrl+C stops this")
 
     def _show(self, notice: Notice) -> None:
         from msgspec.structs import asdict  # the help of the command does not need it

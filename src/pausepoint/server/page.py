@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib.resources import files
@@ -11,6 +10,7 @@ from typing import Any
 
 from pausepoint.server.calls import Receive, Scope, Send, start
 from pausepoint.server.problems import Problem
+from pausepoint.server.whitespace import lean_script, lean_style
 
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -24,24 +24,21 @@ BASE = "{base}"
 """What the page says where the folder of its files belongs. Its name changes with their content."""
 
 
-_COMMENT = re.compile(rb"^//.*|^/\*.*\*/$|  // .*")
-_AIR = re.compile(rb" ?([{}:;,]) | ([{}])(?=$)")
-"""Spaces beside punctuation, which mean nothing in a style sheet."""
-
-
 class Page:
     """The files of the page, and the addresses they have. The name of their folder is a hash of all of them."""
 
-    def __init__(self) -> None:
-        found = dict(_read(files("pausepoint.server").joinpath("page"), ""))
+    def __init__(self, folder: Traversable | None = None) -> None:
+        found = dict(_read(folder or files("pausepoint.server").joinpath("page")))
+        if folder is None:
+            found = {name: _lean(name, data) for name, data in found.items()}
         self.folder = sha256(b"".join(name.encode() + found[name] for name in sorted(found))).hexdigest()[:16]
         self.index = found.get("index.html", b"").replace(BASE.encode(), f"static/{self.folder}".encode())
         self.files = found
 
-    def routes(self) -> Iterator[tuple[str, _Static]]:
+    def routes(self, prefix: str = "") -> Iterator[tuple[str, _Static]]:
         """Yield the addresses of the page, and what answers to them."""
-        yield "/", _Static(lambda scope: (self.index, "html", False))
-        yield "/static/{folder}/{name:path}", _Static(self._found)
+        yield f"{prefix}/", _Static(lambda scope: (self.index, "html", False))
+        yield f"{prefix}/static/{{folder}}/{{name:path}}", _Static(self._found)
 
     def _found(self, scope: Scope) -> tuple[bytes, str, bool]:
         name = scope["path_params"]["name"]
@@ -68,25 +65,18 @@ class _Static:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else data})
 
 
-def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+def _read(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:
     for each in folder.iterdir():
         if each.is_dir():
             yield from _read(each, f"{prefix}{each.name}/")
         else:
-            yield f"{prefix}{each.name}", _lean(each.name, each.read_bytes())
+            yield f"{prefix}{each.name}", each.read_bytes()
 
 
 def _lean(name: str, data: bytes) -> bytes:
-    """Return a file without comments, indentation and other air: they are for the people who write the page.
-
-    >>> _lean("a.js", b"// Why.\\nif (a)\\n  b();  // at last\\n")
-    b'if (a)\\nb();\\n'
-    >>> _lean("a.css", b"/* Why. */\\n.a, .b > p { color: red; &:hover { margin: 0 1px } }\\n")
-    b'.a,.b > p{color:red;&:hover{margin:0 1px}}\\n'
-    """
-    if not name.endswith((".js", ".css")):
+    """Return a file of our page without comments and air. What others wrote, such as lit-html, stays as it is."""
+    if "/" in name:
         return data
-    lines = (_COMMENT.sub(b"", line.strip()) for line in data.splitlines())
     if name.endswith(".css"):
-        lines = (_AIR.sub(rb"\1\2", line) for line in lines)
-    return b"".join(line + b"\n" for line in lines if line)
+        return lean_style(data.decode()).encode()
+    return lean_script(data.decode()).encode() if name.endswith(".js") else data

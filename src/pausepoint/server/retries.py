@@ -28,7 +28,7 @@ from pausepoint.errors import AlreadyRunning, HoldLost, KeyLost, SessionEnded, S
 from pausepoint.model.ids import new_session_id
 from pausepoint.model.remembered import LARGEST_ANSWER, Remembered
 from pausepoint.model.sessions import Status
-from pausepoint.server import bodies, documents, files, inbox, runs, sessions, standing, store, verbs
+from pausepoint.server import bodies, documents, files, inbox, runs, schedules, sessions, slots, standing, store, verbs
 from pausepoint.server.calls import CUT_OFF, KEY_PATTERN, Call, Handler, Reply, Route, Scope, Sent
 from pausepoint.server.problems import PROBLEM, Problem, problem_of
 
@@ -360,6 +360,13 @@ AGAIN: Mapping[Handler, Handler] = {
     files.adopt: files.artifacts,
     files.restore: files.restore,  # writes files only; the same ones again
     inbox.answer: inbox.answer,  # the same answer gets the same receipt
+    schedules.put: schedules.show,
+    schedules.pause: schedules.show,
+    schedules.resume: schedules.show,
+    schedules.trigger: schedules.show,
+    schedules.delete: schedules.removed,
+    slots.put: slots.put,  # the same limit again
+    slots.delete: slots.removed,
     standing.put: standing.again,
     standing.delete: standing.again,
     store.verify: store.verify,

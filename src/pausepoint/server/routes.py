@@ -9,7 +9,9 @@ from pausepoint.server import (
     inbox,
     metrics,
     runs,
+    schedules,
     sessions,
+    slots,
     standing,
     store,
     stream,
@@ -21,6 +23,8 @@ from pausepoint.server.calls import Route
 
 _ONE = "/sessions/{session_id}"
 _RUN = "/runs/{session_id}"
+_SCHEDULE = "/schedules/{name}"
+_LIMIT = "/limits/{scope}/{name:path}"  # lanes and workflows may have any name
 
 ROUTES: tuple[Route, ...] = (
     # sessions
@@ -110,6 +114,31 @@ ROUTES: tuple[Route, ...] = (
           answer="run", errors=(404, 410), example={"reason": "lunch", "mode": "finish"}),
     Route(method="POST", path=f"{_RUN}/resume", role="operator", handler=runs.resume, verb="resume",
           body=bodies.ResumeRun, answer="run", errors=(404, 409, 410), example={"budget_usd": 2.5}),
+    # schedules
+    Route(method="GET", path="/schedules", role="viewer", handler=schedules.index, verb="schedules", query=NoQuery,
+          answer="schedules"),
+    Route(method="GET", path=_SCHEDULE, role="viewer", handler=schedules.show, verb="schedules", query=NoQuery,
+          answer="schedule_changed", errors=(404,)),
+    Route(method="PUT", path=_SCHEDULE, role="operator", handler=schedules.put, verb="schedule", body=bodies.Schedule,
+          answer="schedule_changed", errors=(409, 422),
+          example={"workflow": "brief", "cron": "0 7 * * 1-5", "zone": "Europe/Berlin", "input": {"topic": "squid"}}),
+    Route(method="POST", path=f"{_SCHEDULE}/pause", role="operator", handler=schedules.pause, verb="pause_schedule",
+          body=Nothing, answer="schedule_changed", errors=(404, 422), example={}),
+    Route(method="POST", path=f"{_SCHEDULE}/resume", role="operator", handler=schedules.resume, verb="resume_schedule",
+          body=Nothing, answer="schedule_changed", errors=(404, 422), example={}),
+    Route(method="POST", path=f"{_SCHEDULE}/trigger", role="operator", handler=schedules.trigger,
+          verb="trigger_schedule", body=Nothing, answer="schedule_changed", errors=(404, 422), example={}),
+    Route(method="DELETE", path=_SCHEDULE, role="operator", handler=schedules.delete, verb="remove_schedule",
+          body=Nothing, answer="schedule_removed", errors=(404, 422), example={}),
+    # queues and limits
+    Route(method="GET", path="/queues", role="viewer", handler=slots.queues, verb="queues", query=NoQuery,
+          answer="queues"),
+    Route(method="GET", path="/limits", role="viewer", handler=slots.index, verb="limits", query=NoQuery,
+          answer="limits"),
+    Route(method="PUT", path=_LIMIT, role="operator", handler=slots.put, verb="limit", body=bodies.SetLimit,
+          answer="limit_changed", errors=(422,), example={"most": 4}),
+    Route(method="DELETE", path=_LIMIT, role="operator", handler=slots.delete, verb="remove_limit", body=Nothing,
+          answer="limits_removed", errors=(404, 422), example={}),
     # what is going on
     Route(method="GET", path="/now", role="viewer", handler=stream.now, verb="tally", query=NoQuery, answer="now"),
     Route(method="GET", path="/stream", role="viewer", handler=stream.stream, verb="changes", heads=True,

@@ -17,7 +17,7 @@ from pausepoint.server.problems import Problem
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
-    from pausepoint.model.sessions import Holder
+    from pausepoint.model.stores import Holder
     from pausepoint.model.views import SessionInfo
     from pausepoint.orchestrator import RunReader, RunReport
 
@@ -109,7 +109,7 @@ async def _drivers(call: Call, info: SessionInfo) -> list[dict[str, Any]]:
     """Return the open engines that drive a run, or would after a resume."""
 
     def drives(each: Holder) -> bool:
-        return each.picks_up(info.workflow, info.session_id) or info.session_id in each.sessions
+        return each.picks_up(info.workflow, info.session_id, info.queue) or info.session_id in each.sessions
 
     return [{"pid": each.pid, "host": each.host} for each in await call.engine.engines() if drives(each)]
 

@@ -17,9 +17,11 @@ from pausepoint.server.workflows import drivers
 TREE = 500
 """The most sessions of a tree that are listed."""
 
-_OPTIONS = frozenset(
-    ["session_id", "owner", "tags", "budget", "at_step", "paused", "reason", "by", "keep_for", "folder"]
-)  # the options of `Engine.start`, which a field of the state may be named like
+# The options of `Engine.start`, which a field of the state may be named like.
+_OPTIONS = frozenset([
+    "session_id", "owner", "tags", "budget", "at_step", "paused", "reason", "by", "keep_for", "folder", "queue",
+    "priority", "lane",
+])  # fmt: skip
 
 
 async def index(call: Call) -> Reply:
@@ -28,7 +30,7 @@ async def index(call: Call) -> Reply:
     chosen: dict[str, Any] = {
         "workflow": asked.workflow, "owner": call.access.owner_of(asked.owner), "tag": asked.tag,
         "status": asked.status or None, "failed": asked.failed, "level": asked.level,
-        "text": asked.text,
+        "text": asked.text, "queue": asked.queue,
     }  # fmt: skip
     found = await call.engine.sessions(
         **chosen, prefix=asked.prefix, sort=asked.sort, reverse=asked.reverse, limit=asked.limit, after=asked.after
@@ -46,13 +48,16 @@ async def start(call: Call) -> Reply:
         raise DefinitionError(f"This server does not know the workflow {asked.workflow!r}{near}")
     if asked.session_id is not None and call.person.owner is not None:
         await _check_free(call, asked.session_id)
+    if (asked.queue, asked.priority, asked.lane) != (None, None, None):
+        call.access.check_sees_all()  # a person of one owner may not move ahead of the others
     paused = asked.paused or not call.desk.drives
     options: dict[str, Any] = {
         "session_id": asked.session_id or call.new_id, "owner": call.access.owner_of(asked.owner), "tags": asked.tags,
         "budget": asked.budget_usd, "paused": paused, "reason": asked.reason, "by": call.by,
+        "queue": asked.queue, "priority": asked.priority, "lane": asked.lane,
     }  # fmt: skip
     if _OPTIONS & asked.input.keys():
-        session = await call.engine.start(workflow, _built(workflow.model, asked.input), **options)
+        session = await call.engine.start(workflow, built(workflow.model, asked.input), **options)
     else:
         session = await call.engine.start(workflow, **options, **asked.input)
     if paused and not asked.paused:  # another engine drives it
@@ -68,7 +73,7 @@ async def _check_free(call: Call, session_id: str) -> None:
         raise Problem(409, f"The id {session_id!r} is taken. Choose another session_id.", "input-conflict")
 
 
-def _built(model: Any, given: dict[str, Any]) -> Any:
+def built(model: Any, given: dict[str, Any]) -> Any:
     """Return the input as a state, if a field is named like an option."""
     from pydantic import ValidationError
 

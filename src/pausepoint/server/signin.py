@@ -6,9 +6,7 @@ import hmac
 import inspect
 import ipaddress
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Iterator
-from hashlib import sha256
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,8 +14,8 @@ import msgspec
 from pausepoint.server.calls import Scope, header, header_lines
 from pausepoint.server.limits import Attempts
 from pausepoint.server.people import Person
-from pausepoint.server.problems import Problem
 from pausepoint.server.roles import ROLES
+from pausepoint.server.seals import Seal, cookie_name, cookies, refused, set_cookie
 from pausepoint.server.tokens import Tokens
 
 DAYS = 30
@@ -61,14 +59,13 @@ class SignIn:
 
     def __init__(
         self, tokens: Tokens | None, attempts: Attempts, name: str = "admin", who: Who | None = None,
-        proxied: bool = False, now: Callable[[], float] = time.time,
+        proxied: bool = False,
     ) -> None:  # fmt: skip
         self.tokens = tokens
         self.name = name
         self._who = who
         self._proxied = proxied
         self._attempts = attempts
-        self._now = now
 
     async def person(self, scope: Scope) -> Signed | None:
         """Return the sign-in of a request; None if it has none. Raises a 401 for a wrong token."""
@@ -120,7 +117,7 @@ class SignIn:
             return None
         if hmac.compare_digest(token, own):
             return Signed(Person(self.name, "admin"), "own", False)
-        if (kept := self.tokens.find(token, self._now())) is not None:
+        if (kept := self.tokens.find(token, time.time())) is not None:
             return Signed(kept.person, kept.id, False)
         if (ticket := self._opened(token, "link")) is not None:
             return Signed(ticket.person, f"link:{ticket.person.question}", False, ticket.until)
@@ -129,7 +126,7 @@ class SignIn:
     def _by_cookie(self, scope: Scope) -> Signed | None:
         if self.tokens is None or not self.tokens.own:
             return None
-        tickets = (self._opened(value, "cookie") for value in self._cookies(scope))
+        tickets = (self._opened(value, "cookie") for value in cookies(scope, self.cookie_name))
         ticket = next((each for each in tickets if each is not None), None)
         if ticket is None:
             return None
@@ -137,74 +134,40 @@ class SignIn:
             return Signed(ticket.person, f"link:{ticket.person.question}", True)
         if ticket.token == "own":
             return Signed(ticket.person, ticket.token, True)
-        kept = self.tokens.by_id(ticket.token, self._now())
+        kept = self.tokens.by_id(ticket.token, time.time())
         return None if kept is None else Signed(kept.person, ticket.token, True)  # the token's role now, unless revoked
-
-    def _cookies(self, scope: Scope) -> Iterator[str]:
-        """Yield the cookies with our name. Other servers on this machine can add theirs, and nonsense before ours."""
-        name = self.cookie_name
-        for line in header_lines(scope, "cookie"):
-            for part in line.split(";"):
-                given, _, value = part.strip().partition("=")
-                if given == name:
-                    yield value
 
     # cookies and links
 
     @property
     def cookie_name(self) -> str:
         """The name of the cookie. Browsers share cookies between ports, so each store has a name of its own."""
-        return f"pausepoint-{sha256(self._key('name')).hexdigest()[:8]}"
+        return cookie_name(self.tokens)
 
     def cookie(self, signed: Signed, scope: Scope) -> str:
         """Return the header that stores a sign-in in the browser."""
         token = signed.id.partition(":")[0]
-        now = int(self._now())
+        now = int(time.time())
         until = min(now + DAYS * 86_400, signed.until or now + DAYS * 86_400)
-        return self._set_cookie(self._sealed(Ticket(signed.person, until, token), "cookie"), until - now, scope)
+        return self._set_cookie(
+            Seal(self.tokens, "cookie").sealed(Ticket(signed.person, until, token)), until - now, scope
+        )
 
     def no_cookie(self, scope: Scope) -> str:
         """Return the header that deletes the cookie."""
         return self._set_cookie("", 0, scope)
 
     def _set_cookie(self, value: str, seconds: int, scope: Scope) -> str:
-        secure = "; Secure" if scope.get("scheme") == "https" else ""
-        path = scope.get("root_path") or "/"
-        return f"{self.cookie_name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+        return set_cookie(self.cookie_name, value, seconds, scope, scope.get("root_path") or "/")
 
     def link(self, question_id: str, name: str, until: float) -> str:
         """Return a token that can see and answer one question, until a time."""
-        return self._sealed(Ticket(Person(name, "answerer", None, question_id), int(until)), "link")
-
-    def _sealed(self, ticket: Ticket, purpose: str) -> str:
-        data = _base64(msgspec.json.encode(ticket))
-        return f"{data}.{_base64(self._mac(data, purpose))}"
+        return Seal(self.tokens, "link").sealed(Ticket(Person(name, "answerer", None, question_id), int(until)))
 
     def _opened(self, text: str, purpose: str) -> Ticket | None:
         """Return a ticket whose signature is right and whose time is not over."""
-        data, _, mac = text.partition(".")
-        if not text.isascii() or not hmac.compare_digest(mac, _base64(self._mac(data, purpose))):
-            return None
-        try:
-            ticket = msgspec.json.decode(urlsafe_b64decode(data + "=" * (-len(data) % 4)), type=Ticket)
-        except (ValueError, msgspec.MsgspecError):
-            return None
-        return ticket if self._now() < ticket.until else None
-
-    def _mac(self, data: str, purpose: str) -> bytes:
-        return hmac.digest(self._key(purpose), data.encode(), "sha256")
-
-    def _key(self, purpose: str) -> bytes:
-        """Return a key that only holders of the server's own token know. A new token makes all old signatures wrong."""
-        own = "" if self.tokens is None else self.tokens.own
-        if not own and purpose != "name":
-            raise refused("This server has no token yet. Start it with pausepoint serve.")
-        return hmac.digest(own.encode(), f"pausepoint {purpose}".encode(), "sha256")
-
-
-def refused(text: str) -> Problem:
-    """Return a 401."""
-    return Problem(401, text, headers={"WWW-Authenticate": "Bearer"})
+        ticket = Seal(self.tokens, purpose).opened(text, Ticket)
+        return ticket if ticket is not None and time.time() < ticket.until else None
 
 
 def address_of(scope: Scope) -> str:
@@ -237,7 +200,3 @@ def _forwarded(scope: Scope) -> Signed | None:
     if not user or not roles:
         return None
     return Signed(Person(user, roles[-1]), f"proxy:{user}", True)
-
-
-def _base64(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -16,7 +16,7 @@ from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem, problem_of
 
 if TYPE_CHECKING:
-    from pausepoint.model.sessions import Holder
+    from pausepoint.model.stores import Holder
     from pausepoint.model.views import Health
     from pausepoint.server.tokens import Tokens
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,16 +24,20 @@ TOPICS = 50
 
 
 class Stream:
-    """The reply that does not end: events as they come."""
+    """The reply that does not end: events as they come. ``instead`` returns what to send instead of the events."""
 
     status = 200
 
-    def __init__(self, hub: Hub, client: Client, receive: Receive, after: str, leave: Callable[[], None]) -> None:
+    def __init__(
+        self, hub: Hub, client: Client, receive: Receive, after: str, leave: Callable[[], None],
+        instead: Callable[[], Awaitable[bytes]] | None = None,
+    ) -> None:  # fmt: skip
         self._hub = hub
         self._client = client
         self._receive = receive
         self._after = after
         self._leave = leave
+        self._instead = instead
 
     async def send(self, send: Send, head: bool = False) -> None:
         """Send events until the client leaves or the server ends."""
@@ -70,7 +74,7 @@ class Stream:
             while client.queue:
                 waiting = b"".join(client.queue)
                 client.queue.clear()
-                await send(_chunk(waiting))
+                await send(_chunk(waiting if self._instead is None else await self._instead()))
             if client.closed:
                 return
 

@@ -31,7 +31,7 @@ BYTES = 24
 T = TypeVar("T")
 
 
-class Kept(msgspec.Struct, frozen=True):
+class CreatedToken(msgspec.Struct, frozen=True):
     """A created token: who may use it, and until when. Times are seconds since 1970."""
 
     id: str
@@ -66,8 +66,8 @@ class Tokens:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.file = folder / FILE
-        self._own = _Cached(folder / FILE, lambda data: data.decode().strip())
-        self._list = _Cached(folder / LIST, msgspec.json.Decoder(tuple[Kept, ...]).decode)
+        self._own = Cached(folder / FILE, lambda data: data.decode().strip())
+        self._list = Cached(folder / LIST, msgspec.json.Decoder(tuple[CreatedToken, ...]).decode)
 
     @property
     def own(self) -> str:
@@ -75,7 +75,7 @@ class Tokens:
         return self._own.value() or ""
 
     @property
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[CreatedToken, ...]:
         """The created tokens, oldest first."""
         return self._list.value() or ()
 
@@ -84,47 +84,49 @@ class Tokens:
         for name in (FILE, LIST):
             _restrict(self.folder / name)
         if new or not self.own:
-            with self._locked():
+            with self.locked():
                 if new or not self.own:  # another server may have created it meanwhile
-                    _write(self.folder / FILE, f"{secrets.token_urlsafe(BYTES)}\n".encode())
+                    write_private(self.folder / FILE, f"{secrets.token_urlsafe(BYTES)}\n".encode())
         return self.own
 
-    def create(self, name: str, role: Role, owner: str | None, now: float, seconds: float | None) -> tuple[Kept, str]:
+    def create(
+        self, name: str, role: Role, owner: str | None, now: float, seconds: float | None
+    ) -> tuple[CreatedToken, str]:
         """Create a token, and return it with its secret, which is not stored."""
         secret = secrets.token_urlsafe(BYTES)
         until = None if seconds is None else int(now + seconds)
-        with self._locked():
+        with self.locked():
             taken = {each.id for each in self.kept}
             id = next(each for each in iter(lambda: secrets.token_hex(4), "") if each not in taken)
             token = f"pp_{id}_{secret}"
-            kept = Kept(id, name, role, owner, _hash(token), int(now), until)
+            kept = CreatedToken(id, name, role, owner, _hash(token), int(now), until)
             self._store((*self.kept, kept))
         return kept, token
 
     def revoke(self, id: str) -> bool:
         """Delete a token by its id, and return whether there was one. People who signed in with it are signed out."""
-        with self._locked():
+        with self.locked():
             left = tuple(each for each in self.kept if each.id != id)
             found = len(left) < len(self.kept)
             if found:
                 self._store(left)
         return found
 
-    def find(self, token: str, now: float) -> Kept | None:
+    def find(self, token: str, now: float) -> CreatedToken | None:
         """Return the created token with this secret, unless it has expired."""
         wanted = _hash(token)
         found = [each for each in self.kept if compare_digest(each.hash, wanted)]
         return found[0] if found and found[0].is_valid(now) else None
 
-    def by_id(self, id: str, now: float) -> Kept | None:
+    def by_id(self, id: str, now: float) -> CreatedToken | None:
         """Return a created token by its id, unless it has expired."""
         return next((each for each in self.kept if each.id == id and each.is_valid(now)), None)
 
-    def _store(self, kept: tuple[Kept, ...]) -> None:
-        _write(self.folder / LIST, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    def _store(self, kept: tuple[CreatedToken, ...]) -> None:
+        write_private(self.folder / LIST, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Keep other processes from changing the tokens at the same time."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(self.folder, os.O_RDONLY)
@@ -135,7 +137,7 @@ class Tokens:
             os.close(lock)
 
 
-class _Cached(Generic[T]):
+class Cached(Generic[T]):
     """The content of a small file, read again when the file has changed. Several threads may ask for it."""
 
     def __init__(self, path: Path, decode: Callable[[bytes], T]) -> None:
@@ -164,7 +166,7 @@ def _restrict(path: Path) -> None:
             path.chmod(0o600)
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes) -> None:
     """Replace a file as a whole, readable by the user alone from the first moment on."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from pausepoint.server.sessions import handed_over, headed
 from pausepoint.server.workflows import drivers
 
 if TYPE_CHECKING:
-    from pausepoint.engine.plan import Plan
+    from pausepoint.engine.plans import Plan
 
 
 async def pause(call: Call) -> Reply:
@@ -76,7 +77,9 @@ async def send(call: Call) -> Reply:
     """Send a message to a session."""
     asked: bodies.Message = call.body
     info = await call.access.info(call.session_id)
-    await call.engine.send(info.session_id, asked.value, key=asked.key or call.message_key, by=call.by, channel="http")
+    await call.engine.send(
+        info.session_id, asked.value, key=asked.key or call.message_key, by=call.by, channel="http", seen=asked.seen
+    )
     return await _after(call)
 
 
@@ -207,21 +210,24 @@ async def redact(call: Call) -> Reply:
     _check_one_thing(asked)
     found = await call.engine.redact(
         info.session_id, field=asked.field, seq=asked.seq, signal=asked.signal, event=asked.event, file=asked.file,
-        by=call.by, reason=asked.reason,
+        drawer=asked.drawer, by=call.by, reason=asked.reason,
     )  # fmt: skip
     return Reply(engine_documents.redaction(info.session_id, found))
 
 
 def _check_one_thing(asked: bodies.Redact) -> None:
-    given = [asked.field, asked.seq, asked.signal, asked.event, asked.file]
+    given = [asked.field, asked.seq, asked.signal, asked.event, asked.file, asked.drawer]
     if len([each for each in given if each is not None]) != 1:
-        raise Problem(400, "A redaction removes one thing. Send one of 'field', 'seq', 'signal', 'event' and 'file'.")
+        raise Problem(
+            400, "A redaction removes one thing. Send one of 'field', 'seq', 'signal', 'event', 'file' and 'drawer'."
+        )
 
 
 async def export(call: Call) -> Attachment:
     """Return a session and its children as a bundle, which `import` reads."""
     info = await call.access.info(call.session_id)
-    data = (await call.engine.export_session(info.session_id)).to_bytes()
+    bundle = await call.engine.export_session(info.session_id)
+    data = await asyncio.to_thread(bundle.to_bytes)  # it reads the files
 
     async def chunks() -> Any:
         yield data
@@ -278,7 +284,7 @@ def _filtered(call: Call, asked: bodies.Which | None) -> dict[str, Any]:
     assert asked is not None
     which: dict[str, Any] = {
         "status": asked.status or None, "failed": asked.failed, "workflow": asked.workflow,
-        "owner": call.access.owner_of(asked.owner), "tag": asked.tag,
+        "owner": call.access.owner_of(asked.owner), "tag": asked.tag, "queue": asked.queue,
     }  # fmt: skip
     if all(value is None for value in which.values()):
         raise Problem(

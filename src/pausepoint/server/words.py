@@ -7,9 +7,9 @@ name the request instead: `LINES` replace the whole message, `NEXT` replaces onl
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from pausepoint.errors import PausepointError, QuestionError, StepError
+from pausepoint.errors import QuestionError, StepError
+from pausepoint.integrations.words import Words
 
 LINES = {
     "UnknownSession": "There is no session {session_id!r}. List the sessions with GET /sessions.",
@@ -38,20 +38,17 @@ NEXT = {
     "KeyLost": "Send the request again with the same Idempotency-Key.",
     "NotFinished": "Read the session again later.",
     "QuestionClosed": "List the open questions with GET /inbox.",
+    "ScheduleRefused": "Correct the request, then send it again.",
     "SessionEnded": "Rewind or fork the session, or start a new one.",
     "StateRefused": "Correct the value, then send it again.",
     "StoreClosed": "The server is shutting down or not ready. Retry in a moment.",
     "StoreUnavailable": "Check the store on the server, then retry.",
     "UnknownCheckpoint": "List the checkpoints with GET /sessions/{session_id}/checkpoints.",
+    "UnknownSchedule": "List the schedules with GET /schedules.",
     "ValueRefused": "Correct the value, then send it again.",
     "VerbRefused": "Read the session with GET /sessions/{session_id}, then choose another action.",
 }
 """Error → the advice that replaces sentences which name Python or the command line."""
-
-_CODE = re.compile(
-    r"\bengine\.\w|\bEngine\(|\b\w+\([^)]*\)|\b\w+=(?:True|False|None|\[|'|\"|\d|…|\.\.\.| )|\bbased_on\b|`|(?<!\w)--\w"
-)
-"""What only Python code or a shell understands."""
 
 _CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
 _MEMBERS = {"resume": "code", "rewind": "to", "fork": "at"}
@@ -60,7 +57,7 @@ _MEMBERS = {"resume": "code", "rewind": "to", "fork": "at"}
 _PLACE = re.compile(r"(?<![\w./…])(?<!GET )(?<!PUT )(?<!POST )(?<!DELETE )/(?:[^\s'\"/:,;]+/)+([^\s'\"/:,;]+)")
 """A path on the server's disk, which a client must not learn. The addresses of the API follow a method."""
 
-_END = re.compile(r"(?<=[.?!])\s+(?=[A-Z'\"])")
+WORDING = Words(LINES, NEXT, "The request was refused. Read the session again, then choose another action.")
 
 
 def detail_of(error: BaseException) -> str:
@@ -72,11 +69,9 @@ def detail_of(error: BaseException) -> str:
     >>> detail_of(SessionEnded("Session 'x' has ended. Call engine.fork('x').", session_id="x"))
     "Session 'x' has ended. Rewind or fork the session, or start a new one."
     """
-    fields = _texts(error.fields) if isinstance(error, PausepointError) else {}
-    for cls in type(error).__mro__:
-        if (line := _filled(LINES.get(cls.__name__), fields)) is not None:
-            return line
-    said = _without_code(str(error), _advice(error, fields))
+    if (line := WORDING.line(error)) is not None:
+        return line
+    said = WORDING.rest(error)
     return said if isinstance(error, QuestionError | StepError) else _without_places(said)
 
 
@@ -89,11 +84,6 @@ def _without_places(text: str) -> str:
     return _PLACE.sub(r"…/\1", text)
 
 
-def names_code(text: str) -> bool:
-    """Return whether a message names Python or a command."""
-    return _CODE.search(text) is not None
-
-
 def with_requests(text: str, session_id: str) -> str:
     """Return an engine's advice with requests instead of Python calls.
 
@@ -103,32 +93,3 @@ def with_requests(text: str, session_id: str) -> str:
     return _CALL.sub(
         lambda found: f'POST /sessions/{session_id}/{found[1]} with {{"{_MEMBERS[found[1]]}": "{found[2]}"}}', text
     )
-
-
-def _advice(error: BaseException, fields: dict[str, Any]) -> str:
-    for cls in type(error).__mro__:
-        if cls.__name__ in NEXT:
-            return _filled(NEXT[cls.__name__], fields) or ""
-    return ""
-
-
-def _texts(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in fields.items()}
-
-
-def _filled(line: str | None, fields: dict[str, Any]) -> str | None:
-    """Return the line with the error's fields; None if one of them is missing or empty."""
-    if line is None or any(not fields.get(name) for name in re.findall(r"{(\w+)", line)):
-        return None
-    return line.format(**fields)
-
-
-def _without_code(message: str, advice: str) -> str:
-    if not message.endswith((".", "?", "!")):  # Pydantic's words
-        message = f"{message}. {advice}".strip()
-    sentences = _END.split(message.strip())
-    plain = [each for each in sentences if not names_code(each)]
-    if len(plain) == len(sentences):
-        return message
-    text = " ".join([*plain, advice] if advice else plain)
-    return text or "The request was refused. Read the session again, then choose another action."

@@ -13,7 +13,7 @@ from pausepoint.server.problems import Problem
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
-    from pausepoint.model.sessions import Holder
+    from pausepoint.model.stores import Holder
 
 
 async def index(call: Call) -> Reply:

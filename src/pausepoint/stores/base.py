@@ -8,7 +8,8 @@ A store knows records and facts (`pausepoint.model.sessions`). It never sees wor
 
 **Hold.** At most one engine drives a session. `claim` succeeds only if no live engine holds the session, or with
 ``steal``. Each claim raises the session's fence by one. `commit` succeeds only while the fence is the one that `claim`
-returned, so an engine that lost its hold can write nothing. An engine is alive as long as its process is.
+returned, so an engine that lost its hold can write nothing. An engine is alive as long as its process is, or as its
+lease lasts (`Store.lease_left`).
 
 **Guests.** The code of a guest session (``guest``) runs in a program of its own. `due`, `take` and `next_wake` leave
 guests out, whatever has arrived for them. All other methods treat them like other sessions.
@@ -27,51 +28,45 @@ out whether the transaction took effect before it reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from pausepoint.errors import DamagedRecord
 from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
 from pausepoint.model.changes import Mark, Page
+from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.descriptions import StoredDescription
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.remembered import Remembered
-from pausepoint.model.sessions import (
-    About,
-    Commit,
-    Filter,
-    Flags,
-    NewSession,
-    Pause,
-    Proved,
-    QuestionStatus,
-    Removal,
-    SessionRow,
-    Space,
-    Status,
-    Stopping,
-    Sweep,
-    Tombstone,
-    Whole,
-)
+from pausepoint.model.sessions import Filter, Pause, QuestionStatus, SessionRow, Status, Stopping
+from pausepoint.stores.changed import OnChange
+from pausepoint.stores.drawers import Drawers
+from pausepoint.stores.files import Files
 from pausepoint.stores.found import Found, FoundDescriptions, FoundQuestions
+from pausepoint.stores.limits import Limits
 from pausepoint.stores.places import StreamFolder
+from pausepoint.stores.schedules import Schedules
+from pausepoint.stores.upkeep import Upkeep
 
 
-class Store(Protocol):
+class Store(Upkeep, Schedules, Limits, Drawers, Protocol):
     """A database for sessions. The module's docstring describes the contract that all methods share."""
 
-    async def open(self, on_change: Callable[[], None]) -> None:
+    async def open(self, on_change: OnChange) -> None:
         """Connect, create or migrate the schema, and register this engine as a possible holder.
 
+        An engine that has announced no queue may be registered with its first write instead, so that one that only
+        looks does not wait for a write of another program.
+
         From now on the store calls ``on_change``, on the event loop, soon after another process or another engine has
-        written. Cancelled sessions that are still open and that no live engine drives end now: the engine that had to
-        end them has died. Raises `NewerSchema`, without changing the database, if a newer version of Pausepoint wrote
-        it.
+        written: within 2 seconds after a request from outside or the release of a session, otherwise within 5. It
+        passes the keys of the sessions that have changed, or None: anything may have changed.
+
+        Cancelled sessions that are still open and that no live engine drives end now: the engine that had to end them
+        has died. Raises `NewerSchema`, without changing the database, if a newer version of Pausepoint wrote it.
         """
 
     async def close(self) -> None:
@@ -84,8 +79,20 @@ class Store(Protocol):
     def number(self) -> int:
         """The number of this engine, as found in `SessionRow.holder` of the sessions that it holds."""
 
-    def announce(self, workflows: Sequence[str]) -> None:
+    def lease_left(self, number: int) -> float | None:
+        """Return for how many seconds no other engine can take over sessions that this engine holds as ``number``.
+
+        None: for as long as its process lives. In a store whose engines have leases, the number is negative once the
+        lease has ended or this engine has another number. The engine begins no operation in the last seconds of a
+        lease, and stops what it drives when the lease ends. The store gets another lease, with another number, as soon
+        as it can; then it calls ``on_change``. Takes microseconds.
+        """
+
+    def announce(self, workflows: Sequence[str], queues: Sequence[str] | None = None) -> None:
         """Record whose due sessions this engine picks up, for `about`. Replaces what was announced before.
+
+        They are the sessions of these workflows in these queues; None stands for all queues. An engine that never
+        picks anything up announces no workflow and no queue.
 
         May be called before `open`. Afterwards, it takes effect at the latest with the next write of this engine other
         than a commit, so that it costs no write of its own.
@@ -106,6 +113,8 @@ class Store(Protocol):
 
     async def create(self, new: NewSession) -> SessionRow | None:
         """Store a new session with its first records, and return it. With ``new.claim``, this engine holds it.
+
+        If no slot is free for it, it is not held, and is due: an engine picks it up when a slot is free.
 
         Return None, and store nothing, if the id is taken. While everything is paused, a session without a parent is
         paused too, and not held. A session with a parent copies the parent's operator pause. Raises `DamagedRecord` if
@@ -172,15 +181,16 @@ class Store(Protocol):
     ) -> SessionRow:  # fmt: skip
         """Take the hold of a session, raise its fence, and return its facts.
 
-        A step that an engine kept in memory is no longer valid after a claim by another one: the fence tells it so.
-        Counts a crash if the previous holder died without releasing the session. ``steal`` takes the session even from
-        a live engine. With ``fence``, the claim succeeds only if the session still has that fence. Only a resume, which
-        withdraws the pauses first, passes ``paused``: then a pause that was requested since does not prevent the claim,
-        and the session parks before any step.
+        A step that an engine kept in memory is no longer valid after a claim by another one: the fence tells it so. A
+        session whose holder died is freed first, as by `reap`. ``steal`` takes the session even from a live engine.
+        With ``fence``, the claim succeeds only if the session still has that fence. Only a resume, which withdraws the
+        pauses first, passes ``paused``: then a pause that was requested since does not prevent the claim, and the
+        session parks before any step.
 
         Raises `UnknownSession`; `SessionEnded` if the session is completed or cancelled; `AlreadyRunning` if a live
-        engine, this one included, holds it; `HoldLost` if ``fence`` no longer matches; and `VerbRefused` if a pause of
-        the session is requested and ``paused`` is not set.
+        engine, this one included, holds it; `HoldLost` if ``fence`` no longer matches; `VerbRefused` if a pause of the
+        session is requested and ``paused`` is not set; and `LimitReached` if no slot is free for the session, which is
+        then due, so that an engine picks it up when a slot is free.
         """
 
     async def commit(self, commit: Commit) -> Flags | None:
@@ -213,7 +223,7 @@ class Store(Protocol):
         unended descendants as `cancel` does, after it has moved the session. Return these descendants.
 
         Raises `AlreadyRunning` if a live engine holds the session, and `HoldLost` if the fence or ``base_seq`` no
-        longer matches, or if `pausepoint.model.sessions.overlooks_a_wake`.
+        longer matches, or if `pausepoint.model.commits.overlooks_a_wake`.
         """
 
     async def unkeep(self, key: int, fence: int) -> None:
@@ -238,23 +248,36 @@ class Store(Protocol):
         """Return id, spending and budget of the session and its ancestors. Sessions without a budget are left out."""
 
     async def due(
-        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None
+        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None,
+        queues: Sequence[str] | None = None, skip: Mapping[int, int] | None = None,
     ) -> list[SessionRow]:  # fmt: skip
         """Return sessions of these workflows that are ready to resume: their wake-up time or their mail has come.
 
-        Sessions that a live engine drives, or whose step it keeps, are left out, and so are guests. ``tree`` selects
-        one session and its descendants.
+        Sessions that a live engine drives, or whose step it keeps, are left out, and so are guests, and those for which
+        no slot is free. They come in the order of `pausepoint.model.queues`. ``tree`` selects one session and its
+        descendants, ``queues`` the sessions of these queues. ``skip`` is as in `take`.
         """
 
     async def take(
-        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
-    ) -> list[SessionRow]:
+        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None,
+        queues: Sequence[str] | None = None,
+    ) -> list[SessionRow]:  # fmt: skip
         """Claim up to ``limit`` sessions of these workflows that are ready, in one transaction, and return them.
 
-        A session is ready if `pausepoint.model.sessions.ready_at` is at or before ``now``; the earliest come first,
-        then the oldest. A session whose step a live engine keeps is left to it. Sessions of engines that died are
-        released before, and count a crash. ``skip`` are keys of sessions to leave out as long as they are at the given
-        record. A guest is never ready. While nothing is ready, nothing is written.
+        A session is ready if `pausepoint.model.sessions.ready_at` is at or before ``now``. They are taken in the order
+        of `pausepoint.model.queues`, and only as long as the limits leave slots. ``queues`` selects the sessions of
+        these queues. A session whose step a live engine keeps is left to it. Sessions of engines that died are
+        freed before, by `reap`. ``skip`` are keys of sessions to leave out as long as they are at the given record. A
+        guest is never ready. While nothing can be taken, nothing is written.
+        """
+
+    async def reap(self) -> frozenset[int]:
+        """Free the sessions that engines held when they died, and return their keys. Each of them counts a crash.
+
+        A freed session that was cancelled ends, because the engine that had to end it has died. Sessions of live
+        engines stay as they are. Many sessions are freed in several transactions, so that other writes have their turn.
+        While no engine has died, nothing is written, and the cost is small: every engine that drives sessions calls
+        this once per second.
         """
 
     async def release(self, key: int, fence: int) -> None:
@@ -264,9 +287,11 @@ class Store(Protocol):
         """
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
-        """Return when the next session of these workflows wakes after ``now``; None if there is none.
+        """Return when the next session or schedule of these workflows is due after ``now``; None if there is none.
 
-        Guests do not count. ``tree`` is as in `due`.
+        The next time when a limit with ``per`` lets a session get to work counts too.
+
+        Guests and paused schedules do not count. ``tree`` is as in `due`; schedules belong to no tree.
         """
 
     # from outside
@@ -317,9 +342,13 @@ class Store(Protocol):
         The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget`` sets new limits for the session;
         those that are None stay. With ``wake``, the sessions become due if they need an engine to drive them, and the
         named session also if `pausepoint.model.sessions.can_be_handed_over`; if it has failed, it is ready again, and
-        keeps its failure until its next commit. Without ``wake``, those that wait for nothing are not due, because the
-        caller drives them. A session whose step an engine keeps becomes due in any case, so that another engine can
-        drive it if the keeper dies. Damaged descendants stay unchanged, because they cannot resume anyway.
+        keeps its failure until its next commit. If `pausepoint.model.sessions.can_be_tried_again`, the other pauses of
+        these sessions are closed and their crashes forgiven: the engine that drives one pauses it again if a reason
+        persists.
+
+        Without ``wake``, those that wait for nothing are not due, because the caller drives them. A session whose step
+        an engine keeps becomes due in any case, so that another engine can drive it if the keeper dies. Damaged
+        descendants stay unchanged, because they cannot resume anyway.
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
@@ -410,50 +439,18 @@ class Store(Protocol):
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         """Return the signals with ``after < n <= until``, in order, verified like `records`."""
 
-    # removing data; as far as possible, these also work while the disk is full
+    # contents of files, and places on the disk
 
-    async def remove(
-        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False, ended_for: int | None = None
-    ) -> list[Removal]:
-        """Mark a session and its descendants as being removed. No other method finds them from now on.
+    def files_of(self, session_id: str) -> Files | None:
+        """Return the contents of a session's files; None if the store cannot hold files. The session need not exist.
 
-        The fences rise, so that an engine that still holds one of them can no longer write. `strip` then deletes the
-        data.
-
-        With ``expired``, the session is removed only if it has expired at ``at``
-        (`pausepoint.model.sessions.has_expired`); otherwise return an empty list and change nothing. For completed and
-        cancelled sessions without their own ``keep_for``, ``ended_for`` applies. Damaged facts then raise
-        `DamagedRecord`. Without ``expired``, a damaged session can be removed; its tombstone has the status
-        ``damaged``.
-
-        Raises `AlreadyRunning` if a live engine holds one of the sessions, and `VerbRefused` if the session has a
-        parent.
+        Raises `InvalidSessionId` for an id that is not valid, because its files could be anywhere.
         """
 
-    async def removing(self) -> list[Removal]:
-        """Return the sessions whose removal has started but is not complete, children before parents."""
+    async def sessions_with_files(self) -> list[str]:
+        """Return the ids of the sessions for which there are contents of files, also if the store does not know them.
 
-    async def strip(self, key: int, limit: int) -> Tombstone | None:
-        """Delete up to ``limit`` rows of a session that is being removed. Return None while there are more.
-
-        When only the session's own row remains, one transaction replaces it with the tombstone, and `strip` returns the
-        tombstone. After that the id can be used again. The key is never used again.
-        """
-
-    async def expired(self, now: int, after: int, limit: int, ended_for: int | None = None) -> list[tuple[int, str]]:
-        """Return key and id of root sessions with ``key > after`` that may have expired by ``now``, ordered by key.
-
-        ``ended_for`` is as in `remove`, which makes the final decision.
-        """
-
-    async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
-        """Return the tombstones of removed sessions, in the order of removal, each verified."""
-
-    def folder(self, session_id: str) -> Path | None:
-        """Return the folder for a session's files, whether or not it exists; None if the store cannot hold files.
-
-        All sessions' folders have the same parent, which holds nothing else. Raises `InvalidSessionId` for an id that
-        is not valid, because its folder could be anywhere.
+        The ids are valid and in order. The list is empty if the store cannot hold files.
         """
 
     def flag(self) -> Path | None:
@@ -463,30 +460,6 @@ class Store(Protocol):
         """Return the folder for the live streams of sessions; None if only this process can follow them.
 
         Live streams are not part of the store's data: nothing in it depends on them. This may be called before `open`.
-        """
-
-    async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
-        """Count the unreferenced values among up to ``limit`` large values after number ``after``.
-
-        With ``apply``, delete them.
-        """
-
-    async def weight(self, *session_ids: str) -> int:
-        """Estimate how many bytes removing these sessions and their descendants would free.
-
-        A session that does not exist counts as 0.
-        """
-
-    async def space(self) -> Space:
-        """Return the size of the store, and how much of it is free."""
-
-    async def compact(self, at_most: int) -> int:
-        """Give up to about ``at_most`` free bytes back to the system. Return how many bytes it gave back."""
-
-    async def fold(self) -> bool:
-        """Make sure that deleted data can no longer be found in the store's files.
-
-        Return False if another reader or writer prevents it at present.
         """
 
     # requests by key
@@ -519,10 +492,11 @@ class Store(Protocol):
     def once(self, key: str, each: bool = False) -> AbstractContextManager[None]:
         """Return a block whose first write has its effect together with the key, in one transaction.
 
-        The writes are those that the current task makes with `create`, `revise`, `pause`, `lift`, `unpause`,
-        `cancel`, `send`, `answer`, `add_file`, `remove` and `import_`. The first of them that succeeds also sets
-        ``took_effect``. Later ones, and writes of the sessions that the block starts, are as usual. A call that changes
-        nothing, such as `create` with an id that is taken or `answer` with a refused answer, does not count.
+        The writes are those that the current task makes with `create`, `revise`, `pause`, `lift`, `unpause`, `cancel`,
+        `send`, `answer`, `add_file`, `set_schedule`, `drop_schedule`, `remove` and `import_`. The first of them that
+        succeeds also sets ``took_effect``. Later ones, and writes of the sessions that the block starts, are as usual.
+        A call that changes nothing, such as `create` with an id that is taken or `answer` with a refused answer, does
+        not count.
 
         If this engine does not hold the key any more, the write raises `KeyLost` and writes nothing.
 
@@ -561,20 +535,6 @@ class Store(Protocol):
     async def forget_descriptions(self, before: int, limit: int) -> int:
         """Delete up to ``limit`` descriptions that were last seen before a time and whose workflow has no session."""
 
-    # verification
-
-    async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
-        """Return up to ``limit`` sessions with ``key > after``, in order: key, id, and the facts or their damage."""
-
-    async def names(self, key: int) -> dict[bytes, bool]:
-        """Return the hashes of the large values that a session references, and whether each value exists."""
-
-    async def values(self, after: int, limit: int) -> Proved:
-        """Verify up to ``limit`` large values after number ``after``."""
-
-    async def check(self) -> list[str]:
-        """Return one line for each problem that the database finds in its files, and for each row that does not fit."""
-
     # following
 
     async def changes(self, after: Mark | None, limit: int) -> Page | None:
@@ -589,27 +549,5 @@ class Store(Protocol):
         removed, or belongs to another store. ``after=None`` returns an empty page with the present mark.
         """
 
-    def describe_holder(self, holder: int | None) -> str:
-        """Describe a holder for people: process id, host, and start time."""
-
-    async def about(self) -> About:
-        """Return facts about the store, and the engines that have it open or died while they held sessions."""
-
-    # transfer
-
-    async def whole(self, session_id: str) -> list[Whole]:
-        """Return a session and its descendants as of one moment, parents before children, each verified.
-
-        Raises `UnknownSession` or `DamagedRecord`.
-        """
-
-    async def import_(self, sessions: Sequence[Whole]) -> bool:
-        """Store sessions from another store, in one transaction. No engine holds them afterwards.
-
-        Return False, and store nothing, if one of the ids is taken. Raises `InvalidSessionId` or `FileRefused` if the
-        name of a session or a file could lead out of the store's folders: check them with `check_names`.
-
-        ``key``, ``holder``, ``fence`` and ``parent`` of the rows are ignored; a parent is found by ``parent_id`` among
-        the given sessions. If the sessions were part of a pause of everything in the other store, that pause becomes
-        their own. While everything is paused in this store, they are paused too.
-        """
+    async def describe_holders(self, holders: Collection[int]) -> dict[int, str]:
+        """Describe holders for people: process id, host, and start time. Engines that are gone are described too."""

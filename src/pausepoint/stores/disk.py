@@ -149,6 +149,13 @@ class Folder:
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
 
+    def entries(self) -> list[tuple[str, int]]:
+        """Return the names and sizes of the stored files, in the order of their names."""
+        with suppress(FileNotFoundError), self.opened() as folder, os.scandir(folder) as found:
+            files = [each for each in found if not each.name.startswith(".") and each.is_file(follow_symlinks=False)]
+            return sorted((each.name, each.stat(follow_symlinks=False).st_size) for each in files)
+        return []
+
     def strays(self, known: Collection[str]) -> list[Stray]:
         """Return the files that are neither in ``known`` nor in use. Each is locked until it is closed."""
         try:
@@ -163,21 +170,55 @@ class Folder:
             os.close(folder)
 
 
-class Upload:
+class Abandonable:
+    """Something that threads work on. The task that waits for them may abandon it; it is closed when they are done."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._busy = self.abandoned = False
+
+    def busily(self, act: Callable[[], T]) -> T:
+        """Run a slow operation. Call this in a worker thread; the waiting task may abandon the upload meanwhile."""
+        with self._guard:
+            if self.abandoned:
+                raise InterruptedError("The upload was abandoned.")
+            self._busy = True
+        try:
+            return act()
+        finally:
+            with self._guard:
+                self._busy = False
+                self._close_if_abandoned()
+
+    def abandon(self) -> None:
+        """Close the upload now, or when a busy thread is done with it, because the thread needs the descriptors."""
+        with self._guard:
+            self.abandoned = True
+            self._close_if_abandoned()
+
+    def _close_if_abandoned(self) -> None:
+        if self.abandoned and not self._busy:
+            self.close()
+
+    def close(self) -> None:
+        """Release everything. This may be called more than once."""
+        raise NotImplementedError
+
+
+class Upload(Abandonable):
     """A file that is being added to a folder. Call `begin`, `write`, `finish` and `publish` in this order.
 
     Always call `close` (or `abandon`) at the end. ``mode`` is the permission mode of the finished file.
     """
 
     def __init__(self, folder: Folder, mode: int = 0o400) -> None:
+        super().__init__()
         self.size = 0
         self._mode = mode
         self._digest = sha256()
         self._where = folder
         self._folder = self._file = -1
         self._part = ""
-        self._guard = threading.Lock()
-        self._busy = self.abandoned = False
 
     def begin(self) -> Self:
         """Create the temporary file, and the folder if it does not exist."""
@@ -233,29 +274,6 @@ class Upload:
         check_name(name, self._where.hidden)
         with _in_use(self._folder, name):
             self.publish(name, replace=True)
-
-    def busily(self, act: Callable[[], T]) -> T:
-        """Run a slow operation. Call this in a worker thread; the waiting task may abandon the upload meanwhile."""
-        with self._guard:
-            if self.abandoned:
-                raise InterruptedError("The upload was abandoned.")
-            self._busy = True
-        try:
-            return act()
-        finally:
-            with self._guard:
-                self._busy = False
-                self._close_if_abandoned()
-
-    def abandon(self) -> None:
-        """Close the upload now, or when a busy thread is done with it, because the thread needs the descriptors."""
-        with self._guard:
-            self.abandoned = True
-            self._close_if_abandoned()
-
-    def _close_if_abandoned(self) -> None:
-        if self.abandoned and not self._busy:
-            self.close()
 
     def close(self) -> None:
         """Release the lock and the descriptors. A file that was not published is deleted."""

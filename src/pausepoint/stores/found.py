@@ -6,7 +6,10 @@ from collections.abc import Iterable
 
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.descriptions import StoredDescription
+from pausepoint.model.drawers import DrawerStream
+from pausepoint.model.limits import StoredLimit
 from pausepoint.model.questions import QuestionRow
+from pausepoint.model.schedules import Schedule
 from pausepoint.model.sessions import Position, SessionRow
 
 
@@ -43,5 +46,29 @@ class FoundDescriptions(list[StoredDescription]):
     """Descriptions of workflows. ``damaged`` are the errors of those that cannot be read."""
 
     def __init__(self, rows: Iterable[StoredDescription] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+        super().__init__(rows)
+        self.damaged = tuple(damaged)
+
+
+class FoundLimits(list[StoredLimit]):
+    """Limits. ``damaged`` are the errors of those that cannot be read."""
+
+    def __init__(self, rows: Iterable[StoredLimit] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+        super().__init__(rows)
+        self.damaged = tuple(damaged)
+
+
+class FoundSchedules(list[Schedule]):
+    """Schedules. ``damaged`` are the errors of those that cannot be read; each has the ``name``."""
+
+    def __init__(self, rows: Iterable[Schedule] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+        super().__init__(rows)
+        self.damaged = tuple(damaged)
+
+
+class FoundStreams(list[DrawerStream]):
+    """Streams in a drawer. ``damaged`` are the errors of those whose facts cannot be read; each has the ``stream``."""
+
+    def __init__(self, rows: Iterable[DrawerStream] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
         super().__init__(rows)
         self.damaged = tuple(damaged)

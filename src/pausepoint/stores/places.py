@@ -112,10 +112,10 @@ class FilePlace:
     """The place of a ring file in the folder of all rings. ``part`` is the name of a file that will replace it."""
 
     def __init__(self, folder: StreamFolder, key: int, owner: int) -> None:
-        self.folder = folder
-        self.owner = owner
-        self.path = folder.path / f"{key}.ring"
-        self.part = f"{key}.part"
+        self.folder: StreamFolder = folder
+        self.owner: int = owner
+        self.path: Path = folder.path / f"{key}.ring"
+        self.part: str = f"{key}.part"
 
     def find(self, known: Medium | None) -> Medium | None:
         try:
@@ -155,8 +155,8 @@ class StreamFolder:
     """The folder of a store's rings. They get the permissions of the file ``like``, the store itself."""
 
     def __init__(self, path: Path, like: Path) -> None:
-        self.path = path
-        self.like = like
+        self.path: Path = path
+        self.like: Path = like
 
     def place(self, key: int, owner: int = 0) -> FilePlace:
         """Return the place of a session's ring. The name is made from the session's number in the store."""

@@ -135,7 +135,7 @@ class Writer:
     def __init__(self, place: Place, fence: int) -> None:
         self.place = place
         self.fence = fence
-        self.overtaken = False
+        self.overtaken: bool = False
         self._medium: Medium | None = None
         self._header = Header(place.owner, 0, CAPACITY)  # as it was written last
         self._head = 0
@@ -243,7 +243,7 @@ class Reader:
 
     def __init__(self, place: Place, after: int | None) -> None:
         self.place = place
-        self.more = False  # whether the last read left something to read now
+        self.more: bool = False  # whether the last read left something to read now
         self._medium: Medium | None = None
         self._born = 0
         self._at = 0

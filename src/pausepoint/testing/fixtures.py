@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from pausepoint.engine.control import Control
+from pausepoint.engine.base import Service
 from pausepoint.runtime.drive import Drive
 from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.inline import InlineEngine, engine
@@ -33,13 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and make all engines of this process replay if the option is set."""
     config.addinivalue_line("markers", f"{MARK}(reason): skip this test with {OPTION}")
     if config.getoption(OPTION):
-        Control.drive_class = ReplayingDrive
+        Service.drive_class = ReplayingDrive
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Restore the process, because pytest may run inside another pytest run."""
     if config.getoption(OPTION):
-        Control.drive_class = Drive
+        Service.drive_class = Drive
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,12 +15,14 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, NoReturn, Self, TypeVar, cast
 
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.engine import store_from
+from pausepoint.engine.stores import store_from
 from pausepoint.errors import StoreClosed
 from pausepoint.log.replay import body_of
+from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.records import Record
-from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
+from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
+from pausepoint.stores.changed import OnChange
 from pausepoint.stores.found import Found
 from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.inline import InlineEngine
@@ -157,9 +159,9 @@ class Machine:
     ) -> None:
         await self.store.close()
 
-    def _on_change(self) -> None:
+    def _on_change(self, keys: frozenset[int] | None) -> None:
         if self._process is not None:
-            self._process.on_change()
+            self._process.on_change(keys)
 
     async def run(self, life: Callable[[InlineEngine], Awaitable[T]]) -> T:
         """Run a process without a crash: call ``life`` with an open engine and return its result."""
@@ -214,17 +216,17 @@ class _Process:
         self.inner = machine.store
         self.machine = machine
         self.point = point
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: OnChange = lambda keys: None
         self.died = asyncio.Event()
         self.fatal: Write | None = None
         self.burial = asyncio.Event()
         self.under_way: set[asyncio.Task[Any]] = set()
 
-    async def open(self, on_change: Callable[[], None]) -> None:
+    async def open(self, on_change: OnChange) -> None:
         self.on_change = on_change
 
     async def close(self) -> None:
-        self.on_change = lambda: None
+        self.on_change = lambda keys: None
 
     async def create(self, new: NewSession) -> SessionRow | None:
         return await self._write(new.records[0], "start", lambda: self.inner.create(new))
@@ -241,6 +243,9 @@ class _Process:
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self.inner, name)
         return self._silent if self.is_dead() else verb
+
+    def lease_left(self, number: int) -> float | None:
+        return None
 
     def has_news(self) -> bool:
         return not self.is_dead() and self.inner.has_news()

@@ -26,8 +26,8 @@ from pausepoint.log.replay import CheckpointBody, Line, OperationBody, body_of
 from pausepoint.log.state import Blobs, Change, Inline
 from pausepoint.model.pauses import Paused
 from pausepoint.model.records import Record
+from pausepoint.runtime.children import Children
 from pausepoint.runtime.drive import Drive, Exited
-from pausepoint.runtime.host import Family
 from pausepoint.runtime.inside import StepPlace
 from pausepoint.runtime.spending import unmarked
 from pausepoint.runtime.visit import Frame, Operation
@@ -63,7 +63,7 @@ class RecordingDiffers(AssertionError):
 
 async def record(session: Session[Any], path: str | Path) -> Path:
     """Write the session in its current state to a file that `replay` and `load` can read."""
-    control = session._control
+    control = session._engine
     return bundle.write(await bundle.collect(control.store, session.id), path)
 
 
@@ -106,6 +106,9 @@ class _Shelf:
     async def blobs(self, hashes: Any) -> dict[bytes, bytes]:
         return {hash: self.kept.blobs[hash] for hash in hashes}
 
+    def lease_left(self, number: int) -> None:
+        """Return None: a rehearsal has no lease."""
+
     def __getattr__(self, name: str) -> Any:
         raise StoreClosed(f"A rehearsal has no store, so it cannot call {name!r}.")
 
@@ -140,7 +143,7 @@ class _Rehearsal:
         if entry.step not in {step.name for step in self.workflow.steps}:
             return [f"workflow {self.workflow.name!r} no longer has this step"]
         row, clock = self.kept.row(), ManualClock(auto=True)
-        drive = _RehearsedDrive(self.store, self.workflow, row, clock, DEFAULT_LIMITS, cast(Family, self.store))
+        drive = _RehearsedDrive(self.store, self.workflow, row, clock, DEFAULT_LIMITS, cast(Children, self.store))
         drive.take_in(self.line)
         return await drive.rehearse(self.workflow.step(entry.step), body)
 

@@ -8,20 +8,20 @@ step that does not ask for the same operations again fails with `NotReplayable`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from pausepoint.codec.values import Typed
 from pausepoint.definition.workflow import BoundStep
-from pausepoint.engine.control import Control
+from pausepoint.engine.engine import Engine
 from pausepoint.errors import NotReplayable
 from pausepoint.log.access import StateAccess
 from pausepoint.log.state import Blobs, Change
+from pausepoint.model.commits import Facts
 from pausepoint.runtime.drive import Drive, Exited
-from pausepoint.runtime.host import Host
 from pausepoint.runtime.inside import StepPlace
 from pausepoint.runtime.visit import Frame, Operation, Visit
 
-C = TypeVar("C", bound=Control)
+C = TypeVar("C", bound=Engine)
 
 PATIENCE = 0.2
 """Seconds that a branch waits for its replay while others are in flight. One of them may be waiting for this branch."""
@@ -32,14 +32,14 @@ def always_replay(engine: C) -> C:
 
     If a step does not ask for the same operations again, awaiting its outcome raises `NotReplayable`.
     """
-    engine.drive_class = ReplayingDrive
+    engine._service.drive_class = ReplayingDrive
     return engine
 
 
 class ReplayingVisit(Visit):
     """A visit that stops after each new operation so that the step exits, and notes the operations it was asked for."""
 
-    def __init__(self, host: Host, step: BoundStep, number: int, attempt: int) -> None:
+    def __init__(self, host: Drive, step: BoundStep, number: int, attempt: int) -> None:
         super().__init__(host, step, number, attempt)
         self.claimed: set[str] = set()
         self.fresh: list[str] = []
@@ -52,7 +52,7 @@ class ReplayingVisit(Visit):
 
     async def keep(
         self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
-        outcome: str = "", **facts: Any,
+        outcome: str = "", **facts: Unpack[Facts],
     ) -> bytes:  # fmt: skip
         data = await super().keep(operation, result, value, started, frame, outcome, **facts)
         self.fresh.append(operation.id)

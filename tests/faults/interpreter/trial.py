@@ -92,7 +92,7 @@ class Conductor:
 
     async def engine(self, other_than: Engine | None = None) -> Engine:
         """Return an engine that is alive, if possible not this one. Open one if none is left."""
-        alive = [engine for engine in self.engines if not self.is_dead(engine) and engine.is_open]
+        alive = [engine for engine in self.engines if not self.is_dead(engine) and engine._service.is_open]
         others = [engine for engine in alive if engine is not other_than]
         if not alive or (other_than is not None and not others):
             return await self.open()
@@ -258,7 +258,7 @@ class Conductor:
 
     async def cause(self, fault: Fault, engine: Engine, session_id: str, released: asyncio.Event) -> None:
         root = session_id.partition(".")[0]
-        if self.is_dead(engine) or not engine.is_open:
+        if self.is_dead(engine) or not engine._service.is_open:
             engine = await self.engine()
         try:
             if fault.kind == "close":

@@ -17,7 +17,8 @@ from pydantic import BaseModel
 from pausepoint import Append, Context, Merge, Retry, Workflow, route, step
 from pausepoint.errors import ChildFailed
 from pausepoint.log.replay import OperationBody, body_of
-from pausepoint.model.sessions import Commit, Flags, SessionRow
+from pausepoint.model.commits import Commit, Flags
+from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.interpreter.program import (
     NAP,

@@ -20,7 +20,8 @@ from pydantic import BaseModel
 from pausepoint import Artifact, Context, Engine, Session, Workflow, step
 from pausepoint.artifacts import VersionFolders
 from pausepoint.engine import accept_loss
-from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
+from pausepoint.model.commits import Commit, Flags, NewSession
+from pausepoint.model.sessions import SessionRow
 from pausepoint.orchestrator.snapshot import FileStateStore, RunStateSnapshot
 from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore

@@ -12,8 +12,8 @@ from pausepoint import Engine, Status
 from pausepoint.engine import bundle
 from pausepoint.errors import PausepointError
 from pausepoint.orchestrator.snapshot import FileStateStore
+from pausepoint.stores.folders import session_folder
 from pausepoint.stores.sqlite import SqliteStore
-from pausepoint.stores.sqlite.removal import session_folder
 from tests.faults.libc.scenarios import WORKFLOWS, Fact, Paper, Places, decode
 from tests.support.forkserver import say
 
@@ -44,6 +44,7 @@ class Judge:
 
     def __init__(self, places: Places, facts: Sequence[Fact]) -> None:
         self.places = places
+        self.folders = Path(f"{places.database}.sessions")
         self.facts = facts
         self.wrong: list[str] = []
 
@@ -74,12 +75,12 @@ class Judge:
 
     def check_removals(self) -> None:
         for session_id in self.about("removed"):
-            if session_folder(str(self.places.database), session_id).exists():
+            if session_folder(self.folders, session_id).exists():
                 self.wrong.append(f"{session_id} was removed, but its folder is back")
 
     def check_redactions(self) -> None:
         for session_id, file_id in map(str.split, self.about("redacted")):
-            if any((session_folder(str(self.places.database), session_id) / "files").glob(f"{file_id}*")):
+            if any((session_folder(self.folders, session_id) / "files").glob(f"{file_id}*")):
                 self.wrong.append(f"the redacted file of {session_id} is back")
         files = [path for path in self.places.root.rglob("*") if path.is_file()]
         for secret in self.about("erased"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,18 +14,19 @@ from pausepoint.errors import (
     StoreClosed,
     UnknownSession,
 )
+from pausepoint.model.commits import Commit
 from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.everything import frozen_by
 from pausepoint.model.records import first_digest, seal_signal
-from pausepoint.model.sessions import (
-    Commit,
-    Filter,
-    SessionRow,
-    contains,
-    ready_at,
-)
-from tests.support.dictstore.data import Data, Entry, Kept, noted, over, own_freeze
+from pausepoint.model.sessions import Filter, SessionRow, contains, ready_at
+from pausepoint.stores.changed import OnChange
+from pausepoint.stores.text import storable
+from tests.support.dictstore.data import Data, Drives, Entry, Kept, noted, over, own_freeze
 from tests.support.dictstore.pages import comes_after, place
+
+
+def described(holder: int | None) -> str:
+    return f"engine {holder}" if holder else "nobody"
 
 
 class Base:
@@ -36,11 +37,14 @@ class Base:
         self.clock = clock or SystemClock()
         self._number = 0
         self._closed = False
-        self._workflows: tuple[str, ...] = ()
+        self._drives: Drives = ((), None)
 
     @property
     def number(self) -> int:
         return self._number
+
+    def lease_left(self, number: int) -> float | None:
+        return None
 
     def has_news(self) -> bool:
         return False  # writes of others are told at once
@@ -49,18 +53,18 @@ class Base:
     def trouble(self) -> str | None:
         return None
 
-    def announce(self, workflows: Sequence[str]) -> None:
-        self._workflows = tuple(sorted(workflows))
+    def announce(self, workflows: Sequence[str], queues: Sequence[str] | None = None) -> None:
+        self._drives = tuple(sorted(workflows)), None if queues is None else tuple(sorted(queues))
         if self._number:
-            self.data.drives[self._number] = self._workflows
+            self.data.drives[self._number] = self._drives
 
-    async def open(self, on_change: Callable[[], None]) -> None:
+    async def open(self, on_change: OnChange) -> None:
         if self._closed or self._number:
             raise StoreClosed("this store was opened before; make another one")
         self.data.last_engine += 1
         self._number = self.data.last_engine
         self.data.engines[self._number] = on_change
-        self.data.drives[self._number] = self._workflows
+        self.data.drives[self._number] = self._drives
         for kept in self._known():
             self._end(kept, self.clock.now())
 
@@ -74,20 +78,21 @@ class Base:
         self.data.engines.pop(self._number, None)
         self._closed = True
 
-    def describe_holder(self, holder: int | None) -> str:
+    async def describe_holders(self, holders: Collection[int]) -> dict[int, str]:
         self._check()
-        return f"engine {holder}" if holder else "nobody"
+        return {each: described(each) for each in holders}
 
     def _check(self) -> None:
         if self._closed or not self._number:
             raise StoreClosed("the store is not open")
 
-    def _tell(self) -> None:
+    def _tell(self, *keys: int) -> None:
+        """Tell the other engines that these sessions have changed; without keys, anything may have."""
         self.data.turn += 1
         loop = asyncio.get_running_loop()
         for number, on_change in self.data.engines.items():
             if number != self._number:
-                loop.call_soon(on_change)
+                loop.call_soon(on_change, frozenset(keys) or None)
 
     # lookups
 
@@ -106,7 +111,8 @@ class Base:
     def _by(self, key: int) -> Kept:
         kept = self.data.sessions.get(key)
         if kept is None or kept.tombstone is not None:
-            raise UnknownSession(f"no session has the key {key}", session_id="")
+            session_id = "" if kept is None else kept.row.session_id
+            raise UnknownSession(f"no session has the key {key}", session_id=session_id)
         return kept
 
     def _tree(self, session_id: str | None) -> list[Kept]:
@@ -120,7 +126,9 @@ class Base:
         return list({each.row.key: each for top in tops for each in self._tree(top)}.values())
 
     def _matching(self, query: Filter) -> list[Kept]:
-        wanted = {"workflow": query.workflow, "owner": query.owner, "parent": query.parent}
+        wanted = {
+            "workflow": query.workflow, "owner": storable(query.owner), "queue": query.queue, "parent": query.parent,
+        }  # fmt: skip
         if not query.tree:
             wanted["session_id"] = query.session_id
         found = self._known() if not query.tree else self._trees(query)
@@ -131,7 +139,7 @@ class Base:
         found = [each for each in found if until is None or each.row.updated_at <= until]
         found = [each for each in found if all(v in (None, getattr(each.row, k)) for k, v in wanted.items())]
         found = [each for each in found if each.row.session_id.startswith(query.prefix or "")]
-        found = [each for each in found if query.tag is None or query.tag in each.row.tags]
+        found = [each for each in found if query.tag is None or storable(query.tag) in each.row.tags]
         found = [each for each in found if not query.unended or not over(each.row)]
         found = [each for each in found if query.input_digest in (None, each.row.input_digest)]
         found = [each for each in found if not query.statuses or self._seen(each).status in query.statuses]
@@ -182,7 +190,7 @@ class Base:
         return max((each.round for each in self.data.rounds if each.lifted_at is not None), default=0)
 
     def _refuse_held(self, row: SessionRow) -> None:
-        holder = self.describe_holder(row.holder)
+        holder = described(row.holder)
         raise AlreadyRunning(f"{row.session_id} is driven by {holder}", session_id=row.session_id, holder=holder)
 
     # changes

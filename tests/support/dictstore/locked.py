@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pausepoint.stores.changed import OnChange
 from tests.support.dictstore.data import Data
 from tests.support.dictstore.store import DictStore
 
@@ -30,11 +31,11 @@ class LockedDictStore(DictStore):
         super().__init__(data, clock)
         self.reached: Callable[[], None] = lambda: None
 
-    async def open(self, on_change: Callable[[], None]) -> None:
+    async def open(self, on_change: OnChange) -> None:
         loop = asyncio.get_running_loop()
 
-        def notify() -> None:
-            loop.call_soon_threadsafe(on_change)
+        def notify(keys: frozenset[int] | None) -> None:
+            loop.call_soon_threadsafe(on_change, keys)
 
         with self.data.lock:
             await super().open(notify)

@@ -10,14 +10,18 @@ from msgspec.structs import replace
 
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.budgets import NO_BUDGET, Allowance
+from pausepoint.model.commits import Commit, NewSession
 from pausepoint.model.descriptions import MOST_DESCRIPTIONS, StoredDescription
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.remembered import Remembered, check_key, check_remembered
-from pausepoint.model.sessions import Commit, Filter, NewSession, Pause, Removal, SessionRow
+from pausepoint.model.sessions import Filter, Pause, SessionRow
+from pausepoint.model.stores import Removal
+from pausepoint.stores import text
 from pausepoint.stores.found import Found, FoundDescriptions
 from pausepoint.stores.remembered import current, current_each, key_lost, once
+from pausepoint.stores.text import storable
 from tests.support.dictstore.data import Kept, Request
 from tests.support.dictstore.removal import Removals
 
@@ -141,25 +145,25 @@ class Notes(Removals):
 
     async def create(self, new: NewSession) -> SessionRow | None:
         self._check_key()
-        row = await super().create(new)
+        row = await super().create(text.of_session(new))
         self._took_effect(row is not None)
         return row
 
     async def revise(self, commit: Commit) -> Found:
         self._check_key()
-        found = await super().revise(commit)
+        found = await super().revise(text.of_commit(commit))
         self._took_effect()
         return found
 
     async def pause(self, query: Filter, pause: Pause) -> Found:
         self._check_key()
-        found = await super().pause(query, pause)
+        found = await super().pause(query, text.of_pause(pause))
         self._took_effect()
         return found
 
     async def lift(self, by: str | None, at: int) -> bool:
         self._check_key()
-        found = await super().lift(by, at)
+        found = await super().lift(storable(by), at)
         self._took_effect()
         return found
 
@@ -167,25 +171,25 @@ class Notes(Removals):
         self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
     ) -> SessionRow:
         self._check_key()
-        row = await super().unpause(session_id, by, at, budget, wake)
+        row = await super().unpause(session_id, storable(by), at, budget, wake)
         self._took_effect()
         return row
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
         self._check_key()
-        found = await super().cancel(session_id, by, reason, at)
+        found = await super().cancel(session_id, storable(by), storable(reason), at)
         self._took_effect()
         return found
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         self._check_key()
-        row = await super().send(session_id, by, at, payload)
+        row = await super().send(session_id, storable(by), at, payload)
         self._took_effect()
         return row
 
     async def answer(self, given: Answer) -> Answered:
         self._check_key()
-        found = await super().answer(given)
+        found = await super().answer(replace(given, by=storable(given.by)))
         self._took_effect(found.was_delivered)
         return found
 
@@ -193,12 +197,14 @@ class Notes(Removals):
         self, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None = None
     ) -> tuple[SignalRecord, bool]:
         self._check_key()
-        found = await super().add_file(session_id, by, at, file, fence)
+        found = await super().add_file(session_id, storable(by), at, file, fence)
         self._took_effect()
         return found
 
-    async def remove(self, *given: Any, **options: Any) -> list[Removal]:
+    async def remove(
+        self, session_id: str, by: str | None, reason: str, *given: Any, **options: Any
+    ) -> list[Removal]:  # fmt: skip
         self._check_key()
-        found = await super().remove(*given, **options)
+        found = await super().remove(session_id, storable(by), storable(reason), *given, **options)
         self._took_effect()
         return found

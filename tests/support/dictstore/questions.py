@@ -10,13 +10,9 @@ from pausepoint.errors import (
     SessionEnded,
 )
 from pausepoint.model import questions
+from pausepoint.model.commits import Commit
 from pausepoint.model.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, place_of, reply, settled
-from pausepoint.model.sessions import (
-    Commit,
-    Position,
-    QuestionChange,
-    QuestionStatus,
-)
+from pausepoint.model.sessions import Position, QuestionChange, QuestionStatus
 from pausepoint.stores.found import FoundQuestions
 from tests.support.dictstore.data import OPEN, Kept, over
 from tests.support.dictstore.requests import Requests

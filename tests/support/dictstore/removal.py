@@ -11,15 +11,12 @@ from pausepoint.errors import (
     VerbRefused,
 )
 from pausepoint.model.files import file_facts
-from pausepoint.model.sessions import (
-    Removal,
-    Space,
-    Sweep,
-    Tombstone,
-    has_expired,
-)
+from pausepoint.model.sessions import has_expired
+from pausepoint.model.stores import Removal, Space, Sweep, Tombstone
+from pausepoint.stores.files import Files
 from pausepoint.stores.places import StreamFolder
 from tests.support.dictstore.data import over
+from tests.support.dictstore.files import DictFiles
 from tests.support.dictstore.sessions import Sessions
 
 
@@ -62,6 +59,8 @@ class Removals(Sessions):
             if part:
                 del part[-limit:]
                 return None
+        for place in [place for place in self.data.drawers if place[0] == key]:
+            del self.data.drawers[place]
         self.data.stones.append(kept.tombstone)
         self._log("stone", key, len(self.data.stones), kept.tombstone.digest)
         self._tell()
@@ -82,8 +81,12 @@ class Removals(Sessions):
         self._check()
         return [stone for stone in self.data.stones if session_id in (None, stone.session_id)]
 
-    def folder(self, session_id: str) -> Path | None:
-        return None
+    def files_of(self, session_id: str) -> Files | None:
+        return DictFiles(self.data, session_id)
+
+    async def sessions_with_files(self) -> list[str]:
+        self._check()
+        return sorted(session_id for session_id, stored in self.data.files.items() if stored)
 
     def flag(self) -> Path | None:
         return None
@@ -107,6 +110,8 @@ class Removals(Sessions):
         others = {name for kept in self._known() if kept not in tree for name in kept.names}
         values = {name for kept in tree for name in kept.names} - others
         records = sum(len(record.payload) for kept in tree for record in kept.records)
+        keys = {kept.row.key for kept in tree}
+        records += sum(each.size for (key, _), each in self.data.drawers.items() if key in keys)
         files = [file for kept in tree for file in await self.files(kept.row.key)]
         return (
             records

@@ -23,6 +23,7 @@ from pausepoint.model.sessions import (
     SessionRow,
     Stopping,
     can_be_handed_over,
+    can_be_tried_again,
     needs_driving,
 )
 from pausepoint.stores.found import Found
@@ -45,7 +46,7 @@ class Requests(Base):
         for kept in found:
             if not over(kept.row) and self._takes(kept):
                 self._ask(kept, pause)
-        self._tell()
+        self._tell(*(kept.row.key for kept in found))
         return Found(self._seen(kept) for kept in found)
 
     def _takes(self, kept: Kept) -> bool:
@@ -168,8 +169,9 @@ class Requests(Base):
                 self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen)
                 if kept.row.wakes_at == 0 and kept.row.waiting is None:
                     self._set(kept, wakes_at=None)
+            tries_again = wake and can_be_tried_again(self._seen(kept)) and self._close_reasons(kept, by, at)
             hands_over = wake and kept is top and can_be_handed_over(self._seen(kept))
-            if not asked and not limits and not hands_over:
+            if not (asked or limits or hands_over or tries_again):
                 continue
             self._signal(kept, "resume", by, at, msgspec.json.encode(limits))
             self._set(kept, **limits, **({"ended": None} if hands_over else {}))
@@ -177,6 +179,13 @@ class Requests(Base):
                 self._set(kept, wakes_at=0)
         self._tell()
         return self._seen(top)
+
+    def _close_reasons(self, kept: Kept, by: str | None, at: int) -> bool:
+        found = [each for each in kept.pauses if each.kind != "operator" and each.closed_at is None]
+        kept.pauses = [replace(each, closed_at=at, closed_by=by) if each in found else each for each in kept.pauses]
+        if found:
+            self._set(kept, crashes=0)
+        return bool(found)
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
         self._check()
@@ -204,7 +213,7 @@ class Requests(Base):
         if over(kept.row):
             raise SessionEnded(f"{session_id} has ended", session_id=session_id, status=str(kept.row.ended))
         self._deliver(kept, self._signal(kept, "message", by, at, payload), "message")
-        self._tell()
+        self._tell(kept.row.key)
         return self._seen(kept)
 
     def _frozen_since(self, kept: Kept) -> int | None:

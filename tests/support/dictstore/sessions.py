@@ -18,39 +18,35 @@ from pausepoint.errors import (
     VerbRefused,
 )
 from pausepoint.model.budgets import Purse
+from pausepoint.model.commits import Commit, Flags, NewSession, overlooks_a_wake
 from pausepoint.model.files import FileFacts, file_facts
+from pausepoint.model.limits import LOOK_AGAIN, in_effect
 from pausepoint.model.records import Record, SignalRecord, first_digest, intact
-from pausepoint.model.sessions import (
-    Commit,
-    Filter,
-    Flags,
-    NewSession,
-    Pause,
-    QuestionStatus,
-    SessionRow,
-    Status,
-    overlooks_a_wake,
-    position,
-)
+from pausepoint.model.sessions import Filter, Pause, QuestionStatus, SessionRow, Status, position
+from pausepoint.stores import text
 from pausepoint.stores.found import Found
-from tests.support.dictstore.data import Kept, flags_of, is_open_request, over
-from tests.support.dictstore.questions import Questions
+from tests.support.dictstore.base import described
+from tests.support.dictstore.data import Kept, KeptDrawer, flags_of, is_open_request, over
+from tests.support.dictstore.limits import Limits
 
 
-class Sessions(Questions):
+class Sessions(Limits):
     """Sessions: their rows, records and files, and the commits of the engine that holds them."""
 
     async def create(self, new: NewSession) -> SessionRow | None:
         self._check()
-        if new.parent is not None:
-            self._by(new.parent)
+        for other in (new.parent, new.drawers_of):
+            if other is not None:
+                self._by(other)
         if self._find_id(new.session_id) is not None:
             return None
         if missing := [name for name in new.names if name not in self.data.large]:
             raise DamagedRecord(f"the stored value {missing[0].hex()} is missing")
         pause = new.pause or self._pause_above(new.parent)
         if new.parent is None and self.data.standing is not None:
-            new = replace(new, claim=False)
+            new = replace(new, claim=False, due=False)
+        if new.claim and not new.guest and not self._use_slot(new, self.clock.now()):
+            new = replace(new, claim=False, due=True)
         last = new.records[-1]
         frames = [record.seq for record in new.records if record.kind == "key"]
         self.data.last_key += 1
@@ -61,9 +57,11 @@ class Sessions(Questions):
             digest=last.digest, step=new.step, visit=new.visit, held_by_guard=new.held_by_guard, ended=None,
             failure=None, pause_requested=False, pause_mode="finish", cancel_requested=False,
             holder=self._number if new.claim else None, fence=int(new.claim), live=False, waiting=None,
-            wakes_at=None, crashes=0, spent_usd=0, spent_tokens=0, budget_usd=new.budget_usd, open_pauses=0,
+            wakes_at=0 if new.due and not new.claim else None, crashes=0, spent_usd=0, spent_tokens=0,
+            budget_usd=new.budget_usd, open_pauses=0,
             progress=None, parent=new.parent, keep_for=new.keep_for, budget_tokens=new.budget_tokens,
-            budget_operations=new.budget_operations, guest=new.guest,
+            budget_operations=new.budget_operations, guest=new.guest, queue=new.queue, priority=new.priority,
+            lane=new.lane,
         )  # fmt: skip
         kept = self.data.sessions[row.key] = Kept(row, list(new.records))
         for record in new.records:
@@ -71,6 +69,9 @@ class Sessions(Questions):
         kept.exempt = self._exempt_like(new.parent)
         self._keep(kept, new.blobs)
         kept.names |= set(new.names)
+        if new.drawers_of is not None:
+            source = {name: each for (key, name), each in self.data.drawers.items() if key == new.drawers_of}
+            self.data.drawers |= {(row.key, name): KeptDrawer.of(each.stored()) for name, each in source.items()}
         for file in new.files:
             self._signal(kept, file.kind, file.by, file.at, file.payload)
         if pause is not None:
@@ -158,6 +159,9 @@ class Sessions(Questions):
         self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
     ) -> SessionRow:  # fmt: skip
         self._check()
+        return self._claimed(session_id, steal, fence, paused, self.clock.now())
+
+    def _claimed(self, session_id: str, steal: bool, fence: int | None, paused: bool, now: int) -> SessionRow:
         kept = self._named(session_id)
         row = self._seen(kept)
         if row.ended in ("completed", "cancelled"):
@@ -168,12 +172,11 @@ class Sessions(Questions):
             raise HoldLost(f"{session_id} has moved on; nothing was written", session_id=session_id)
         if row.pause_requested and not paused:
             raise VerbRefused(f"{session_id} is to be paused", session_id=session_id, status=row.status.value)
-        crashed = row.holder is not None and not row.live
+        self._free(kept)
+        self._check_slot(kept, row, now)
         self._settle_lifted(kept)
-        self._set(
-            kept, holder=self._number, fence=row.fence + 1, ended=None, crashes=row.crashes + crashed, waiting=None,
-            wakes_at=None, kept_by=None,
-        )  # fmt: skip
+        self._set(kept, holder=self._number, fence=row.fence + 1, ended=None, waiting=None, wakes_at=None, kept_by=None)
+        self._tell(kept.row.key)
         return self._seen(kept)
 
     async def unkeep(self, key: int, fence: int) -> None:
@@ -185,12 +188,13 @@ class Sessions(Questions):
 
     async def commit(self, commit: Commit) -> Flags | None:
         self._check()
+        commit = text.of_commit(commit)
         kept = self.data.sessions.get(commit.key)
         if kept is None or kept.tombstone is not None:
             raise HoldLost(f"no session has the key {commit.key}; nothing was written", session_id="")
         row = kept.row
         if (row.seq, row.fence, row.holder) != (commit.base_seq, commit.fence, self._number):
-            who = self.describe_holder(row.holder)
+            who = described(row.holder)
             raise HoldLost(f"{row.session_id} is held by {who}; nothing was written", session_id=row.session_id)
         if commit.only_if_paused and not self._seen(kept).pause_requested:
             return None
@@ -207,7 +211,7 @@ class Sessions(Questions):
                 for each in kept.pauses
             ]
             self._note(kept, after=commit.base_seq, took_effect_at=commit.updated_at)
-        self._tell()
+        self._tell(*((commit.key,) if commit.parent is None else ()))
         return flags
 
     async def revise(self, commit: Commit) -> Found:
@@ -301,6 +305,9 @@ class Sessions(Questions):
         kept.records = [replace(each, **blank) if each.seq in commit.redact else each for each in kept.records]
         kept.signals = [replace(each, **blank) if each.n in commit.redact_signals else each for each in kept.signals]
         kept.names -= set(commit.unname)
+        for name in commit.empty_drawers:
+            if (drawer := self.data.drawers.get((kept.row.key, name))) is not None:
+                drawer.streams, drawer.values = {}, {}
 
     # the waker
 
@@ -325,28 +332,48 @@ class Sessions(Questions):
         known = self._known() if tree is None else self._tree(tree)
         return [self._seen(kept) for kept in known if kept.row.workflow in workflows]
 
-    async def due(self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None) -> list[SessionRow]:
+    async def due(
+        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None,
+        queues: Sequence[str] | None = None, skip: Mapping[int, int] | None = None,
+    ) -> list[SessionRow]:  # fmt: skip
         self._check()
         rows = [row for row in self._rows_of(workflows, tree) if not over(row)]
+        rows = [row for row in rows if (skip or {}).get(row.key) != row.seq]
         rows = [row for row in rows if not row.live and row.kept_by is None and not row.guest]
         rows = [row for row in rows if not row.open_pauses and not row.pause_requested]
-        return [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)][:limit]
+        rows = [row for row in rows if queues is None or row.queue in queues]
+        rows = [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)]
+        return self._in_turn(rows, now, limit)
 
     async def take(
-        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
-    ) -> list[SessionRow]:
-        self._check()
-        for kept in self._known():
-            if kept.row.holder is not None and kept.row.holder not in self.data.engines:
-                self._set(kept, holder=None, crashes=kept.row.crashes + 1)
+        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None,
+        queues: Sequence[str] | None = None,
+    ) -> list[SessionRow]:  # fmt: skip
+        await self.reap()
         rows = [
             row
             for row in self._rows_of(workflows)
             if row.ready_at is not None and row.ready_at <= now and not row.under_everything
         ]
         rows = [row for row in rows if row.kept_by is None and (skip or {}).get(row.key) != row.seq]
-        rows.sort(key=lambda row: (row.ready_at, row.key))
-        return [await self.claim(row.session_id) for row in rows[:limit]]
+        rows = [row for row in rows if queues is None or row.queue in queues]
+        return [self._claimed(row.session_id, False, None, False, now) for row in self._in_turn(rows, now, limit)]
+
+    async def reap(self) -> frozenset[int]:
+        self._check()
+        freed = [kept for kept in self._known() if self._free(kept)]
+        for kept in freed:
+            self._end(kept, self.clock.now())
+        if freed:
+            self._tell()
+        return frozenset(kept.row.key for kept in freed)
+
+    def _free(self, kept: Kept) -> bool:
+        """Release a session whose engine died, and count a crash. Return whether it did."""
+        died = kept.row.holder is not None and kept.row.holder not in self.data.engines
+        if died:
+            self._set(kept, holder=None, crashes=kept.row.crashes + 1)
+        return died
 
     async def release(self, key: int, fence: int) -> None:
         self._check()
@@ -358,7 +385,12 @@ class Sessions(Questions):
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         self._check()
         rows = [row for row in self._rows_of(workflows, tree) if not row.pause_requested and not row.guest]
-        return min((row.wakes_at for row in rows if row.wakes_at and row.wakes_at > now), default=None)
+        times = [each.next_at(now) for each in self.data.limits.values()]
+        times += [row.wakes_at for row in rows]
+        if in_effect(self.data.limits.values()):
+            came = [row for row in rows if row.wakes_at is not None and row.wakes_at <= now and not over(row)]
+            times += [now + LOOK_AGAIN] if any(not row.live for row in came) else []
+        return min((at for at in times if at and at > now), default=None)
 
     async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
         rows = await self.find(Filter(owner=owner, unended=True))

@@ -12,19 +12,16 @@ from pausepoint.errors import (
     DamagedRecord,
 )
 from pausepoint.model.files import check_names
-from pausepoint.model.sessions import (
-    About,
-    Holder,
-    Proved,
-    SessionRow,
-    Whole,
-)
+from pausepoint.model.sessions import SessionRow
+from pausepoint.model.stores import About, Holder, Proved, Whole
+from pausepoint.stores import text
 from tests.support.dictstore.changes import Changes
-from tests.support.dictstore.data import Kept
-from tests.support.dictstore.notes import Notes
+from tests.support.dictstore.data import Kept, KeptDrawer
+from tests.support.dictstore.drawers import Drawers
+from tests.support.dictstore.schedules import Schedules
 
 
-class DictStore(Notes, Changes):
+class DictStore(Schedules, Changes, Drawers):
     """A `pausepoint.stores.base.Store` in plain dictionaries, for one process."""
 
     async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
@@ -54,7 +51,7 @@ class DictStore(Notes, Changes):
                 held.setdefault(kept.row.holder, []).append(kept.row.session_id)
         drives = self.data.drives
         holders = [
-            Holder(n, 0, "", 0, n in self.data.engines, tuple(ids), drives.get(n, ()))
+            Holder(n, 0, "", 0, n in self.data.engines, tuple(ids), *drives.get(n, ((), None)))
             for n, ids in sorted(held.items())
         ]
         return About("dictionaries", "memory", 1, (await self.space()).total, 0, {}, tuple(holders))
@@ -77,12 +74,14 @@ class DictStore(Notes, Changes):
                     await self.pauses(row.key, open_only=False),
                     blobs,
                     list(kept.questions.values()),
+                    [each.stored() for (key, _), each in sorted(self.data.drawers.items()) if key == row.key],
                 )
             )
         return found
 
     async def import_(self, sessions: Sequence[Whole]) -> bool:
         self._check()
+        sessions = [text.of_whole(each) for each in sessions]
         for each in sessions:
             check_names(each)
         if any(self._find_id(each.row.session_id) is not None for each in sessions):
@@ -108,6 +107,7 @@ class DictStore(Notes, Changes):
                 self.data.last_question += 1
                 kept.questions[self.data.last_question] = facts
             self._keep(kept, tuple(each.blobs.items()))
+            self.data.drawers |= {(key, drawer.name): KeptDrawer.of(drawer) for drawer in each.drawers}
             kept.exempt = self._last_lifted()
             self._note(kept, self.clock.now())
         self._tell()

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 import click
 from pydantic import Field
 
 from pausepoint import Engine, Outcome, program
+from pausepoint.apps.aura.classroom_sync import only_student
 from pausepoint.apps.aura.memory import remembering
 from pausepoint.apps.aura.models import LIVE, AuraState
 from pausepoint.apps.aura.settings import SAMPLE_STUDENT, WITHOUT_CALENDAR, lacks_calendar, starting
 from pausepoint.apps.aura.sources.cells import AmbiguousDates
 from pausepoint.apps.aura.sources.sign_in import sign_in
 from pausepoint.apps.aura.workflow import aura
+from pausepoint.apps.input import BadInput
 from pausepoint.cli import Start
 from pausepoint.errors import StoreMissing
+
+Day = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
 HELP = """Organise a student's week: gather assignments, assess mastery, plan the days, and write a report.
 
@@ -29,8 +36,9 @@ Without --data, Aura runs on a small made-up sample.
 def begin(
     start: Start,
     student: Annotated[
-        str, Field(description="The student's id, e-mail address or name in the data.")
-    ] = SAMPLE_STUDENT,
+        str | None,
+        Field(description="The student's id, e-mail address or name in the data. Default: the only one in it."),
+    ] = None,
     data: Annotated[
         list[str] | None,
         Field(description="A Takeout (.zip), a folder with an export, a .csv file, or classroom:TOKEN.json."),
@@ -51,10 +59,17 @@ def begin(
     reports: Annotated[
         Path | None, Field(description="The folder for the report. Default: aura/ next to the store.")
     ] = None,
+    every: Annotated[
+        Day | None, Field(description="Make a report every week on this day, at 18:00, instead of one now.")
+    ] = None,
 ) -> AuraState:
     """Return the starting state for the given options."""
+    if every is not None and now is not None:
+        raise BadInput("now: With --every, each report plans from the time at which it is made. Leave out --now.")
     if lacks_calendar({"data": data, "calendar": calendar}):
         click.echo(f"aura: {WITHOUT_CALENDAR}", err=True)
+    if student is None:
+        student = only_student(data) if data else SAMPLE_STUDENT
     state = _asked(
         student, data=data or None, name=name, language=language, mail_to=mail_to, calendar=calendar, dates=dates,
         time_zone=time_zone, now=now, day_start=day_start, day_end=day_end, days=days, limit=limit,
@@ -62,11 +77,30 @@ def begin(
     )  # fmt: skip
     for note in state.notes:
         click.echo(f"aura: {note}", err=True)
+    if every is not None:
+        schedule(start, state, every)
+        raise click.exceptions.Exit(0)
     try:
         with Engine(start.store, workflows=[aura], create=False, drives="none") as engine:
             return remembering(engine, state)
     except StoreMissing:
         return state
+
+
+def schedule(start: Start, state: AuraState, day: Day) -> None:
+    """Store the schedule of a weekly report, and say what starts it."""
+    name = f"aura-{state.student_id}"
+    if (plain := re.sub(r"[^A-Za-z0-9_+-]+", "-", name)[:55]) != name:  # other students may have the same plain name
+        name = f"{plain}-{sha256(name.encode()).hexdigest()[:8]}"
+    # Each report plans from its own start. The sample has a fixed day, and notes are about the calendar of today.
+    wanted = AuraState(**{field: getattr(state, field) for field in state.model_fields_set - {"now", "notes"}})
+    with Engine(start.store, workflows=[aura], drives="none") as engine:
+        cron = f"0 18 * * {day[:3]}"
+        made = engine.schedule(name, aura, wanted, cron=cron, zone=state.time_zone, owner=start.owner)
+    when = f"{made.next_at.astimezone(ZoneInfo(made.zone)):%Y-%m-%d %H:%M}" if made.next_at else "when it is resumed"
+    click.echo(f"Stored schedule {name}: every {day} at 18:00 in {made.zone}. Next report: {when}.")
+    click.echo(f"Reports are made while this runs:  {start.command('worker')}", err=True)
+    click.echo(f"List, pause or remove it:  {start.command('schedule', 'ls')}", err=True)
 
 
 def _asked(student: str, **settings: Any) -> AuraState:

@@ -5,6 +5,7 @@ Each course is one remembered operation, so an interrupted sync fetches only the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pydantic import TypeAdapter
@@ -26,8 +27,21 @@ async def gather(
     sources = [open_source(place, time_zone, dates) for place in dict.fromkeys(data)]
     courses = [await _enrolled(source, student_id, ctx) for source in sources]
     _check_courses(student_id, sources, courses)
-    found = [await _fetched(source, mine, ctx) for source, mine in zip(sources, courses, strict=True)]
-    return sorted((each for some in found for each in some), key=_by_due)
+    texts = [text for source, mine in zip(sources, courses, strict=True) for text in await _fetched(source, mine, ctx)]
+    sources.clear()  # an export of a whole class is large, and no longer needed
+    found = [each for text in texts for each in ASSIGNMENTS.validate_json(text)]
+    _tell_apart(found)
+    found.sort(key=_by_due)
+    return found
+
+
+def _tell_apart(found: Sequence[Assignment]) -> None:
+    """Number the ids that occur in several accounts."""
+    seen: Counter[str] = Counter()
+    for each in found:
+        seen[each.id] += 1
+        if seen[each.id] > 1:
+            each.id = f"{each.id} ({seen[each.id]})"
 
 
 async def _enrolled(source: Source, student_id: str, ctx: Context) -> list[Course]:
@@ -37,12 +51,13 @@ async def _enrolled(source: Source, student_id: str, ctx: Context) -> list[Cours
     return await ctx.do(enrolled, source.place, student_id)
 
 
-async def _fetched(source: Source, courses: Sequence[Course], ctx: Context) -> list[Assignment]:
+async def _fetched(source: Source, courses: Sequence[Course], ctx: Context) -> list[str]:
+    """Return the assignments of each course as text."""
+
     def fetch_course(course: Course) -> str:
         return ASSIGNMENTS.dump_json(source.assignments(course)).decode()
 
-    found = await ctx.map(fetch_course, courses, key=lambda each: f"{source.place} {each.account} {each.course_id}")
-    return [each for some in found for each in ASSIGNMENTS.validate_json(some)]
+    return await ctx.map(fetch_course, courses, key=lambda each: f"{source.place} {each.account} {each.course_id}")
 
 
 def _by_due(assignment: Assignment) -> tuple[bool, float, str]:
@@ -64,24 +79,34 @@ def check(student_id: str, data: Sequence[str], time_zone: str, dates: Order | N
     return next((name for source in sources if (name := source.name(student_id))), "")
 
 
+def only_student(data: Sequence[str]) -> str:
+    """Return the only student that the data name. Raises `BadInput` if there are several or none."""
+    sources = [open_source(place, "UTC") for place in dict.fromkeys(data)]
+    names = _known(sources)
+    if len(names) == 1:
+        return names[0]
+    places = ", ".join(each.place for each in sources)
+    if not names:
+        raise BadInput(f"student_id: {places} does not say whose work it is. Pass --student with the student's name.")
+    raise BadInput(f"student_id: {places} names several students. Pass --student with one of them: {_listed(names)}.")
+
+
 def _check_courses(student_id: str, sources: Sequence[Source], courses: Sequence[Sequence[Course]]) -> None:
-    """Refuse an unknown student, and two accounts with the same name, because assignment ids contain it."""
+    """Refuse an unknown student."""
     if not any(courses):
         raise unknown(student_id, sources)
-    places: dict[str, str] = {}
-    for source, mine in zip(sources, courses, strict=True):
-        for account in {each.account for each in mine}:
-            other = places.setdefault(account, source.place)
-            if other != source.place:
-                raise BadInput(
-                    f"data: {other} and {source.place} both have an account {account!r}. Accounts are named after their"
-                    " folder or file; rename one of the two."
-                )
 
 
 def unknown(student_id: str, sources: Sequence[Source]) -> BadInput:
     """Return the refusal of an unknown student. It names the known ones."""
-    names = sorted({name for source in sources for name in source.students()})
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    known = f" Known students: {', '.join(names[:5])}{more}." if names else " Check the id or the e-mail address."
+    names = _known(sources)
+    known = f" Known students: {_listed(names)}." if names else " Check the id or the e-mail address."
     return BadInput(f"student_id: {student_id!r} has no course in {', '.join(each.place for each in sources)}.{known}")
+
+
+def _known(sources: Sequence[Source]) -> list[str]:
+    return sorted({name for source in sources for name in source.students()})
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"

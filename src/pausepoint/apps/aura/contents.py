@@ -164,16 +164,19 @@ def _moved(facts: Facts) -> Iterator[Item]:
     share = facts.speech.share
     for each in facts.profile.subjects:
         before = facts.previous.profile.level(each.subject)
-        if before is not None and each.mastery is not None and abs(each.mastery - before) >= MOVED:
+        if before is not None and each.mastery is not None and each.graded and abs(each.mastery - before) >= MOVED:
             text = facts.speech.say("from_to", before=share(before), after=share(each.mastery))
             yield Item(each.subject, [text])
 
 
 def _grade(facts: Facts, work: Assignment) -> str:
     speech = facts.speech
-    assert work.points is not None
+    if work.points is None:
+        return speech.say("mark", mark=work.grade)
+    if work.grade:
+        return speech.percent(work.points)
     if work.max_points is None:
-        return speech.say("points", points=speech.number(work.points))
+        return speech.say("points", 1 if work.points == 1 else 2, points=speech.number(work.points))
     return speech.say("of_points", points=speech.number(work.points), most=speech.number(work.max_points))
 
 
@@ -188,19 +191,20 @@ def _grades(facts: Facts) -> Section:
 def _subject(facts: Facts, subject: SubjectMastery, graded: Sequence[Assignment]) -> Item:
     speech, say = facts.speech, facts.speech.say
     before = None if facts.previous is None else facts.previous.profile.level(subject.subject)
-    if subject.mastery is None:
-        level = say("level_unknown")
+    known = subject.mastery is not None and subject.graded > 0  # missing work alone says little about a subject
+    if subject.mastery is None or not known:
+        level = say("level_none") if graded else say("level_unknown")
     elif before is None or abs(before - subject.mastery) < MOVED:
         level = say("level", share=speech.share(subject.mastery))
     else:
         level = say("level_was", share=speech.share(subject.mastery), before=speech.share(before))
-    doubt = [say("uncertain")] if subject.mastery is not None and subject.confidence < DOUBTFUL else []
+    doubt = [say("uncertain")] if known and subject.confidence < DOUBTFUL else []
     counts = [
         *([] if subject.trend is None else [say(subject.trend)]),
         *([say("late_count", subject.late)] if subject.late else []),
         *([say("missing_count", subject.missing)] if subject.missing else []),
     ]
-    latest = ", ".join(f"{each.title} {_grade(facts, each)}" for each in graded)
+    latest = ", ".join(f"{each.title} ({_grade(facts, each)})" for each in graded)
     lines = [" · ".join([level, *doubt, *counts]), *([say("latest", grades=latest)] if latest else [])]
     return Item(subject.subject, lines, subject)
 
@@ -213,7 +217,8 @@ def _small_print(facts: Facts) -> Iterator[str]:
     speech = facts.speech
     found = facts.overview
     when = f"{speech.date(speech.now)}, {speech.clock(speech.now)}"
-    yield speech.say("made_from", found.total, courses=found.courses, when=when, zone=speech.zone.key)
+    courses = speech.say("courses", found.courses)
+    yield speech.say("made_from", found.total, courses=courses, when=when, zone=speech.zone.key)
     yield speech.say("legend")
     yield from facts.notes
 

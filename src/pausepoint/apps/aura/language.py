@@ -62,7 +62,7 @@ class Speech:
         >>> Speech("en", ZoneInfo("Asia/Tokyo"), now).day(datetime(2030, 3, 4, 23, 30, tzinfo=UTC))
         'Tue 5 Mar'
         >>> Speech("de", ZoneInfo("UTC"), now).day(datetime(2031, 3, 4, tzinfo=UTC))
-        'Di 4. März 2031'
+        'Di., 4. März 2031'
         """
         local = moment.astimezone(self.zone)
         year = "" if local.year == self.now.astimezone(self.zone).year else f" {local.year}"
@@ -74,8 +74,8 @@ class Speech:
         return f"{self._date(local)} {local.year}"
 
     def _date(self, local: datetime) -> str:
-        dot = "." if self.code == "de" else ""
-        return f"{DAYS[self.code][local.weekday()]} {local.day}{dot} {MONTHS[self.code][local.month - 1]}"
+        name, month = DAYS[self.code][local.weekday()], MONTHS[self.code][local.month - 1]
+        return f"{name}., {local.day}. {month}" if self.code == "de" else f"{name} {local.day} {month}"
 
     def clock(self, moment: datetime) -> str:
         """Return the time of day."""
@@ -84,7 +84,8 @@ class Speech:
     def when(self, moment: datetime) -> str:
         """Return the day and the time of day. The last minute of a day is written as the day alone."""
         clock = self.clock(moment)
-        return self.day(moment) if clock == "23:59" else f"{self.day(moment)}, {clock}"
+        hour = f"{clock} Uhr" if self.code == "de" else clock
+        return self.day(moment) if clock == "23:59" else f"{self.day(moment)}, {hour}"
 
     def ago(self, moment: datetime) -> str:
         """Return how many days ago something was."""
@@ -92,8 +93,12 @@ class Speech:
         return self.say("today") if days < 1 else self.say("days_ago", days)
 
     def share(self, part: float) -> str:
-        """Return a share in percent."""
-        return f"{part:.0%}".replace("%", " %" if self.code == "de" else "%")
+        """Return a share in percent, without decimals."""
+        return self.percent(round(part * 100))
+
+    def percent(self, value: float) -> str:
+        """Return a percentage."""
+        return f"{self.number(value)}{' %' if self.code == 'de' else '%'}"
 
     def length(self, minutes: int) -> str:
         """Return a duration.

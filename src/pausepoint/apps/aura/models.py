@@ -63,6 +63,9 @@ class Course(BaseModel):
 class Assignment(BaseModel):
     """A piece of work assigned to a student. ``minutes`` is the expected effort, if the data gives it.
 
+    The id comes from the course and the work, not from the name of the file, so that next week's file has the same ids.
+    ``grade`` is the grade as the source writes it, if it is not a number of points: ``85%``, ``2+`` or ``B``.
+
     The model has no validators of its own, because the engine stores and loads such models several times as fast. The
     sources check the values.
     """
@@ -80,6 +83,7 @@ class Assignment(BaseModel):
     points: float | None = None
     max_points: float | None = None
     minutes: int | None = None
+    grade: str = ""
 
     @property
     def score(self) -> float | None:
@@ -89,9 +93,14 @@ class Assignment(BaseModel):
         return min(max(self.points / self.max_points, 0.0), 1.0)
 
     @property
+    def is_graded(self) -> bool:
+        """Whether the work has a grade of any kind."""
+        return self.points is not None or bool(self.grade)
+
+    @property
     def is_open(self) -> bool:
         """Whether the work is still to be done."""
-        return not self.handed_in and self.points is None
+        return not self.handed_in and not self.is_graded
 
     def is_overdue(self, now: datetime) -> bool:
         """Return whether the work is past its due date and was not handed in."""
@@ -194,7 +203,7 @@ class Standing(StrEnum):
 
 def standing(work: Assignment, now: datetime) -> Standing:
     """Return how far a piece of work is."""
-    if work.points is not None:
+    if work.is_graded:
         return Standing.GRADED
     if work.handed_in:
         return Standing.HANDED_IN
@@ -249,9 +258,9 @@ class AuraState(BaseModel):
     another day or machine therefore computes with the same values.
     """
 
-    student_id: Annotated[str, Field(min_length=1, description="the student's id or e-mail address in the data")]
+    student_id: Annotated[str, Field(min_length=1, description="the student's id, e-mail address or name in the data")]
     data: list[Annotated[str, AfterValidator(_absolute_place)]] = Field(
-        min_length=1, description="a folder with an export, a .csv file, or classroom:TOKEN.json"
+        min_length=1, description="a Takeout, a folder with an export, a .csv file, or classroom:TOKEN.json"
     )
     calendar: Place | None = Field(default=None, description="an iCalendar file; its events are busy time")
     time_zone: Annotated[str, AfterValidator(known_zone)] = Field(

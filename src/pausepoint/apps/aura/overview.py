@@ -79,7 +79,7 @@ def _latest(assignments: Iterable[Assignment]) -> dict[str, list[Assignment]]:
     """Return the newest grades of each subject."""
     graded: dict[str, list[Assignment]] = {}
     for each in assignments:
-        if each.points is not None:
+        if each.is_graded:
             graded.setdefault(subject_key(each.course), []).append(each)
 
     def age(work: Assignment) -> tuple[float, str]:

@@ -34,6 +34,7 @@ li:last-child { border-bottom: 0; }
 .bad .detail { display: block; }
 .subject { display: flex; flex-wrap: wrap; align-items: center; justify-content: space-between; gap: .25rem 1rem; }
 .subject div { flex: 1 1 16rem; }
+.subject .detail::first-letter { text-transform: uppercase; }
 svg { flex: 0 0 auto; }
 svg line { stroke: var(--line); } svg polyline { fill: none; stroke: var(--blue); stroke-width: 2; }
 svg circle { fill: var(--blue); }

@@ -13,11 +13,11 @@ from typing import Literal
 
 from pausepoint.apps.aura.contents import contents
 from pausepoint.apps.aura.facts import Facts
-from pausepoint.apps.aura.files import put
 from pausepoint.apps.aura.mail import as_mail
 from pausepoint.apps.aura.markdown import as_markdown, as_text
 from pausepoint.apps.aura.models import ParentReport
 from pausepoint.apps.aura.page import as_html
+from pausepoint.apps.files import put
 from pausepoint.apps.input import BadInput
 
 Stress = Literal["low", "moderate", "high"]
@@ -48,7 +48,7 @@ def summary(facts: Facts) -> list[str]:
     """Return the report in a few sentences, all computed from the facts."""
     speech, say = facts.speech, facts.speech.say
     still_open = facts.overview.still_open
-    graded = [each for each in facts.profile.subjects if each.mastery is not None]
+    graded = [each for each in facts.profile.subjects if each.mastery is not None and each.graded]
     lines = [say("open_work", still_open, name=facts.name)] if still_open else []
     lines = lines or [say("nothing_open", name=facts.name)]
     if still_open and not facts.overview.overdue_count:
@@ -81,9 +81,9 @@ def write(facts: Facts, sentences: Sequence[str], folder: Path, name: str, mail_
     mail = as_mail(title, as_text(found), page, to=mail_to, sent=facts.speech.now, name=name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        put(report.markdown, as_markdown(found).encode())
-        put(report.html, page.encode())
-        put(folder / f"{name}.eml", mail)
+        put(report.markdown, as_markdown(found).encode(), private=True)
+        put(report.html, page.encode(), private=True)
+        put(folder / f"{name}.eml", mail, private=True)
     except OSError as error:
         raise BadInput(
             f"reports: Cannot write to {folder}: {error.strerror}. Fix that, or set another folder"

@@ -1,8 +1,8 @@
 """Let a language model rephrase computed sentences. Without a usable answer they stay as they are.
 
-The model's words are decoration, so they never fail or delay a session. If the model is unreachable, declines or
-answers badly, the computed sentences are used at once, and the report and the session's log say so. The facts do not
-change: if an answer contains a number that is not among the findings, the model is asked again.
+The model's words are decoration, so they never fail a session, and no outage is waited out. If the model is
+unreachable, declines or answers badly, the computed sentences are used, and the report and the session's log say so.
+The facts do not change: if an answer contains a number that is not among the findings, the model is asked again.
 """
 
 from __future__ import annotations

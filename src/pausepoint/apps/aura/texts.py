@@ -62,14 +62,15 @@ TEXTS: dict[str, dict[str, str]] = {
     "days_ago": {"en": "yesterday | {count} days ago", "de": "gestern | vor {count} Tagen"},
     "planned_for": {"en": "planned for {when}", "de": "geplant für {when}"},
     "of_points": {"en": "{points} of {most}", "de": "{points} von {most}"},
-    "points": {"en": "{points} points", "de": "{points} Punkte"},
+    "mark": {"en": "grade {mark}", "de": "Note {mark}"},
+    "points": {"en": "{points} point | {points} points", "de": "{points} Punkt | {points} Punkte"},
     "too_old": {
         "en": "not planned any more: ask the teacher whether it still counts",
-        "de": "nicht mehr eingeplant: bei der Lehrkraft nachfragen, ob sie noch zählt",
+        "de": "nicht mehr eingeplant: bei der Lehrkraft nachfragen, ob das noch zählt",
     },
     "too_long": {
         "en": "it takes {whole}, and only {free} are free {until}",
-        "de": "sie dauert {whole}, und nur {free} sind {until} frei",
+        "de": "nötig sind {whole}, frei sind {until} nur {free}",
     },
     "used_up": {
         "en": "the free time and the daily limit of {limit} are used up {until}",
@@ -98,28 +99,29 @@ TEXTS: dict[str, dict[str, str]] = {
     # grades
     "level": {"en": "level {share}", "de": "Stand {share}"},
     "level_was": {"en": "level {share} (was {before})", "de": "Stand {share} (zuvor {before})"},
+    "level_none": {"en": "no level: the grades have no maximum", "de": "kein Stand: die Noten haben kein Maximum"},
     "level_unknown": {"en": "no grade yet", "de": "noch keine Note"},
-    "uncertain": {"en": "little to go on yet", "de": "noch wenig Grundlage"},
+    "uncertain": {"en": "few grades so far", "de": "noch wenige Noten"},
     "rising": {"en": "rising", "de": "steigend"},
     "steady": {"en": "steady", "de": "gleichbleibend"},
     "falling": {"en": "falling", "de": "sinkend"},
-    "latest": {"en": "Latest: {grades}", "de": "Zuletzt: {grades}"},
+    "latest": {"en": "latest: {grades}", "de": "zuletzt: {grades}"},
     "late_count": {"en": "1 late | {count} late", "de": "1 verspätet | {count} verspätet"},
     "missing_count": {"en": "1 missing | {count} missing", "de": "1 fehlt | {count} fehlen"},
     # advice
     "start_with": {
-        "en": "Start with {title} ({course}) on {when}: {why}.",
-        "de": "Mit {title} ({course}) anfangen, {when}: {why}.",
+        "en": "Start with {title} ({course}) on {when} ({why}).",
+        "de": "Als Erstes: {title} ({course}), {when} ({why}).",
     },
     "tight": {
         "en": "1 assignment cannot be finished in time in these hours. More time in the afternoon, or a word with the teacher, helps. | {count} assignments cannot be finished in time in these hours. More time in the afternoon, or a word with the teachers, helps.",  # noqa: E501
         "de": "1 Aufgabe wird in diesen Zeiten nicht rechtzeitig fertig. Mehr Zeit am Nachmittag oder ein Gespräch mit der Lehrkraft hilft. | {count} Aufgaben werden in diesen Zeiten nicht rechtzeitig fertig. Mehr Zeit am Nachmittag oder ein Gespräch mit den Lehrkräften hilft.",  # noqa: E501
     },
     "ask_teachers": {
-        "en": "Ask the teacher about the old overdue work (1 assignment). | Ask the teachers about the old overdue work ({count} assignments).",  # noqa: E501
-        "de": "Bei der Lehrkraft nach der alten überfälligen Arbeit fragen (1 Aufgabe). | Bei den Lehrkräften nach der alten überfälligen Arbeit fragen ({count} Aufgaben).",  # noqa: E501
+        "en": "1 assignment has been overdue for more than two weeks: ask the teacher whether it still counts. | {count} assignments have been overdue for more than two weeks: ask the teachers whether they still count.",  # noqa: E501
+        "de": "1 Aufgabe ist seit mehr als zwei Wochen überfällig: bei der Lehrkraft nachfragen, ob sie noch zählt. | {count} Aufgaben sind seit mehr als zwei Wochen überfällig: bei den Lehrkräften nachfragen, ob sie noch zählen.",  # noqa: E501
     },
-    "full_days": {"en": "Fully booked: {days}.", "de": "Ausgebucht: {days}."},
+    "full_days": {"en": "Fully booked: {days}.", "de": "Ganz verplant: {days}."},
     "nothing_to_do": {
         "en": "There is no open work. Enjoy the week.",
         "de": "Es gibt nichts zu tun. Eine schöne Woche!",
@@ -130,9 +132,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "de": "Der Stand eines Fachs ergibt sich aus benoteter, verspäteter und fehlender Arbeit: Verspätetes zählt 10 % weniger, Fehlendes zählt als 0, und Neueres zählt mehr.",  # noqa: E501
     },
     "made_from": {
-        "en": "Made from {count} assignment in {courses} courses, as of {when} ({zone}). | Made from {count} assignments in {courses} courses, as of {when} ({zone}).",  # noqa: E501
-        "de": "Erstellt aus {count} Aufgabe in {courses} Kursen, Stand {when} ({zone}). | Erstellt aus {count} Aufgaben in {courses} Kursen, Stand {when} ({zone}).",  # noqa: E501
+        "en": "Made from {count} assignment in {courses}, as of {when} ({zone}). | Made from {count} assignments in {courses}, as of {when} ({zone}).",  # noqa: E501
+        "de": "Erstellt aus {count} Aufgabe in {courses}, Stand {when} ({zone}). | Erstellt aus {count} Aufgaben in {courses}, Stand {when} ({zone}).",  # noqa: E501
     },
+    "courses": {"en": "1 course | {count} courses", "de": "1 Kurs | {count} Kursen"},
     "computed_words": {
         "en": "The language model gave no usable words, so the computed sentences are used. Its reason: {problem}",
         "de": "Das Sprachmodell lieferte keine brauchbaren Worte; hier stehen die berechneten Sätze. Der Grund: {problem}",  # noqa: E501

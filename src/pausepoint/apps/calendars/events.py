@@ -25,6 +25,9 @@ LINES = {
 SERIES = {"RRULE", "RDATE", "RECURRENCE-ID", "DURATION"}
 """Lines of events that may take place long after their start."""
 
+ODD = (ValueError, TypeError, KeyError, AttributeError, OverflowError, IndexError)
+"""The errors of the libraries for events that make no sense."""
+
 MARGIN = timedelta(days=2)
 """Dates are compared without their time zone, so two days on each side are kept."""
 
@@ -117,7 +120,7 @@ def _event(block: Block) -> tuple[Any, Skipped | None]:
         return None, Skipped("skipped_no_start", block.name)
     try:
         event = block.parsed()
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError):
+    except ODD:
         return None, Skipped("skipped_odd", block.name, block.day)
     wrong = {str(name).upper() for name, _ in event.errors}
     if "DTSTART" not in event or "DTSTART" in wrong:
@@ -167,7 +170,7 @@ def _know_zones(lines: list[str]) -> None:
     for zone in _zones(lines):
         try:
             Calendar.from_ical("\r\n".join(["BEGIN:VCALENDAR", *zone, "END:VCALENDAR", ""]))
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError):
+        except ODD:
             continue
 
 

@@ -10,15 +10,12 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple
 
-from pausepoint.apps.calendars.events import Skipped
+from pausepoint.apps.calendars.events import ODD, Skipped
 from pausepoint.apps.words import one_line
 
 MOST = 20_000
-"""The maximum number of occurrences that are looked at. An event with more is left out as a mistake: a week has 10,080
-minutes, and occurrences before the wanted time are not counted if the rule allows to leap over them."""
-
-ODD = (ValueError, TypeError, KeyError, AttributeError, OverflowError, IndexError)
-"""The errors of the libraries for events that make no sense."""
+"""The most occurrences of an event. An event with more is left out as a mistake: a week has 10,080 minutes.
+Occurrences before the wanted time do not count if the rule allows to leap over them."""
 
 LEAPS = {"SECONDLY": timedelta(seconds=1), "MINUTELY": timedelta(minutes=1), "HOURLY": timedelta(hours=1),
          "DAILY": timedelta(days=1), "WEEKLY": timedelta(weeks=1)}  # fmt: skip
@@ -68,8 +65,9 @@ def _placed(
 
 
 def _skipped(reason: str, event: Any) -> Skipped:
-    start = event["DTSTART"].dt
-    return Skipped(reason, one_line(str(event.get("SUMMARY", "")))[:60], date(start.year, start.month, start.day))
+    start = _all(event["DTSTART"])[0].dt
+    day = date(start.year, start.month, start.day) if isinstance(start, date) else None  # it may be a duration
+    return Skipped(reason, one_line(str(event.get("SUMMARY", "")))[:60], day)
 
 
 def _grouped(
@@ -170,9 +168,7 @@ class _Series:
             return self.start
         interval = int(parts.get("INTERVAL", 1))
         if parts["FREQ"] == "YEARLY" and (self.start.month, self.start.day) != (2, 29):
-            years = max(
-                since.year - 1 - self.start.year, 0
-            )  # the rule may name days earlier in the year than the start
+            years = max(since.year - 1 - self.start.year, 0)  # the rule may name days earlier in the year
             return self.start.replace(year=self.start.year + years // interval * interval)
         unit = LEAPS.get(parts["FREQ"])
         return self.start if unit is None else self.start + (since - self.start) // (unit * interval) * unit * interval

@@ -7,6 +7,7 @@ import asyncio
 import os
 import secrets
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def _serve(folder: Path, options: argparse.Namespace) -> int:
     place = folder / "pausepoint.db"
     try:
         if not place.exists():
-            asyncio.run(stage.fill(place))
+            _fill(place)
     except PausepointError as error:
         print(f"The demo stopped: {error}", file=sys.stderr)
         return 1
@@ -90,6 +91,19 @@ def _serve(folder: Path, options: argparse.Namespace) -> int:
     if options.keep or options.store is not None:
         print(f"The store is kept: {place}")
     return code if code >= 0 else 128 - code  # a signal ended the server before it was ready for one
+
+
+def _fill(place: Path) -> None:
+    """Create the store with its sessions. If this is interrupted, there is no store, and the next call begins again."""
+    from pausepoint.apps.demo import stage
+
+    new = place.with_name(".demo-unfinished")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    asyncio.run(stage.fill(new / place.name))
+    for file in sorted(new.iterdir(), key=lambda each: each.name == place.name):  # the store itself comes last
+        file.replace(place.with_name(file.name))
+    new.rmdir()
 
 
 def _end_of(server: subprocess.Popen[bytes]) -> int:

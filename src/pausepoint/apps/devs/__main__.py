@@ -19,11 +19,12 @@ from pausepoint.apps.devs import workspace
 from pausepoint.apps.devs.logs import Logs
 from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.plan import read
-from pausepoint.apps.devs.program import Ending, Ride, nobody
+from pausepoint.apps.devs.program import Ride, nobody
 from pausepoint.apps.devs.runs import looking, path_of, plan_of
 from pausepoint.apps.devs.sample import sample_plan
 from pausepoint.apps.devs.tasks import last_lines
 from pausepoint.apps.devs.view import View
+from pausepoint.apps.endings import Ending
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import many
 from pausepoint.cli import Start

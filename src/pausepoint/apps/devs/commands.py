@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 
 from pausepoint.apps.devs.output import LIMIT, Output
 from pausepoint.apps.input import BadInput
-from pausepoint.gate import Processes, adopt_orphans, warden_command
+from pausepoint.gate import Processes, adopt_orphans, under_warden, warden_command
 
 LOCK = "lock"
 TAIL = 2_000
@@ -34,9 +34,6 @@ LOOK_EVERY = 1.0
 
 LATE = 2.0
 """The seconds to wait for the rest of the output, if a process that cannot be ended still holds the pipe."""
-
-# The standard input is the pipe to the warden, so the warden knows the command before it starts.
-_BEGIN = f'echo "+$$ ${Processes.TOKEN}" >&0 || exit 70; exec "$@" </dev/null'
 
 T = TypeVar("T")
 
@@ -148,6 +145,11 @@ class Commands:
         """Return whether the command of an operation is kept."""
         return key in self._kept
 
+    async def ended(self, key: str) -> None:
+        """Wait until the kept command of an operation has ended by itself."""
+        if (running := self._kept.get(key)) is not None:
+            await running.process.wait()
+
     async def __aenter__(self) -> Self:
         self.state.mkdir(parents=True, exist_ok=True)
         adopt_orphans()
@@ -250,7 +252,7 @@ class Commands:
         mine, theirs = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
-                "/bin/sh", "-c", _BEGIN, "sh", *words, stdin=self._pipe, stdout=theirs, stderr=theirs, cwd=folder,
+                *under_warden(words), stdin=self._pipe, stdout=theirs, stderr=theirs, cwd=folder,
                 env={**_inherited(), **self.env, **env, Processes.TOKEN: token}, start_new_session=True,
             )  # fmt: skip
         except BaseException:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pausepoint import Context
+from pausepoint import Context, Engine
 from pausepoint.apps.devs.commands import KEY, TASK, Commands, Ran, whole
 from pausepoint.apps.devs.models import SESSION, Plan, Todo, log_of
 from pausepoint.apps.input import BadInput
@@ -26,7 +26,7 @@ from pausepoint.gate import (
     Gate,
     GateSocket,
     Report,
-    SettingsRefused,
+    close_withdrawn,
     make_private,
     missing_hooks,
     socket_path,
@@ -67,6 +67,8 @@ class GatedAgent:
         self.memory: dict[str, Any] = {}
         self.file = file
         self.session = ""
+        self.run_id = ""
+        self.watch: asyncio.Task[None] | None = None
         self.gates: dict[tuple[str, str], Gate] = {}
         self.more = asyncio.Event()  # there is another gate
 
@@ -140,16 +142,22 @@ class GatedAgent:
 class GatedAgents:
     """The agents of other programs that this process runs for a plan. The socket is opened for the first one."""
 
-    def __init__(self, plan: Plan, commands: Commands) -> None:
+    def __init__(self, plan: Plan, commands: Commands, engine: Engine) -> None:
         self.plan = plan
         self.commands = commands
+        self.engine = engine
+        self._closing: dict[Gate, asyncio.Task[None]] = {}
         self._agents: dict[str, GatedAgent] = {}  # by the key of the operation
         self._memories: dict[str, dict[str, Any]] = {}
         self._socket: GateSocket | None = None
         self._opening = asyncio.Lock()
 
     async def close(self) -> None:
-        """Close the socket."""
+        """Close the socket. The hooks that leave then withdraw nothing: their agents ask again after a resume."""
+        watches = [agent.watch for agent in self._agents.values() if agent.watch is not None]
+        for task in (tasks := [*self._closing.values(), *watches]):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._socket is not None:
             await self._socket.__aexit__(None, None, None)
             self._socket = None
@@ -174,6 +182,9 @@ class GatedAgents:
             self._agents = {each: agent for each, agent in self._agents.items() if agent.task != todo.id}
             agent = self._agents[key] = GatedAgent(todo, key, self.plan.head.restricted, self._file(todo))
             command = _again(todo, agent.known_session()) or todo.run
+        agent.run_id = ctx.session_id
+        if agent.watch is not None:
+            agent.watch.cancel()
         agent.restrict(self.plan.head.restricted)
         agent.memory = self._memories.get(todo.id, {})
         agent.memory |= {"agent": agent.kind} | ({"session": agent.session} if agent.session else {})
@@ -198,7 +209,7 @@ class GatedAgents:
                     path = socket_path(self.plan.state)
                     make_private(path.parent)
                     self._socket = await GateSocket(path, self._find).__aenter__()
-                except (SettingsRefused, GateRefused) as error:
+                except GateRefused as error:
                     raise BadInput(str(error)) from error
             return self._socket
 
@@ -206,8 +217,15 @@ class GatedAgents:
         given = (report.token or "").encode("utf-8", "replace")
         for agent in self._agents.values():
             if secrets.compare_digest(agent.token.encode(), given):
-                return agent.hears(report)
+                return self._served(agent, agent.hears(report))
         raise GateRefused("it does not come from an agent of this run.")
+
+    def _served(self, agent: GatedAgent, gate: Gate) -> Gate:
+        """Close the questions of calls at this gate that are withdrawn, also while the run waits for an answer."""
+        if gate not in self._closing:
+            closing = close_withdrawn(self.engine, gate, lambda: agent.run_id)
+            self._closing[gate] = asyncio.create_task(closing, name=f"questions of {gate.name}")
+        return gate
 
     def _file(self, todo: Todo) -> Path:
         return self.plan.state / AGENTS / f"{todo.id}.json"
@@ -226,7 +244,9 @@ class GatedAgents:
         except BaseException:
             running.cancel()
             await whole(asyncio.wait([running]))
-            if not self.commands.has(agent.key):
+            if self.commands.has(agent.key):
+                agent.watch = asyncio.create_task(self._watch(agent), name=f"the end of {agent.task}")
+            else:
                 self._agents.pop(agent.key, None)
             for gate in agent.gates.values():
                 gate.tell(f"run {self.plan.name} has stopped; the call runs after a resume or an answer")
@@ -239,6 +259,12 @@ class GatedAgents:
             gate.finish()
             await gate.record(ctx)
         return ran
+
+    async def _watch(self, agent: GatedAgent) -> None:
+        """Note the end of an agent that is kept. A run that waits for an answer about its call continues then."""
+        await self.commands.ended(agent.key)
+        for gate in agent.gates.values():
+            gate.lost()
 
     async def _charge(self, agent: GatedAgent, ctx: Context) -> None:
         """Record the cost that the agent's result names; otherwise the tokens in its transcript."""

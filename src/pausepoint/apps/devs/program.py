@@ -21,6 +21,7 @@ from pausepoint.apps.devs.runs import check_whose, differences, stored_tasks, ta
 from pausepoint.apps.devs.standby import Standby, picked_up, standing_by
 from pausepoint.apps.devs.tasks import Worker, last_lines
 from pausepoint.apps.devs.view import View
+from pausepoint.apps.endings import CONFLICT, DECISION, DONE, FAILED, PERSON, Ending, at_terminal, ended
 from pausepoint.apps.input import BadInput, confirmed
 from pausepoint.apps.words import many, one_line
 from pausepoint.cli import Start
@@ -28,12 +29,10 @@ from pausepoint.errors import AlreadyRunning, DamagedSnapshot, QuestionError, Un
 from pausepoint.gate import CALL
 from pausepoint.orchestrator import FileStateStore, Orchestrator, OrchestratorState
 
-DONE, FAILED, PERSON, CONFLICT, DECISION, INTERRUPTED, TERMINATED = 0, 1, 3, 5, 6, 130, 143
 LISTED = 20
 """The maximum number of changed files to list."""
 
 R = TypeVar("R")
-Ending = tuple[int, dict[str, Any] | None]
 Act = Callable[[Engine, Orchestrator], Awaitable[None]]
 
 
@@ -82,12 +81,12 @@ class Ride:
 
     def begin(self) -> Ending:
         """Start or continue the run. A paused run stays paused."""
-        return self._driven(self._begin)
+        return ended(lambda: self._driven(self._begin), self._ended_early)
 
     def resume(self) -> Ending:
         """Resume the run. Failed tasks are tried again. A run that is still pausing elsewhere continues there."""
         self.withdraws = True
-        return self._driven(self._resume)
+        return ended(lambda: self._driven(self._resume), self._ended_early)
 
     async def _begin(self, engine: Engine, run: Orchestrator) -> None:
         status = await self._status(engine)
@@ -142,7 +141,7 @@ class Ride:
     def _driven(self, act: Act) -> Ending:
         try:
             self._run(act)
-            while self.view.questions and not self.stay and sys.stdin.isatty() and sys.stdout.isatty():
+            while self.view.questions and not self.stay and at_terminal():
                 value = _prompted(self.view.questions[0])
                 if value is None:
                     break
@@ -150,12 +149,6 @@ class Ride:
         except Stop as stop:
             click.echo(str(stop), err=True)
             return stop.code, asyncio.run(self._looked()) if self.known else None
-        except (KeyboardInterrupt, click.Abort):
-            return self._ended_early("Interrupted", INTERRUPTED)
-        except SystemExit as end:
-            if end.code != TERMINATED:
-                raise
-            return self._ended_early("Terminated", TERMINATED)
         return self._reported()
 
     def _run(self, act: Act) -> None:
@@ -190,7 +183,7 @@ class Ride:
         async with Engine(self.start.store, drives="asked") as engine:  # an answer alone does not resume the run
             await self._check_free(engine)
             commands = Commands(plan.state, plan.head.grace, plan.head.env, plan.head.output_limit)
-            worker = Worker(plan, commands)
+            worker = Worker(plan, commands, engine)
             run = Orchestrator(
                 engine, plan.name, worker.work, agents=plan.head.agents,
                 snapshot_store=FileStateStore(plan.workspace), safety=plan.head.safety.as_safety(), idle_timeout=None,
@@ -310,7 +303,7 @@ class Ride:
         lines += [f"  … and {len(found) - LISTED} more"] if len(found) > LISTED else []
         if self.edits:
             click.echo("\n".join([*lines, "The changes are accepted."]), err=True)
-        elif sys.stdin.isatty() and sys.stdout.isatty():
+        elif at_terminal():
             raise Changed(found, "\n".join(lines))
         else:
             accepted = self._onward("Accept them", "resume", "--edits", "accept")

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pausepoint import Context
+from pausepoint import Context, Engine
 from pausepoint.apps import model
 from pausepoint.apps.devs.commands import KEY, TASK, Commands, Ran
 from pausepoint.apps.devs.functions import load
@@ -63,10 +63,10 @@ def shown(command: str | list[str]) -> str:
 class Worker:
     """The worker that does the tasks of one plan in this process."""
 
-    def __init__(self, plan: Plan, commands: Commands) -> None:
+    def __init__(self, plan: Plan, commands: Commands, engine: Engine) -> None:
         self.plan = plan
         self.commands = commands
-        self.gated = GatedAgents(plan, commands)
+        self.gated = GatedAgents(plan, commands, engine)
 
     def change(self, plan: Plan) -> None:
         """Take in the plan as it is now, while nothing runs."""

@@ -13,14 +13,19 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, ValidationError
 
 from pausepoint import Engine, program
-from pausepoint.apps.helpdesk.chat import Talk, at_terminal, chatted, ending, interrupted, left, played
+from pausepoint.apps.endings import Ending, at_terminal
+from pausepoint.apps.helpdesk.chat import Talk, chatted, ending, interrupted, left, played
+from pausepoint.apps.helpdesk.commands import link, operator
 from pausepoint.apps.helpdesk.errands import errand
 from pausepoint.apps.helpdesk.models import Desk, Language
-from pausepoint.apps.helpdesk.shop import SAMPLE
+from pausepoint.apps.helpdesk.operators import person
+from pausepoint.apps.helpdesk.shop import SAMPLE, open_shop, shop_file
+from pausepoint.apps.helpdesk.site import WebChat
 from pausepoint.apps.helpdesk.workflow import helpdesk
 from pausepoint.apps.input import BadInput, known_zone, local_zone, refusal
 from pausepoint.cli import Start
 from pausepoint.errors import StoreMissing, UnknownSession
+from pausepoint.server import Site
 
 HELP = """Chat with the helpdesk of a made-up shop about orders, addresses, refunds and appointments.
 
@@ -33,6 +38,16 @@ SAMPLE_NOW = "2030-03-04T09:00"
 """The sample has fixed dates, so it also fixes the current time. Each sample chat gets a new shop."""
 
 
+Place = Annotated[
+    Path | None, Field(description="The shop's file, or a folder for it. Default: shop.db next to the store.")
+]
+Spoken = Annotated[Language | None, Field(description="The reply language. Default: that of the message.")]
+Zone = Annotated[str | None, Field(description="The shop's time zone. Default: this machine's.")]
+Now = Annotated[str | None, Field(description="Count days from this time. Default: the time of each message.")]
+Rounds = Annotated[int | None, Field(description="Questions before a person takes over. Default: 4.")]
+Minutes = Annotated[float | None, Field(description="Minutes until a question expires. Default: 30.")]
+
+
 def chat(
     start: Start,
     session_id: Annotated[str | None, Field(description="The chat to continue. Default: a new chat.")] = None,
@@ -41,18 +56,14 @@ def chat(
         str | None,
         Field(description="Send the lines of a file, or of a sample: english, chinese."),
     ] = None,
-    shop: Annotated[
-        Path | None, Field(description="The shop's file, or a folder for it. Default: shop.db next to the store.")
-    ] = None,
-    language: Annotated[Language | None, Field(description="The reply language. Default: that of the message.")] = None,
-    time_zone: Annotated[str | None, Field(description="The shop's time zone. Default: this machine's.")] = None,
-    now: Annotated[
-        str | None, Field(description="Count days from this time. Default: the time of each message.")
-    ] = None,
-    rounds: Annotated[int | None, Field(description="Questions before a person takes over. Default: 4.")] = None,
-    expires: Annotated[float | None, Field(description="Minutes until a question expires. Default: 30.")] = None,
+    shop: Place = None,
+    language: Spoken = None,
+    time_zone: Zone = None,
+    now: Now = None,
+    rounds: Rounds = None,
+    expires: Minutes = None,
     by: Annotated[str | None, Field(description="The name of the speaker, kept in the history.")] = None,
-) -> tuple[int, dict[str, Any] | None]:
+) -> Ending:
     """Chat with the helpdesk, or send messages to a chat."""
     if say and play is not None:
         raise BadInput("--say and --play cannot be combined. Pass only one of them.")
@@ -73,7 +84,7 @@ def chat(
     return _spoken(talk, lines, whole=play is not None) if lines else chatted(talk)
 
 
-def _spoken(talk: Talk, lines: list[str], whole: bool) -> tuple[int, dict[str, Any] | None]:
+def _spoken(talk: Talk, lines: list[str], whole: bool) -> Ending:
     try:
         stand, document = asyncio.run(played(talk, lines, whole))
     except KeyboardInterrupt:
@@ -95,8 +106,7 @@ async def check_new(talk: Talk, given: dict[str, Any]) -> None:
 
 def desk_of(start: Start, given: dict[str, Any]) -> Desk:
     """Return the settings of a chat, or refuse them before anything is stored."""
-    shop: Path = given["shop"] or start.folder
-    values: dict[str, Any] = {"shop": (shop / "shop.db" if shop.is_dir() or not given["shop"] else shop).absolute()}
+    values: dict[str, Any] = {"shop": shop_file(start.folder, given["shop"])}
     try:
         values["time_zone"] = known_zone(given["time_zone"] or local_zone())
     except ValueError as error:
@@ -142,7 +152,21 @@ def script(name: str) -> list[str]:
     return found
 
 
-main = program(helpdesk, errand, instead=chat, help=HELP)
+def site(
+    start: Start, shop: Place = None, language: Spoken = None, time_zone: Zone = None, now: Now = None,
+    rounds: Rounds = None, expires: Minutes = None,
+) -> Site:  # fmt: skip
+    """Return the web chat. The settings are those of chats that begin while the server runs."""
+    desk = desk_of(start, {
+        "shop": shop, "language": language, "time_zone": time_zone, "now": now, "rounds": rounds, "expires": expires
+    })  # fmt: skip
+    open_shop(desk.shop)
+    return WebChat(desk).site()
+
+
+main = program(helpdesk, errand, person, instead=chat, help=HELP, site=site)
+main.verb()(operator)
+main.verb()(link)
 
 if __name__ == "__main__":
     main()

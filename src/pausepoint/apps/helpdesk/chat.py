@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-import sys
 import textwrap
 import unicodedata
 from collections.abc import AsyncIterator, Sequence
@@ -19,16 +18,17 @@ from typing import Any
 import click
 
 from pausepoint import Engine, Question, Session, Status
+from pausepoint.apps.endings import DONE, FAILED, INTERRUPTED, PERSON, Ending
 from pausepoint.apps.helpdesk import words
-from pausepoint.apps.helpdesk.errands import errand
-from pausepoint.apps.helpdesk.models import Chat, Desk, Language
+from pausepoint.apps.helpdesk.conversation import REPLIED, come_back, read, send
+from pausepoint.apps.helpdesk.models import Chat, Desk, Language, Message
+from pausepoint.apps.helpdesk.operators import WORKFLOWS, attend
 from pausepoint.apps.helpdesk.shop import open_shop
-from pausepoint.apps.helpdesk.workflow import REPLIED, helpdesk, intent
+from pausepoint.apps.helpdesk.workflow import helpdesk, intent
 from pausepoint.apps.input import BadInput
 from pausepoint.cli import Start
-from pausepoint.errors import AlreadyRunning, QuestionClosed, UnknownSession
+from pausepoint.errors import AlreadyRunning, UnknownSession
 
-DONE, FAILED, PERSON, INTERRUPTED = 0, 1, 3, 130
 SAID = ("message.received", "question.answered", "answer.refused")
 """The events that a customer's message causes, one for each message."""
 
@@ -52,6 +52,8 @@ class Stand:
     trouble: str = ""
     late: bool = False
     step: str | None = None
+    operator: str | None = None
+    ticket: int | None = None
 
     @property
     def waits(self) -> bool:
@@ -64,10 +66,17 @@ class Stand:
         return self.status in (Status.COMPLETED, Status.CANCELLED)
 
     @property
+    def is_with_person(self) -> bool:
+        """Whether the bot is silent, and an operator has not answered yet."""
+        return self.operator is not None and not self.replies
+
+    @property
     def lines(self) -> list[str]:
         """The lines to show to the customer."""
+        person = [words.say(self.language, "person")] if self.is_with_person else []
         late = [words.say(self.language, "late")] if self.late else []
-        return [*late, *self.replies, *(each.next_question for each in self.questions)]
+        trouble = [words.say(self.language, "trouble")] if self.status is Status.FAILED else []
+        return [*late, *self.replies, *trouble, *person, *(each.next_question for each in self.questions)]
 
 
 class Talk:
@@ -80,7 +89,7 @@ class Talk:
         self.by = by
         self.channel = channel
         self.cursor = ""
-        self.former: list[str] = []  # replies from earlier processes
+        self.former: list[Message] = []  # what was said since the customer's last message, if that was earlier
 
     @property
     def command(self) -> str:
@@ -90,7 +99,7 @@ class Talk:
     @asynccontextmanager
     async def sitting(self) -> AsyncIterator[Sitting]:
         """Open the store and this chat. Create the chat if the id is new."""
-        async with Engine(self.start.store, workflows=[helpdesk, errand]) as engine:
+        async with Engine(self.start.store, workflows=WORKFLOWS) as engine:
             yield engine, await self._session(engine)
 
     async def _session(self, engine: Engine) -> Session[Chat]:
@@ -108,7 +117,8 @@ class Talk:
             )
         session: Session[Chat] = await engine.session(self.session_id)
         if not self.cursor:
-            self.former = await self._replies(session)
+            self.former = await _unseen(engine, self.session_id)
+            await self._replies(session)
         idle = info.status is Status.WAITING and info.step != intent.name and not await session.questions()
         if idle or info.status in (Status.CREATED, Status.READY, Status.FAILED):
             with suppress(AlreadyRunning):  # another channel is driving it
@@ -121,22 +131,24 @@ class Talk:
         async for event in session.events(self.cursor):
             self.cursor = event.cursor
             if event.event_type == REPLIED:
-                found.append(event.summary)
+                found.append(_named(event.data.get("by"), event.summary))
         return found
 
-    async def turn(self, sitting: Sitting, text: str | None = None) -> Stand:
-        """Send a message, if there is one, and wait until the helpdesk has finished its turn."""
+    async def turn(self, sitting: Sitting, text: str | None = None, seen: str | None = None) -> Stand:
+        """Send a message, if there is one, and wait until the helpdesk has finished its turn.
+
+        ``seen`` is the digest of the question that the customer saw; empty if there was none.
+        """
         engine, session = sitting
         late = False
         if text is not None:
-            try:
-                await engine.send(session.id, text, by=self.by, channel=self.channel)
-            except QuestionClosed:
-                late = True
+            late = not await send(engine, session.id, text, by=self.by, channel=self.channel, seen=seen)
         outcome = await session.outcome()
+        if await attend(engine, session.id):
+            outcome = await session.outcome()
         stand = Stand(
             outcome.status, late=late, questions=list(outcome.questions), language=outcome.state.language,
-            step=(await session.info()).step,
+            step=outcome.step, operator=outcome.state.operator, ticket=outcome.state.ticket,
         )  # fmt: skip
         stand.replies = await self._replies(session)
         if outcome.failure is not None:
@@ -161,16 +173,32 @@ class Talk:
         }  # fmt: skip
 
 
+async def _unseen(engine: Engine, chat: str) -> list[Message]:
+    """Return the messages after the customer's last one, without the open question."""
+    found = await read(engine, chat)
+    said = found.messages[:-1] if found.question is not None else found.messages
+    last = max((number for number, each in enumerate(said, 1) if each.role == "user"), default=0)
+    return said[last:]
+
+
+def _named(by: str | None, text: str) -> str:
+    """Return a message with the operator's name in front of it, if a person has written it."""
+    return f"{by}: {text}" if by else text
+
+
 def ending(stand: Stand) -> int:
     """Return the exit code for the status of a chat."""
     return {Status.COMPLETED: DONE, Status.FAILED: FAILED, Status.CANCELLED: FAILED}.get(stand.status, PERSON)
 
 
 def left(talk: Talk, stand: Stand | None) -> None:
-    """Print the last lines: the problem, if there is one, and the command that continues the chat."""
+    """Print the last lines: why the chat is paused, and the command that continues it.
+
+    A customer is not told why a chat failed. The command ``show`` tells it, and so does ``--json``.
+    """
     if stand is not None and stand.status is Status.COMPLETED:
         return
-    if stand is not None and stand.trouble:
+    if stand is not None and stand.trouble and stand.status is not Status.FAILED:
         click.echo(f"{stand.status.value}: {stand.trouble}", err=True)
     resume = stand is not None and stand.status is Status.PAUSED
     command = talk.start.command("resume", talk.session_id) if resume else talk.command
@@ -188,13 +216,16 @@ def interrupted(talk: Talk) -> int:
 
 
 async def played(talk: Talk, lines: Sequence[str], whole: bool) -> tuple[Stand, dict[str, Any]]:
-    """Send lines one after the other. A ``whole`` script continues where it stopped."""
+    """Send lines one after the other. A ``whole`` script continues where it stopped.
+
+    A line that is no part of a script is always sent. A chat that is paused or busy answers it later.
+    """
     async with talk.sitting() as sitting:
         done = await talk.said(sitting) if whole else 0
         stand = await talk.turn(sitting)
-        _tell(stand.replies)
+        _tell([_named(each.by, each.text) for each in talk.former if each.role == "operator"] + stand.replies)
         for line in lines[done:]:
-            if not (stand.waits or stand.ended):
+            if whole and not (stand.waits or stand.ended):
                 break  # paused, failed or interrupted: the rest is sent when the chat continues
             click.echo(f"{PROMPT}{line}")
             stand = await talk.turn(sitting, line)
@@ -210,19 +241,19 @@ def _tell(lines: Sequence[str]) -> None:
 # at a terminal
 
 
-def chatted(talk: Talk) -> tuple[int, dict[str, Any] | None]:
+def chatted(talk: Talk) -> Ending:
     """Prompt for messages until the chat ends or the customer leaves."""
     stand: Stand | None = None
     try:
         stand = asyncio.run(_alone(talk, None))
-        _show([*talk.former[-1:], *stand.lines] or [words.say(stand.language, "offer")])
+        _show(_welcome(talk, stand))
         if stand.ended:
             new = talk.start.command()
             click.echo(f"Chat {talk.session_id} is {stand.status.value}. Start a new one: {new}", err=True)
         while stand.waits:
-            if text := _typed():
-                stand = asyncio.run(_alone(talk, text))
-                _show(stand.lines)
+            seen = stand.questions[0].digest if stand.questions else ""
+            stand = asyncio.run(_alone(talk, _typed() or None, seen))  # an empty line looks for new messages
+            _show(_lines(stand))
     except KeyboardInterrupt:
         click.echo()
         return interrupted(talk), None
@@ -233,17 +264,31 @@ def chatted(talk: Talk) -> tuple[int, dict[str, Any] | None]:
     return ending(stand), asyncio.run(_closed(talk, stand))
 
 
+def _welcome(talk: Talk, stand: Stand) -> list[str]:
+    """Return the first lines: what operators said meanwhile, the bot's last message, and what it asks now."""
+    bot = [each for each in talk.former if each.role == "assistant"][-1:]
+    former = [_named(each.by, each.text) for each in talk.former if each.role == "operator" or each in bot]
+    return [*former, *_lines(stand)] or [words.say(stand.language, "offer")]
+
+
+def _lines(stand: Stand) -> list[str]:
+    look = [words.say(stand.language, "look")] if stand.is_with_person or stand.ticket is not None else []
+    return [*stand.lines, *look]
+
+
 async def _closed(talk: Talk, stand: Stand) -> dict[str, Any]:
     async with talk.sitting() as sitting:
         return await talk.document(sitting, stand)
 
 
-async def _alone(talk: Talk, text: str | None) -> Stand:
+async def _alone(talk: Talk, text: str | None, seen: str | None = None) -> Stand:
     """Run one turn with its own engine."""
     async with talk.sitting() as sitting:
         progress = asyncio.ensure_future(_thinking())
         try:
-            stand = await talk.turn(sitting, text)
+            if text is None:
+                await come_back(sitting[0], talk.session_id)
+            stand = await talk.turn(sitting, text, seen)
         finally:
             progress.cancel()
             click.echo("\r\x1b[K", nl=False)
@@ -288,8 +333,3 @@ def folded(line: str, width: int) -> list[str]:
         lines[-1] += word
         room -= wide
     return [each.rstrip() for each in lines]
-
-
-def at_terminal() -> bool:
-    """Return whether input and output are a terminal."""
-    return sys.stdin.isatty() and sys.stdout.isatty()

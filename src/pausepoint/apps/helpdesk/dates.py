@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +20,9 @@ MONTHS = ("january", "february", "march", "april", "may", "june", "july", "augus
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 HAN_DIGITS = "零一二三四五六七八九"
 HAN_DAYS = "一二三四五六日"
+
+LANGUAGES = ["en", "zh", "de", "fr", "es", "it", "nl", "pt", "pl"]
+"""The languages of dateparser that an answer may have."""
 
 _MONTH = "|".join(f"{name}|{name[:3]}" for name in MONTHS) + "|sept"
 _DAY = "|".join(f"{name}|{name[:3]}" for name in DAYS)
@@ -155,6 +158,24 @@ def dates(text: str, today: date) -> list[Found]:
     ['2030-03-06', '2030-03-07', '2030-03-11']
     """
     return _apart(found for pattern, read in _DATES for found in _each(pattern, text, partial(read, today=today)))
+
+
+def read_day(text: str, today: date) -> date | None:
+    """Return the day that an answer names in another language, by dateparser. Without the package, return None.
+
+    An answer has to contain a word: of digits alone, such as 03/04/2030, nobody knows what they mean.
+    """
+    if not re.search(r"[^\W\d_]{3}", text):
+        return None
+    try:
+        import dateparser
+    except ImportError:
+        return None
+    base = datetime.combine(today, time())
+    found = dateparser.parse(
+        text, languages=LANGUAGES, settings={"RELATIVE_BASE": base, "PREFER_DATES_FROM": "future"}
+    )  # fmt: skip
+    return None if found is None else found.date()
 
 
 # times of day

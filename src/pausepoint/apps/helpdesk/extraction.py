@@ -19,30 +19,52 @@ LONGEST = 1_000
 _ORDER = re.compile(r"(?<![A-Za-z0-9])(?:([A-Za-z])-?|([A-Z]) )(\d{4})(?!\d)")
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24}(?![A-Za-z0-9])")
 _PHONE = re.compile(r"(?<![A-Za-z0-9@.+])\+?\(?\d[\d ()/.-]{5,22}\d(?![A-Za-z0-9])")
+_SLASHED = re.compile(r"(?<!\d)\d{1,2}/\d{1,2}/\d{2,4}(?!\d)")
 _SUM = r"(?:\d{1,3}(?:[., ]\d{3})+|\d{1,12})(?:[.,]\d{1,2})?"
+_SIGN = r"(?:(?<![\w)])[-\u2212\u2013]\s?|\bminus\s|负)?"
 _AMOUNT = re.compile(
-    rf"(?:€|\$|£|¥|EUR\b|USD\b)\s?({_SUM})(?![.,]?\d)"
-    rf"|(?<![\d.,])({_SUM})\s?(?:€|EUR\b|euros?\b|dollars?\b|元|块)",
+    rf"(?P<sign>{_SIGN})(?:(?:€|\$|£|¥|EUR\b|USD\b|GBP\b)\s?(?P<inner>[-\u2212]?)(?P<after>{_SUM})(?![.,]?\d)"
+    rf"|(?<![\d.,])(?P<before>{_SUM})\s?(?:€|£|\$|EUR\b|USD\b|GBP\b|euros?\b|dollars?\b|pounds?\b|bucks\b|元|块))",
     FLAGS,
 )
-_POSTCODE = re.compile(r"(?<![\dA-Za-z+-])(\d{5,6})(?![\d-])")
+_LETTERED = (
+    r"[A-Z]{1,2}\d[A-Z\d]?\s?\d[A-Z]{2}|[A-Z]\d[A-Z]\s?\d[A-Z]\d|[A-Z]\d{2}\s?[A-Z\d]{4}|\d{4}\s?[A-Z]{2}(?![A-Za-z])"
+    r"|[A-Z]{1,2}-\d{4,5}|\d{3}-\d{4}|\d{5}-\d{3,4}|\d{2}-\d{3}|\d{3}\s\d{2,3}"
+)
+"""The shapes of postcodes with letters, hyphens or spaces, such as SW1A 1AA, K1A 0B1, 1012 AB, 100-0001 and 00-950."""
+
+_CODE = rf"(?:{_LETTERED}|\d{{4,6}})"
+_POSTCODE = re.compile(rf"(?<![\dA-Za-z+-])({_LETTERED}|\d{{5,6}})(?![\dA-Za-z-])")
 
 _IS = r"\s*(?:should\s+be|has\s+to\s+be|is\s+now|is|was|to|=|:|应该是|改成|改为|是|为)\s*"
 _STOP = r"(?=[,;。!?\n]|\s+and\s+(?:the\s+|my\s+)?(?:post|zip|city|town|street|order)|$)"
 _LABELLED = {
     "street": re.compile(rf"(?:street|road|街道|路名|地址){_IS}(?P<value>[^,;。!?\n]{{1,80}}?){_STOP}", re.IGNORECASE),
     "postcode": re.compile(
-        r"(?:post\s?code|postal\s+code|zip(?:\s+code)?|邮编|邮政编码)(?:\s*(?:is|:|=|是|为|改成))?\s*(?P<value>\d{5,6})",
+        r"(?:post\s?code|postal\s+code|zip(?:\s+code)?|邮编|邮政编码)(?:\s*(?:is|:|=|是|为|改成))?\s*(?P<value>"
+        + _CODE
+        + r")(?![A-Za-z\d])",
         re.IGNORECASE,
     ),
     "city": re.compile(rf"(?:city|town|城市){_IS}(?P<value>[^,;。!?\d\n]{{1,60}}?)\s*{_STOP}", re.IGNORECASE),
 }
-_TAIL = re.compile(r",\s*(\d{5,6})\s+([^\d,;.!?\n]{2,60})")
+_TAIL = re.compile(
+    rf",\s*+(?:(?P<code>{_CODE})\s+(?P<city>[^\d,;.!?\n]{{2,60}})"
+    rf"|(?!(?:and|the|my|post|zip|city|street"
+    rf"|order)\b)(?P<place>[^\d,;.!?\n]{{2,60}}?),?\s+(?P<last>{_CODE})(?![\dA-Za-z]))"
+)
 _LEADS = re.compile(r"\b(?:to|at|is)\b|[,;:\n]", FLAGS)
 _STREET = re.compile(r"[^\d@]{3,60}\s\d{1,4}\s?[a-z]?|\d{1,4}\s?[a-z]?\s[^\d@]{3,60}", re.IGNORECASE)
-_PLACE = re.compile(r"(\d{5,6})\s*([^\d@]{2,60})")
-_HAN_STREET = re.compile(r"([^市区县省,;。:\s到成为是在]{1,12}?(?:大道|路|街|巷|弄)\s*\d+\s*号[^,;。\s]{0,20})")
-_HAN_CITY = re.compile(r"(?:^|[省,;:\s到成为是在])([\u4e00-\u9fff]{2,4}?市)")
+_PLACE = re.compile(rf"(?P<code>{_CODE})\s*(?P<city>[^\d@]{{2,60}})|(?P<place>[^\d@]{{2,60}}?)\s+(?P<last>{_CODE})")
+_HAN_STREET = re.compile(
+    r"((?:(?:(?![市省])[\u4e00-\u9fff]){1,4}[区县镇])?[^市区县省,;。:\s到成为是在]{1,12}?(?:大道|路|街|巷"
+    r"|弄)\s*\d+\s*号[^,;。\s]{0,20})"
+)
+_HAN_VERBS = re.compile("^(?:请|改|寄|送|发|到|成|为|是|在|换|往|搬|去|我|住|给|帮|把|的|地址)+")
+_AFTER_CITY = re.compile(
+    r"\s+(?:please|thanks|thank you|instead|now|from now on|asap|as soon as possible|if possible)\b.*$", re.IGNORECASE
+)
+_HAN_CITY = re.compile(r"(?:^|[省,;:\s到成为是在寄送发往])((?:(?!省)[\u4e00-\u9fff]){2,6}?市)")
 
 
 def normal(text: str) -> str:
@@ -89,7 +111,7 @@ def phones(text: str, today: date = date(2000, 1, 1)) -> list[Found]:
     """
     hidden = blanked(text, [*orders(text), *emails(text), *dates(text, today), *times(text), *amounts(text)])
     found = []
-    for match in _PHONE.finditer(hidden):
+    for match in _PHONE.finditer(_SLASHED.sub(lambda found: " " * len(found[0]), hidden)):
         digits = re.sub(r"\D", "", match[0])
         if 7 <= len(digits) <= 15:
             found.append(Found(("+" if match[0].startswith("+") else "") + digits, *match.span()))
@@ -99,10 +121,14 @@ def phones(text: str, today: date = date(2000, 1, 1)) -> list[Found]:
 def amounts(text: str) -> list[Found]:
     """Return amounts of money: numbers with a currency.
 
-    >>> [str(found.value) for found in amounts("€49.90, 20,5 euros, 30元, $1,234.50 or 1.234 €")]
-    ['49.90', '20.5', '30', '1234.50', '1234']
+    >>> [str(found.value) for found in amounts("€49.90, 20,5 euros, 30元, $1,234.50, 1.234 € or -50 €")]
+    ['49.90', '20.5', '30', '1234.50', '1234', '-50']
     """
-    return [Found(_sum(m[1] or m[2]), *m.span()) for m in _AMOUNT.finditer(text)]
+    found = []
+    for match in _AMOUNT.finditer(text):
+        amount = _sum(match["after"] or match["before"])
+        found.append(Found(-amount if match["sign"] or match["inner"] else amount, *match.span()))
+    return found
 
 
 def _sum(written: str) -> Decimal:
@@ -126,8 +152,10 @@ def address(text: str) -> dict[str, str]:
 
     >>> address("send it to 5 Quay Street, 24103 Kiel")
     {'street': '5 Quay Street', 'postcode': '24103', 'city': 'Kiel'}
-    >>> address("改成江苏省南京市中山路5号,邮编210008")
-    {'street': '中山路5号', 'postcode': '210008', 'city': '南京市'}
+    >>> address("改寄南京市鼓楼区中山路5号,邮编210008")
+    {'street': '鼓楼区中山路5号', 'postcode': '210008', 'city': '南京市'}
+    >>> address("please send it to 10 Downing Street, London SW1A 2AA instead")
+    {'street': '10 Downing Street', 'postcode': 'SW1A 2AA', 'city': 'London'}
     """
     whole = _in_one(text)
     found = dict(whole)
@@ -137,11 +165,11 @@ def address(text: str) -> dict[str, str]:
         if name not in whole and (match := pattern.search(text)) is not None:
             found[name] = match["value"].strip()
     if "city" not in found and (city := _HAN_CITY.search(text)) is not None:
-        found["city"] = city[1]
+        found["city"] = _HAN_VERBS.sub("", city[1])
     if "postcode" not in found:
         bare = blanked(text, [*orders(text), *phones(text), *amounts(text)])
         if (code := _POSTCODE.search(bare)) is not None:
-            found["postcode"] = code[1]
+            found["postcode"] = code[1].upper()
     return {name: found[name] for name in ("street", "postcode", "city") if found.get(name)}
 
 
@@ -151,7 +179,13 @@ def _in_one(text: str) -> dict[str, str]:
     street = "" if tail is None else _LEADS.split(text[: tail.start()])[-1].strip()
     if tail is None or not 3 <= len(street) <= 80:
         return {}
-    return {"street": street, "postcode": tail[1], "city": tail[2].strip()}
+    return {"street": street, **_code_and_city(tail)}
+
+
+def _code_and_city(match: re.Match[str]) -> dict[str, str]:
+    """Return a postcode and a city in either order."""
+    city = _AFTER_CITY.sub("", match["city"] or match["place"]).strip()
+    return {"postcode": (match["code"] or match["last"]).upper(), "city": city}
 
 
 def place(text: str) -> dict[str, str]:
@@ -167,7 +201,7 @@ def place(text: str) -> dict[str, str]:
         if _STREET.fullmatch(piece):
             found["street"] = piece
         elif (match := _PLACE.fullmatch(piece)) is not None:
-            found |= {"postcode": match[1], "city": match[2]}
+            found |= _code_and_city(match)
     return found
 
 

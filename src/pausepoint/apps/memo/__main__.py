@@ -9,18 +9,22 @@ from typing import Annotated, Literal
 import click
 from pydantic import Field
 
-from pausepoint import program
+from pausepoint import Question, program
+from pausepoint.apps.endings import CONFLICT, Ending, at_terminal, ended
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo.decisions import decision
 from pausepoint.apps.memo.folders import Changes, check_agent
 from pausepoint.apps.memo.models import InvestmentType, MemoMode
 from pausepoint.apps.memo.program import Drive
-from pausepoint.apps.memo.report import CONFLICT, INTERRUPTED, TERMINATED, Ending, at_terminal, reported, shown
+from pausepoint.apps.memo.report import reported, shown
 from pausepoint.apps.memo.settings import SAMPLES, starting
 from pausepoint.apps.memo.workflow import AGENTS, memo
 from pausepoint.artifacts import VersionFolders
 from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning
+
+LATER = "later"
+"""What a reviewer answers at the terminal to leave a question open."""
 
 HELP = f"""Write an investment memo with thirteen agents, from documents, a pitch deck and a company's data.
 
@@ -53,6 +57,7 @@ def write(
     incomplete: Annotated[
         Literal["accept"] | None, Field(description="Resume at the first gap if files are missing.")
     ] = None,
+    budget: Annotated[float | None, Field(description="The cost limit in dollars.", gt=0)] = None,
     by: Annotated[str | None, Field(description="Your name, kept in the history.")] = None,
 ) -> Ending:
     """Write a memo, or resume one."""
@@ -68,10 +73,10 @@ def write(
         lambda: starting(company, data=data, deck=deck, documents=documents, outline=outline, kind=type_ or "direct",
                          mode=mode or "consider"),
         Changes(type_, mode, outline, data, deck, documents),
-        edits=edits, incomplete=incomplete, redo=from_, until=until, by=by,
+        edits=edits, incomplete=incomplete, redo=from_, until=until, by=by, budget=budget,
     )  # fmt: skip
     goes_on = None if force_restart else resume or version is not None or from_ is not None
-    return _driven(drive, version, goes_on)
+    return ended(lambda: _driven(drive, version, goes_on), lambda why, code: _ended_early(drive, why, code))
 
 
 def _driven(drive: Drive, version: str | None, goes_on: bool | None) -> Ending:
@@ -83,25 +88,29 @@ def _driven(drive: Drive, version: str | None, goes_on: bool | None) -> Ending:
         goes_on = goes_on is not None and (goes_on or drive.offered())
         stand = asyncio.run(drive.go_on(version) if goes_on else drive.begin())
         if stand.undecided is not None and stand.folder is not None:
-            drive.edits = decision(stand.undecided, drive.same_command)
+            drive.edits = decision(stand.undecided, drive.same_command, stand.merged)
             stand = stand if drive.edits is None else asyncio.run(drive.taken_up(stand.folder))
-        while stand.question is not None and at_terminal():
+        while stand.folder is not None and (stand.sent_back or (stand.question is not None and at_terminal())):
+            if stand.question is None:
+                stand = asyncio.run(drive.taken_up(stand.folder))
+                continue
             click.echo(shown(stand.question.next_question))
-            answer = click.prompt("Your verdict", type=click.Choice(["approve", "reject", "later"]))
-            if answer == "later":
+            answer = _answer(stand.question)
+            if answer == LATER:
                 break
             stand = asyncio.run(drive.answer(stand.question, answer))
     except AlreadyRunning as error:
         click.echo(f"{drive.folder} is being written by {error.holder}.", err=True)
         click.echo(f"Stop it: {drive.start.command('pause', str(error.session_id))}", err=True)
         return CONFLICT, None
-    except (KeyboardInterrupt, click.Abort):
-        return _ended_early(drive, "Interrupted", INTERRUPTED)
-    except SystemExit as end:
-        if end.code != TERMINATED:
-            raise
-        return _ended_early(drive, "Terminated", TERMINATED)
     return reported(stand, drive.start, drive.command)
+
+
+def _answer(question: Question) -> str:
+    """Ask the reviewer at the terminal."""
+    if not question.choices:
+        return str(click.prompt("Your reason"))
+    return str(click.prompt("Your verdict", type=click.Choice([*map(str, question.choices), LATER])))
 
 
 def _ended_early(drive: Drive, why: str, code: int) -> Ending:
@@ -115,6 +124,7 @@ def _ended_early(drive: Drive, why: str, code: int) -> Ending:
 
 
 main = program(memo, instead=write, arguments=["company"], help=HELP, step_word="agent")
+
 
 if __name__ == "__main__":
     main()

@@ -12,10 +12,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pausepoint.apps.memo.claims import doubt
+from pausepoint.apps.memo.draft import JUDGEMENT, OWN_SENTENCES
 from pausepoint.apps.memo.enrichment import LINKEDIN, VIZ
 from pausepoint.apps.memo.facts import Known, facts, plain
 from pausepoint.apps.memo.models import Passage, Section, Source
-from pausepoint.apps.memo.prose import FOOTNOTE, KEY, bare, sentences, unlinked
+from pausepoint.apps.memo.prose import FOOTNOTE, KEY, bare, sentences, stems, unlinked
 from pausepoint.apps.memo.research import by_key
 from pausepoint.apps.words import one_line
 
@@ -23,6 +24,10 @@ HEADING = "## Citations"
 QUOTED = 200
 """The number of characters of a passage that a citation shows."""
 
+SAYING = 3
+"""A sentence of a section with at least this many significant words says something that needs a source."""
+
+_OWN = [re.compile(re.sub(r"\\\{\w+\\\}", ".+", re.escape(each))) for each in OWN_SENTENCES]
 _DEFINITION = re.compile(r"^\[\^(\d+)\]: (.*) \(([A-Za-z0-9._-]+)\)$", re.MULTILINE)
 _LIST = re.compile(rf"^{HEADING}[ \t]*$", re.MULTILINE)
 _PROFILE = re.compile(rf"[-*] \[[^\]]+\]\([^)]*{re.escape(LINKEDIN)}[^)]*\)")
@@ -31,8 +36,12 @@ _SKIPPED = re.compile(r"```mermaid.*?```|<!--.*?-->|!\[[^\]\n]*\]\([^)\n]*\)", r
 """Parts without claims of their own: charts (which repeat the table above them), comments, pictures."""
 
 
+_MARK = re.compile(r" ?\*\*\[⚠ unsupported: [^\]\n]*\]\*\*")
+"""What the memo shows behind a claim that no source supports."""
+
+
 class Claim(NamedTuple):
-    """A sentence or a table row, and its citations."""
+    """A sentence, or a row of a table that no source has, and its citations."""
 
     section: str
     text: str
@@ -136,26 +145,85 @@ def about(memo: str, company: str = "") -> list[str]:
     return [name for name in (company, title[1] if title else "") if name]
 
 
-def claims(memo: str, company: str = "", names: Collection[str] = ()) -> Iterator[Claim]:
-    """Yield the claims of the memo: sentences that contain a number, a date or a name, or are cited.
+def claims(
+    memo: str, company: str = "", names: Collection[str] = (), copied: Collection[str] = ()
+) -> Iterator[Claim]:  # fmt: skip
+    """Yield the claims of the memo: sentences that contain a number, a date or a name, are cited, or say something.
 
-    The name of the subject is not a claim. ``names`` are words that are names even at the start of a sentence.
+    The name of the subject is not a claim, and neither are the program's own sentences. ``names`` are words that are
+    names even at the start of a sentence. ``copied`` are the rows of tables in the sources: a table is not a claim, but
+    a row that differs from its source is.
     """
     names_of_it = {(plain(name),) for name in about(memo, company)}
     section, of_table = "", tuple[int, ...]()
-    for line in _SKIPPED.sub("", _TITLE.sub("", body_of(memo))).splitlines():
+    for line in _SKIPPED.sub("", _TITLE.sub("", unmarked(body_of(memo)))).splitlines():
         if line.startswith(("# ", "## ")):
             section = line[3:].strip() if line.startswith("## ") else ""
         elif line.startswith("|"):
-            yield from _rows(section, line, of_table)
+            yield from _rows(section, line, of_table) if _row(line) not in copied else ()
         elif not _PROFILE.fullmatch(line.strip()):
             for sentence in sentences(unlinked(line)):
                 cited, text = tuple(int(match[1]) for match in FOOTNOTE.finditer(sentence)), bare(sentence)
                 of_table = cited or of_table
-                if text and (cited or any(fact.value not in names_of_it for fact in facts(text, names))):
+                if text and (cited or _says_something(text, section, names, names_of_it)):
                     yield Claim(section, text, cited)
 
 
+def _says_something(text: str, section: str, names: Collection[str], its: Collection[object]) -> bool:
+    if any(fact.value not in its for fact in facts(text, names)):
+        return True
+    if text.startswith(JUDGEMENT):
+        return False
+    is_sentence = bool(section) and text[-1] in ".!" and len(stems(text)) >= SAYING
+    return is_sentence and not any(form.fullmatch(text) for form in _OWN)
+
+
+def copied_rows(sources: Iterable[Source]) -> set[str]:
+    """Return the rows of all tables in the sources, for `claims`."""
+    tables = (passage.text for source in sources for passage in source.passages if passage.table)
+    return {row for table in tables for row in rows_of(table)}
+
+
+def rows_of(text: str) -> set[str]:
+    """Return the rows of all tables in a text, for `claims`."""
+    return {_row(line) for line in text.splitlines() if line.startswith("|")}
+
+
+def _row(line: str) -> str:
+    return " ".join(line.replace("|", " | ").split())
+
+
+def unmarked(memo: str) -> str:
+    """Return a memo without the marks of `marked`."""
+    return _MARK.sub("", memo)
+
+
+def marked(memo: str, problems: dict[str, str]) -> str:
+    """Mark the claims that no source supports. ``problems`` has the reason for each claim, by its text."""
+    body = unmarked(body_of(memo))
+    lines = [_marked_line(line, problems) if problems else line for line in body.split("\n")]
+    return "\n".join(lines) + memo[len(body_of(memo)) :]
+
+
+def _marked_line(line: str, problems: dict[str, str]) -> str:
+    if line.startswith("|"):
+        why = problems.get(_row_text(line))
+        return f"{line.rstrip()[:-1].rstrip()} {_mark(why)} |" if why else line
+    for sentence in sentences(line):
+        why = problems.get(bare(unlinked(sentence)))
+        if why:
+            line = line.replace(sentence, f"{sentence} {_mark(why)}", 1)
+    return line
+
+
+def _mark(why: str) -> str:
+    return f"**[⚠ unsupported: {re.sub(r'[*`|<>]|[][]', '', one_line(why))}]**"
+
+
 def _rows(section: str, line: str, cited: tuple[int, ...]) -> Iterable[Claim]:
-    text = bare(line.strip("| ").replace("|", ";"))
+    text = _row_text(line)
     return [Claim(section, text, cited)] if re.search(r"\w", text) and facts(text) else []
+
+
+def _row_text(line: str) -> str:
+    return bare(line.strip("| ").replace("|", ";"))

@@ -1,20 +1,40 @@
 """Check whether a passage supports a claim beyond its numbers, dates and names.
 
-The check compares words. A claim is doubtful if it denies something that the passage does not deny, or the reverse; if
-something falls in one and rises in the other; or if the passage contains hardly any of its words.
+The check compares words. A claim that is a sentence of the passage is supported. Any other claim is doubtful if the
+passage contains less than half of its words, or hardly any word of one of its clauses; if it denies something that the
+passage does not deny, or the reverse; if something falls in one and rises in the other; or if it exchanges two figures.
 """
 
 from __future__ import annotations
 
 import re
 
-from pausepoint.apps.memo.facts import facts
+from pausepoint.apps.memo.exchanges import exchanged
+from pausepoint.apps.memo.facts import facts, is_in, plain
 from pausepoint.apps.memo.prose import sentences, stem, stems
 
-SHARED = 0.25
+SHARED = 0.5
 """The minimum share of a claim's words that its passage must contain."""
 
+SHARED_BY_CLAUSE = 0.3
+"""The minimum share of the words of each clause, so that a true half does not cover for an invented one."""
+
 _DENIES = re.compile(r"\b(?:not|never|cannot|no longer|no|nor|fail(?:s|ed)? to|unable to)\b|n[’']t\b", re.IGNORECASE)
+_GENERAL = {
+    stem(word)
+    for word in re.findall(
+        r"\w+",
+        "company companies firm business year years annual quarter period fiscal earlier ago previous prior last"
+        " current report reports reported according state states stated note notes show shows shown say says said"
+        " describe total amount number level about approximately around nearly roughly almost over more than up to"
+        " compared reach reached stand stands stood amounted include includes including also both now today"
+        " currently part main major key new first while such other between during under per each one own because since"
+        " before after however notably overall moreover",
+    )
+}
+"""Words that say nothing by themselves. A claim may use them even if its passage does not."""
+
+_PARTS = re.compile(r"[,;:()—–]|\b(?:but|and|while|whereas|because|although|which|who|as well as)\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"[.,;:!?()]|\b(?:but|and|because|although)\b", re.IGNORECASE)
 _SCOPE = 3
 """The number of words that a denial covers."""
@@ -22,6 +42,7 @@ _SCOPE = 3
 _FORMS = {
     "fell": "fall", "fallen": "fall", "rose": "rise", "risen": "rise", "grew": "grow", "grown": "grow", "lost": "lose",
     "shrank": "shrink", "shrunk": "shrink", "made": "make", "sold": "sell", "bought": "buy", "won": "win",
+    "dropped": "drop", "dropping": "drop", "shrinking": "shrink",
     "paid": "pay", "left": "leave", "led": "lead", "held": "hold", "built": "build", "met": "meet",
 }  # fmt: skip
 _UP = {stem(word) for word in ("rise", "grow", "increase", "gain", "climb", "double", "improve", "expand", "higher")}
@@ -36,9 +57,20 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "") -> str
     >>> doubt("Acme raised $3 million.", "Acme raised $3 million from Harbour Capital.")
     ''
     """
-    own = _words(claim)
-    if not _shares(_about(claim, own) - _words(company), _words(f"{passage} {heading}")):
+    if plain(claim) in map(plain, sentences(passage)):
+        return ""
+    own, said, its = _words(claim), _words(f"{passage} {heading}"), _words(company)
+    subject = _about(claim, own) - its
+    if not _shares(subject, said, SHARED) or (len(subject) == 1 and _is_new(claim, subject, f"{passage} {heading}")):
         return "the passage is about something else"
+    for clause in _PARTS.split(claim):
+        told = _about(clause, _words(clause)) - its
+        if len(told) > 1 and not _shares(told, said, SHARED_BY_CLAUSE):
+            return f"the passage does not say “{clause.strip(' .')}”"
+    if figure := _misplaced(claim, subject, its, passage):
+        return f"the passage gives {figure} for something else"
+    if figures := exchanged(claim, passage, company):
+        return f"the claim exchanges {figures}"
     nearest = _nearest(own, passage)
     denied, theirs = _denied(claim), _denied(nearest)
     if denied and not denied & _denied(passage):
@@ -50,24 +82,48 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "") -> str
     return ""
 
 
+def _is_new(claim: str, subject: set[str], said: str) -> bool:
+    """Return whether the only word of a claim without figures is not in the passage, in exactly this form."""
+    words = [word for word in plain(claim).split() if {*stems(word)} & subject]
+    has_figure = any(fact.kind != "name" for fact in facts(claim))
+    return not has_figure and not {*words} & {*plain(said).split()}
+
+
+def _misplaced(claim: str, subject: set[str], its: set[str], passage: str) -> str:
+    """Return a figure of the claim that the passage has only in sentences about something else, or an empty string."""
+    those = [(_words(each), facts(each)) for each in sentences(passage)]
+    clauses = _PARTS.split(claim)
+    for fact in facts(claim) if len(those) > 1 else ():
+        clause = next((each for each in clauses if fact.text in each), claim)
+        told = _about(clause, _words(clause)) - its
+        told = told if len(told) > 1 else subject
+        around = [words for words, known in those if fact.kind == "number" and is_in(fact, known)]
+        if around and len(told) > 1 and not any(_shares(told, words, SHARED_BY_CLAUSE) for words in around):
+            return fact.text
+    return ""
+
+
 def _directions(text: str) -> set[str]:
-    words = _words(text)
-    return {name for name, those in (("up", _UP), ("down", _DOWN)) if words & those}
+    return _words(text) & {"up", "down"}
 
 
 def _words(text: str) -> set[str]:
+    """Return the significant words of a text. All words for a rise are one word, and all words for a fall another."""
     plain = re.sub(r"\w+", lambda match: _FORMS.get(match[0].casefold(), match[0]), text)
-    return set(stems(plain))
+    found = set(stems(plain))
+    return found | {name for name, those in (("up", _UP), ("down", _DOWN)) if found & those}
 
 
 def _about(claim: str, own: set[str]) -> set[str]:
-    """Return the words of a claim without its facts."""
-    return own - {word for fact in facts(claim) for word in stems(fact.text)}
+    """Return the words of a claim without its facts, and without words that say nothing by themselves."""
+    facts_of_it = {word for fact in facts(claim) for word in stems(fact.text)}
+    moved = _UP | _DOWN if own & {"up", "down"} else set()
+    return own - facts_of_it - _GENERAL - moved
 
 
-def _shares(own: set[str], said: set[str]) -> bool:
-    """Return whether enough words are shared. A single word may be a synonym and does not count."""
-    return len(own) < 2 or len(own & said) >= max(1, SHARED * len(own))
+def _shares(own: set[str], said: set[str], share: float) -> bool:
+    """Return whether enough words are shared. A single word beside a figure may be a synonym and does not count."""
+    return len(own) < 2 or len(own & said) >= max(1, share * len(own))
 
 
 def _nearest(own: set[str], passage: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 import click
 
 from pausepoint import Session
+from pausepoint.apps.endings import at_terminal
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo.models import MemoState
-from pausepoint.apps.memo.report import at_terminal
 from pausepoint.apps.memo.workflow import AGENTS
 from pausepoint.engine import Plan
 from pausepoint.errors import FolderRefused
@@ -17,15 +18,19 @@ from pausepoint.errors import FolderRefused
 Edits = Literal["accept", "discard"]
 
 
-def decision(plan: Plan, onward: str) -> Edits | None:
-    """Return the user's decision, or None if there is none yet. ``onward`` is the command to repeat with an option."""
+def decision(plan: Plan, onward: str, merged: Collection[str] = ()) -> Edits | None:
+    """Return the user's decision, or None if there is none yet. ``onward`` is the command to repeat with an option.
+
+    ``merged`` are the files whose edits are merged into what the agents write.
+    """
     for each in plan.artifacts:
         if each.path in plan.undecided:
             click.echo(f"{each.path} is {each.state}: {each.why}", err=True)
     for cost in plan.stale:
         click.echo(f"  {cost} would run again", err=True)
     for edit in plan.replaces:
-        click.echo(f"  {edit}", err=True)
+        what = f"{edit.step} writes {edit.path} again; your paragraphs stay (kept as {edit.kept}, too)"
+        click.echo(f"  {what if edit.path in merged else edit}", err=True)
     broken = any(each.state == "invalid" for each in plan.artifacts if each.path in plan.undecided)
     if at_terminal():
         ways: dict[str, Edits | None] = {"accept": "accept", "discard": "discard", "stop": None}

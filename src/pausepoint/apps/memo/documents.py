@@ -6,14 +6,17 @@ A passage is a paragraph or a whole table. It keeps its position: the page of a 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo.models import Link, Passage, Source, SourceKind
 from pausepoint.apps.memo.prose import quoted, slug, unlinked
+from pausepoint.apps.memo.tables import UNITS, Cell, table
 from pausepoint.apps.pdf import opened, page_text
 from pausepoint.apps.words import one_line
 
@@ -24,6 +27,13 @@ LARGEST, LARGEST_PDF = 16 * 2**20, 512 * 2**20
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\((https?://[^\s()<>]+(?:\([^\s()<>]*\))?)\)")
 _BARE_LINK = re.compile(r"(?<!\()\bhttps?://[^\s()<>\"'|]+|\b(?:www\.)?linkedin\.com/in/[\w-]+", re.IGNORECASE)
 LONGEST_TITLE = 120
+RUNNING = 4
+"""A line in bold type that comes back so many times is the head of a page, not a heading."""
+
+_PAGE_NUMBER = re.compile(r"\d{1,3}|(?:table of contents)", re.IGNORECASE)
+_NAMES = re.compile(r"[^\W\d_]{3}")
+_ITEM = re.compile(r"(item|note)\s+\d{1,2}[A-C]?\b(?!.*[.;,\d]$).{3,160}", re.IGNORECASE)
+"""A line that opens an item or a note of an annual report, in any type. A line of the contents ends with a page."""
 
 
 class Block(NamedTuple):
@@ -32,6 +42,7 @@ class Block(NamedTuple):
     text: str
     heading: str = ""
     page: int | None = None
+    part: str = ""
 
 
 class Reading(NamedTuple):
@@ -95,7 +106,8 @@ def source(key: str, found: Reading, kind: SourceKind, where: str) -> Source:
         text = "\n".join(one_line(line) for line in text.splitlines()) if is_table else one_line(text)
         if len(text) > 1:
             name, heading = f"{key}-{len(passages) + 1}", _title(block.heading)
-            passages.append(Passage(key=name, text=text, heading=heading, page=block.page, table=is_table))
+            passages.append(Passage(key=name, text=text, heading=heading, part=_title(block.part), page=block.page,
+                                    table=is_table))  # fmt: skip
     unique = {(link.text, link.url): link for link in links}
     return Source(key=key, title=_title(found.title), kind=kind, where=one_line(where), passages=passages,
                   links=list(unique.values()))  # fmt: skip
@@ -191,7 +203,18 @@ def _html(text: str, name: str) -> Reading:
     page.feed(text)
     page.close()
     page.end_block()
-    return Reading(page.title or name, page.blocks, address=page.address)
+    return Reading(page.title or name, _headed(page.blocks), address=page.address)
+
+
+def _headed(blocks: list[Block]) -> list[Block]:
+    """Return blocks without the headings that stand on every page: each gets the heading before."""
+    turns = [heading for heading, _ in groupby(block.heading for block in blocks)]
+    running = {heading for heading, count in Counter(turns).items() if count >= RUNNING}
+    found, last = list[Block](), ""
+    for block in blocks:
+        last = last if block.heading in running else block.heading
+        found.append(block._replace(heading=last))
+    return found
 
 
 def _address(given: str | None) -> str:
@@ -201,21 +224,34 @@ def _address(given: str | None) -> str:
     return re.sub(r"[\s()<>\[\]\"]", lambda match: f"%{ord(match[0]):02X}", str(given).strip())
 
 
-class _Page(HTMLParser):
-    """A parser that turns HTML into blocks of Markdown: headings, paragraphs, list items, tables, links."""
+_SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-    BLOCKS = re.compile("p|div|section|article|li|blockquote|pre|table|ul|ol|dl|dd|dt|main|body|br")
-    LEFT_OUT = re.compile("script|style|nav|footer|form|noscript|template|svg")
+
+class _Page(HTMLParser):
+    """A parser that turns HTML into blocks of Markdown: headings, paragraphs, list items, tables, links.
+
+    Filings have no ``<h1>``: there, a short line in bold type is a heading.
+    """
+
+    BLOCKS = re.compile("p|div|section|article|li|blockquote|pre|table|ul|ol|dl|dd|dt|main|body|br|hr")
+    LEFT_OUT = re.compile("script|style|nav|footer|form|noscript|template|svg|ix:header")
+    BOLD = re.compile(r"font-weight:\s*(?:bold|[6-9]00)", re.IGNORECASE)
+    RAISED = re.compile(r"vertical-align:\s*super|top:\s*-\d", re.IGNORECASE)
+    INLINE = re.compile("b|strong|span|font|sup")
 
     def __init__(self) -> None:
         super().__init__()
-        self.title = self.address = self.heading = ""
+        self.title = self.address = self.heading = self.units = self.part = ""
         self.blocks: list[Block] = []
         self.text: list[str] = []
-        self.row: list[str] = []
-        self.rows: list[list[str]] = []
+        self.cell = Cell("")
+        self.row: list[Cell] = []
+        self.rows: list[list[Cell]] = []
         self.inside = ""
-        self.silent = 0
+        self.silent = self.tables = 0
+        self.bold: list[bool] = []
+        self.raised: list[bool] = []
+        self.light = ""
         self.link: tuple[str, int] | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -229,10 +265,20 @@ class _Page(HTMLParser):
             self.inside = tag
         elif tag == "a" and (address := _address(given.get("href"))):
             self.link = address, len(self.text)
+        elif tag in ("td", "th"):
+            self.cell = Cell("", _span(given.get("colspan")), _span(given.get("rowspan")), tag == "th")
         elif self.BLOCKS.fullmatch(tag):
             self.end_block()
+            self.tables += tag == "table"
+        if self.INLINE.fullmatch(tag):
+            style = given.get("style") or ""
+            self.bold.append(tag in ("b", "strong") or bool(self.BOLD.search(style)))
+            self.raised.append(tag == "sup" or bool(self.RAISED.search(style)))
 
     def handle_endtag(self, tag: str) -> None:
+        if self.INLINE.fullmatch(tag) and self.bold:
+            self.bold.pop()
+            self.raised.pop()
         if self.LEFT_OUT.fullmatch(tag):
             self.silent = max(self.silent - 1, 0)
         elif tag == self.inside:
@@ -243,36 +289,76 @@ class _Page(HTMLParser):
             self.text[at:] = [f"[{words}]({href})" if words and not {"[", "]"} & {*words} else words]
             self.link = None
         elif tag in ("td", "th"):
-            self.row.append(one_line("".join(self.text)).replace("|", "/"))
-            self.text = []
+            self.row.append(self.cell._replace(text=one_line("".join(self.text)).replace("|", "/")))
+            self.text, self.light = [], ""
         elif tag == "tr":
             self.rows.append(self.row)
             self.row = []
         elif tag == "table":
+            self.tables = max(self.tables - 1, 0)
             self._tabled()
-        elif self.BLOCKS.fullmatch(tag) and not self.rows and not self.row:
+        elif self.BLOCKS.fullmatch(tag):
             self.end_block()
 
     def _headed(self, text: str) -> None:
         self.title = self.title or text
         self.heading = text if self.inside != "title" else self.heading
-        self.inside, self.text = "", []
+        self.inside, self.text, self.light = "", [], ""
 
     def _tabled(self) -> None:
-        rows = [row for row in self.rows if any(row)]
-        self.rows, self.row, self.text = [], [], []
-        if len(rows) > 1:
-            lines = [f"| {' | '.join(row)} |" for row in rows]
-            self.blocks.append(Block("\n".join([lines[0], f"|{'---|' * len(rows[0])}", *lines[1:]]), self.heading))
+        found = table(self.rows, self.units)
+        self.rows, self.row, self.text, self.light, self.units = [], [], [], "", ""
+        if found.markdown:
+            self._add(found.markdown)
+        for text in found.texts:
+            if not self._opens(text):
+                self._add(text)
+
+    def _add(self, text: str) -> None:
+        self.blocks.append(Block(text, self.heading, part=self.part))
+
+    def _opens(self, text: str) -> bool:
+        """Return whether a line opens an item or a note of an annual report, and take it as the heading."""
+        found = _ITEM.fullmatch(text)
+        if found is None:
+            return False
+        self.heading = text
+        self.part = text if found[1].lower() == "item" else self.part
+        return True
 
     def handle_data(self, data: str) -> None:
         if not self.silent:
-            self.text.append(data)
+            self.text.append(self._note(data) if any(self.raised) else data)
+            self.light += "" if any(self.bold) else data.strip()
+
+    def _note(self, data: str) -> str:
+        """Return a raised number, which names a footnote, so that it is not read as a part of the year before it."""
+        before = self.text[-1][-1:] if self.text else ""
+        return f"{' ' if before.isdigit() else ''}{data.translate(_SUPERSCRIPT)}"
 
     def end_block(self) -> None:
-        """End the current paragraph."""
-        if self.inside or self.rows or self.row:
+        """End the current paragraph. Inside a table, a paragraph is a part of its cell."""
+        if self.inside:
             return
-        text, self.text, self.link = one_line("".join(self.text)), [], None
-        if text:
-            self.blocks.append(Block(text, self.heading))
+        if self.tables:
+            self.text.append(" ")
+            return
+        text, light = one_line("".join(self.text)).lstrip("•●▪ "), self.light
+        self.text, self.light, self.link = [], "", None
+        if UNITS.fullmatch(text):
+            self.units = text
+        elif len(text) < 2 or _PAGE_NUMBER.fullmatch(text) or self._opens(text):
+            return
+        elif not light and len(text) <= LONGEST_TITLE and text[-1] not in ".;:," and _NAMES.search(text):
+            self.heading = text
+        else:
+            self._add(text)
+
+
+def _span(given: str | None) -> int:
+    """Return how many columns or rows a cell spans. Browsers limit it to 1,000 as well.
+
+    >>> _span("3"), _span(None), _span("0"), _span("x"), _span("99999")
+    (3, 1, 1, 1, 1000)
+    """
+    return min(max(int(given), 1), 1000) if given and given.strip().isdecimal() else 1

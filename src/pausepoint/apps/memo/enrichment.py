@@ -6,12 +6,12 @@ alone show that it is done.
 
 from __future__ import annotations
 
+import math
 import re
-from collections import Counter
 from collections.abc import Iterable
 
 from pausepoint.apps.memo.facts import facts
-from pausepoint.apps.memo.models import CompanyData, InvestmentType, Link, MemoMode, Passage, Section, Source
+from pausepoint.apps.memo.models import CompanyData, Finding, InvestmentType, Link, MemoMode, Passage, Section, Source
 from pausepoint.apps.memo.outline import team
 from pausepoint.apps.memo.prose import stem, stems
 from pausepoint.apps.words import one_line
@@ -21,9 +21,33 @@ NO_SOCIALS = "<!-- socials: no LinkedIn page to link to -->"
 NO_LINKS = "<!-- links: no address is in the sources -->"
 NO_VIZ = "<!-- viz: no table is in the sources -->"
 VIZ = "<!-- viz:"
+TABLES = 2
+"""The maximum number of tables in a section."""
+
+BARS = 12
+"""The maximum number of bars in a chart."""
+
+FITTING = 1.5
+"""How well a table has to fit a section, so that it is shown."""
+
+READABLE = 10
+"""The number of rows of a table that is easy to read. A longer one is chosen only if it fits much better."""
+
 KINDS = {"direct": "direct investment", "fund": "fund commitment"}
 MODES = {"consider": "for consideration", "justify": "in support of a decision"}
 
+NOTE = 2
+FIGURES = 5
+"""The maximum number of key figures in a recommendation."""
+
+KEY_BONUS = 6.0
+"""What the key figures of a business count more than words that a table shares with a section."""
+
+_KEY = re.compile(
+    r"(?:total |net )?(revenue|sales|gross (?:profit|margin)|operating (?:income|loss|margin|profit)"
+    r"|(?<=net )(?:income|loss)|diluted|free cash flow|ebitda)s?\b",
+    re.IGNORECASE,
+)
 _PROTECTED = re.compile(
     r"```.*?```|<!--.*?-->|!?\[[^\]]*\]\([^)]*\)|\[[@^][^\]]*\]|^[#|][^\n]*$", re.DOTALL | re.MULTILINE
 )
@@ -151,11 +175,26 @@ def _is_part_of_a_name(text: str, match: re.Match[str]) -> bool:
 
 
 def visualizations(sections: dict[str, str], outline: list[Section], sources: list[Source]) -> dict[str, str]:
-    """Add every table of the sources to the section that it fits, with a chart if it has a column of numbers."""
+    """Add the tables of the sources to the sections that they fit best, at most `TABLES` each, some with a chart.
+
+    The first section that gathers from others, which is the summary, gets one with the key figures of the business.
+    """
     found = {name: _without(text, NO_VIZ) for name, text in sections.items()}
-    for passage in (passage for source in sources for passage in source.passages if passage.table):
-        section = _home(passage, outline)
-        if section is not None and f"[@{passage.key}]" not in found[section]:
+    fitting: dict[str, list[tuple[float, Passage]]] = {}
+    tables = _tables(sources)
+    summary = next((section.name for section in outline if section.gathers), "")
+    if summary in found and (key := _key_table(sources)) is not None:
+        fitting[summary] = [(0.0, key)]
+    shown = {passage.key for _, passage in fitting.get(summary, [])}
+    for passage in (each for each in tables if each.key not in shown):
+        section, fit = _home(passage, outline)
+        if fit >= FITTING:
+            fitting.setdefault(section, []).append((fit, passage))
+    for section, those in fitting.items():
+        best = sorted(those, key=lambda each: -each[0])[:TABLES]
+        room = TABLES - found[section].count(VIZ)
+        new = [passage for _, passage in best if f"[@{passage.key}]" not in found[section]][: max(room, 0)]
+        for passage in new:
             found[section] = f"{found[section].rstrip()}\n\n{drawn(passage)}"
     if not has_visualizations(found) and found:
         first = next(iter(found))
@@ -168,16 +207,86 @@ def has_visualizations(sections: dict[str, str]) -> bool:
     return any(VIZ in text for text in sections.values())
 
 
-def _home(passage: Passage, outline: list[Section]) -> str | None:
-    """Return the section that shares the most words with a table, or None."""
-    words = Counter(stems(f"{passage.heading} {passage.text}"))
-    scores = {
-        section.name: sum(words[stem(word.casefold())] for word in section.about)
+def _home(passage: Passage, outline: list[Section]) -> tuple[str, float]:
+    """Return the section that shares the most words with a table, and how well it fits; "" if there is none.
+
+    The heading and the columns tell more than the rows, and a short table tells a reader more than a long one.
+    """
+    first, _, rest = passage.text.partition("\n")
+    heading = passage.heading if passage.heading != passage.part else ""  # “Market for Equity” is about no market
+    headed, words = {*stems(f"{heading} {first}")}, {*stems(rest)}
+    scores: dict[str, float] = {
+        section.name: sum(3 * (word in headed) + (word in words) for word in {stem(each) for each in section.about})
         for section in outline
         if not section.gathers
     }
-    best = max(scores, key=lambda name: scores[name], default=None)
-    return best if best is not None and scores[best] else None
+    best = max(scores, key=lambda name: scores[name], default="")
+    if not best or not scores[best]:
+        return "", 0.0
+    if _is_key(passage) and _aside(passage) < NOTE:
+        best = next((section.name for section in outline if "revenue" in section.about), best)
+        scores[best] += KEY_BONUS
+    return best, scores[best] * (0.4 if _aside(passage) else 1.0) / math.sqrt(1 + passage.text.count("\n") / READABLE)
+
+
+def _aside(passage: Passage) -> int:
+    """Return how far a table is from the business: `NOTE` in the notes of financial statements, 1 beside them, else 0.
+
+    The items about shares and formalities, and the financial statements themselves, stand beside the business.
+    """
+    if re.match(r"notes? (?:\d|to )|\d{1,2}\. [A-Z]", passage.heading, re.IGNORECASE):
+        return NOTE
+    return int(re.match(r"item\s+(?:5|8|9|1\d)", passage.part, re.IGNORECASE) is not None)
+
+
+def _tables(sources: Iterable[Source]) -> list[Passage]:
+    return [
+        passage for source in sources for passage in source.passages if passage.table and not _on_cover(passage, source)
+    ]
+
+
+def _key_table(sources: Iterable[Source]) -> Passage | None:
+    """Return the table with the key figures of the business: the shortest that is not in a note; None without one."""
+    keys = [each for each in _tables(sources) if _is_key(each) and _aside(each) < NOTE]
+    return min(keys, key=lambda each: (_aside(each), each.text.count("\n")), default=None)
+
+
+def developments(sources: Iterable[Source]) -> list[Finding]:
+    """Return how the key figures of the business have developed in the last two years, at most `FIGURES` of them."""
+    table = _key_table(sources)
+    if table is None:
+        return []
+    head, _, *rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.text.splitlines()]
+    years = [(int(named[-1]), at) for at, name in enumerate(head) if at and (named := re.findall(r"\b20\d\d\b", name))]
+    scale = re.search(r"\bin (?:thousand|million|billion)s\b", head[0], re.IGNORECASE)
+    unit = f" ({scale[0]})" if scale else ""
+    by_year: dict[int, int] = {}
+    for year, at in years:
+        by_year.setdefault(year, at)
+    found: dict[str, Finding] = {}
+    for row in rows if len(by_year) > 1 else ():
+        measure = _KEY.match(row[0])
+        (new, one), (old, other) = sorted(by_year.items(), reverse=True)[:2]
+        if measure is None or measure[1].casefold() in found or len(row) <= max(one, other):
+            continue
+        values = [_number(row[one]), _number(row[other])]
+        if values[0] is None or values[1] is None or values[0][1] != values[1][1]:
+            continue
+        sentence = f"{row[0]}{unit}: {row[one]} in {new}, {row[other]} in {old}."
+        against = float(str(values[0][0])) < float(str(values[1][0]))
+        found[measure[1].casefold()] = Finding(sentence=sentence, source=table.key, score=0.0, against=against)
+    return list(found.values())[:FIGURES]
+
+
+def _on_cover(passage: Passage, source: Source) -> bool:
+    """Return whether a table is before the first item of an annual report."""
+    return not passage.part and any(each.part for each in source.passages)
+
+
+def _is_key(passage: Passage) -> bool:
+    """Return whether a table has the key figures of a business: at least three of its rows, in several columns."""
+    labels = [line.split("|")[1].strip() for line in passage.text.splitlines() if line.count("|") > 2]
+    return len({match[1].casefold() for label in labels if (match := _KEY.match(label))}) >= 3
 
 
 def drawn(passage: Passage) -> str:
@@ -191,7 +300,9 @@ def _chart(table: str, title: str) -> str:
     """Return a bar chart of the first column of numbers, or an empty string."""
     rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.splitlines()]
     head, body = rows[0], [row for row in rows[2:] if len(row) == len(rows[0])]
-    for column in range(1, len(head)):
+    if len(body) > BARS:
+        return ""
+    for column in (each for each in range(1, len(head)) if head[each].casefold() not in ("age", "page")):
         found = [_number(row[column]) for row in body]
         values = [each[0] for each in found if each is not None]
         units = {each[1] for each in found if each is not None}
@@ -205,7 +316,8 @@ def _chart(table: str, title: str) -> str:
 
 def _number(cell: str) -> tuple[object, ...] | None:
     """Return the value and unit of a cell that contains only a number, or None."""
-    found = [fact for fact in facts(f"x {cell}") if fact.kind in ("number", "date")]
+    plain = re.sub(r"\(([^()]*)\)", r"-\1", cell).replace("$-", "-$")  # filings write a loss in brackets
+    found = [fact for fact in facts(f"x {plain}") if fact.kind in ("number", "date")]
     return found[0].value if len(found) == 1 and found[0].kind == "number" else None
 
 

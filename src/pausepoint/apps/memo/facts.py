@@ -96,9 +96,25 @@ def _dates(text: str) -> tuple[list[Fact], str]:
         number = int(month) if month.isdecimal() else short.index(month[:3].lower()) + 1
         value = int(parts["year"]), number, int(parts.get("day", 0)), int(parts.get("quarter", 0))
         found.append(Fact("date", match[0], value))
-        return "; "
+        return "; ".ljust(len(match[0]))  # the places of all other words stay the same
 
     return found, _DATE.sub(take, text)
+
+
+def placed(text: str) -> list[tuple[int, Fact]]:
+    """Return the numbers and dates of a text in their order, each with its place. A number in words has none.
+
+    >>> [(at, fact.text) for at, fact in placed("In 2029 it sold 12 of 30.")]
+    [(3, '2029'), (16, '12'), (22, '30')]
+    """
+    dates, rest = _dates(text)
+    found, at = list[tuple[int, Fact]](), 0
+    for fact in dates:
+        at = text.index(fact.text, at)
+        found.append((at, fact))
+        at += len(fact.text)
+    found += [(match.start(), _number(match)) for match in _NUMBER.finditer(rest)]
+    return sorted(found, key=lambda each: each[0])
 
 
 def _in_digits(text: str) -> str:
@@ -119,14 +135,15 @@ def _in_digits(text: str) -> str:
 
 
 def _numbers(text: str) -> list[Fact]:
-    found = []
-    for match in _NUMBER.finditer(text):
-        scale = _SCALES.get((match["scale"] or "").lower(), 1.0)
-        value = round(float(match["digits"].replace(",", "")) * scale, 6) * (-1 if match["sign"] else 1)
-        named = (match["currency"] or match["after"] or "").strip().rstrip("s")
-        unit = "%" if match["percent"] else _CURRENCIES.get(named, named.upper())
-        found.append(Fact("number", match[0].strip(), (value, unit)))
-    return found
+    return [_number(match) for match in _NUMBER.finditer(text)]
+
+
+def _number(match: re.Match[str]) -> Fact:
+    scale = _SCALES.get((match["scale"] or "").lower(), 1.0)
+    value = round(float(match["digits"].replace(",", "")) * scale, 6) * (-1 if match["sign"] else 1)
+    named = (match["currency"] or match["after"] or "").strip().rstrip("s")
+    unit = "%" if match["percent"] else _CURRENCIES.get(named, named.upper())
+    return Fact("number", match[0].strip(), (value, unit))
 
 
 def _names(text: str, known: Collection[str]) -> list[Fact]:
@@ -143,6 +160,36 @@ def _names(text: str, known: Collection[str]) -> list[Fact]:
         name = " ".join(words)
         found.append(Fact("name", name, (plain(name),)))
     return found
+
+
+_STARTS = {
+    *re.findall(
+        r"\w+",
+        "about above according across along although among analysts annual another any are around average based because"
+        " below besides between beyond can cash commercial core costs could current debt demand despite does due during"
+        " early even few finally first full further future given global gross had has have having high his however i"
+        " income instead investors key large last later less like long losses low main major margin margins may"
+        " meanwhile memo moreover more much my near net new next none nor often once operating orders others our own"
+        " past per plans prices production products profit profits proceeds recent regardless same second several"
+        " shares short should similarly since small so strong supply taken than though through throughout thus together"
+        " total toward unless until until upon us via was were whereas whether will within without would year years yet"
+        " you your therefore hence",
+    )
+}
+_PLAIN_ENDING = re.compile(r"(?:ly|ing|ed|tions?|ments?|ness|ity|ities|ers)$")
+
+
+def begins_with_a_name(claim: str, vocabulary: Collection[str]) -> str:
+    """Return the first word of a claim if it can only be a name: no source has the word, and it is not a common one.
+
+    >>> begins_with_a_name("Zorblax invests.", {"acme"}), begins_with_a_name("However, Acme grew.", {"acme"})
+    ('Zorblax', '')
+    """
+    found = re.match(rf"{_WORD}", claim)
+    if found is None or found[0] in _COMMON or plain(found[0]) in vocabulary:
+        return ""
+    word = plain(found[0])
+    return "" if word in _STARTS or _PLAIN_ENDING.search(word) or " " in word or len(word) < 3 else found[0]
 
 
 def _begins_a_sentence(text: str, at: int) -> bool:
@@ -171,7 +218,7 @@ class Known:
         >>> [fact.text for fact in known.lacks("Sales rose by 12 % to 4.2 million in 2029.")]
         ['12 %']
         """
-        return [fact for fact in facts(claim, names) if not _is_in(fact, self.facts, self.plain)]
+        return [fact for fact in facts(claim, names) if not is_in(fact, self.facts, self.plain)]
 
     def names(self) -> set[str]:
         """Return the words that are names in this text: it never writes them in lower case."""
@@ -180,16 +227,47 @@ class Known:
         return {word for word in words if word[:1].isupper() and word.lower() not in small}
 
 
-def _is_in(fact: Fact, there: list[Fact], plain: str) -> bool:
+def is_in(fact: Fact, there: list[Fact], plain: str = "") -> bool:
+    """Return whether a fact is among others. A name is looked for in a plain text."""
     if fact.kind == "name":
-        return f" {fact.value[0]} " in plain
+        return f" {fact.value[0]} " in plain or _is_derived(str(fact.value[0]), plain)
     same = [other.value for other in there if other.kind == fact.kind]
     if fact.kind == "number":
         return any(_same_number(fact.value, other) for other in same)
     return any(all(part in (0, theirs) for part, theirs in zip(fact.value, other, strict=True)) for other in same)
 
 
+def _is_derived(name: str, plain: str) -> bool:
+    """Return whether a name is the adjective of another one, as European is of Europe.
+
+    >>> _is_derived("european", " in europe "), _is_derived("mossian", " ada moss "), _is_derived("harbor", " harbour ")
+    (True, True, False)
+    """
+    root = re.sub(r"(?:i?an|ese|ish)$", "", name)
+    return root != name and len(root) > 3 and re.search(rf" {re.escape(root)}\w{{0,2}} ", plain) is not None
+
+
+def is_same_number(one: Fact, other: Fact) -> bool:
+    """Return whether two numbers are the same, or the first is the second one rounded."""
+    return _same_number(one.value, other.value)
+
+
 def _same_number(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
     """Compare two numbers. A unit that only one of them has does not matter, unless it is a percentage."""
     units = {one[1], other[1]}
-    return one[0] == other[0] and (len(units) == 1 or ("" in units and "%" not in units))
+    if len(units) > 1 and ("" not in units or "%" in units):
+        return False
+    return one[0] == other[0] or _rounded(one[0], other[0])
+
+
+def _rounded(one: object, other: object) -> bool:
+    """Return whether a number of at least 1,000 is another one rounded, to two or more digits.
+
+    >>> _rounded(39.0e9, 39_000_966_000.0), _rounded(39.1e9, 39_000_966_000.0), _rounded(1100.0, 1049.0)
+    (True, False, False)
+    """
+    if not isinstance(one, float) or not isinstance(other, float) or abs(one) < 1000:
+        return False
+    digits = f"{abs(one):.0f}"
+    zeros = min(len(digits) - len(digits.rstrip("0")), len(digits) - 2)
+    return zeros > 0 and round(other, -zeros) == one

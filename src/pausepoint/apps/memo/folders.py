@@ -14,7 +14,7 @@ from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo import outline as outlines
 from pausepoint.apps.memo.models import InvestmentType, MemoDocument, MemoMode, MemoState, document
 from pausepoint.apps.memo.settings import deck_file, documents_folder, starting
-from pausepoint.apps.memo.workflow import AGENTS, DECK, DRAFT, FINAL, memo
+from pausepoint.apps.memo.workflow import AGENTS, DECK, DRAFT, DRAFT_PAGE, FINAL, PAGE, memo
 from pausepoint.artifacts import Detection, VersionFolders, detect
 from pausepoint.errors import FolderRefused
 
@@ -137,11 +137,17 @@ def check_agent(option: str, name: str | None) -> None:
         raise BadInput(f"{option}: There is no agent {name!r}. The agents: {', '.join(AGENTS)}.")
 
 
+def page_file(folder: Path, state: MemoState) -> Path | None:
+    """Return the path of the memo as a page: the final one, or that of the draft; None if there is none yet."""
+    name = PAGE if state.page else DRAFT_PAGE if state.draft_page else None
+    return folder / name if name else None
+
+
 def memo_file(folder: Path) -> Path:
     """Return the path of the memo."""
     return folder / DRAFT
 
 
-def company_of(folder: Path) -> str:
-    """Return the company of a complete memo."""
-    return MemoDocument.model_validate_json((folder / FINAL).read_bytes()).company_name
+def final_of(folder: Path) -> MemoDocument:
+    """Return the document of a finished memo."""
+    return MemoDocument.model_validate_json((folder / FINAL).read_bytes())

@@ -117,11 +117,12 @@ class Link(Part):
 
 
 class Passage(Part):
-    """A part of a source that can be cited by its ``key``."""
+    """A part of a source that can be cited by its ``key``. ``part`` is the item of an annual report that it is in."""
 
     key: str
     text: str
     heading: str = ""
+    part: str = ""
     page: int | None = None
     table: bool = False
 
@@ -137,6 +138,28 @@ class Source(Part):
     links: list[Link] = []
 
 
+class Remark(Part):
+    """Why a person has rejected a memo, and the agent that has to act on it."""
+
+    agent: str
+    reason: Text
+
+
+class HandEdit(Part):
+    """A person's edit of a section: the text as it was, and as the person left it."""
+
+    section: str
+    base: str
+    text: str
+
+
+class Drafted(Part):
+    """A section as the draft wrote it, and the hash of everything that it was written from."""
+
+    inputs: str
+    text: str
+
+
 class Research(Part):
     """All sources of the memo, and the documents that could not be read."""
 
@@ -147,19 +170,24 @@ class Research(Part):
 
 
 class Finding(Part):
-    """A sentence for a section, and its passage."""
+    """A sentence for a section, and its passage. ``against``: it speaks against the investment."""
 
     sentence: str
     source: str
     score: float
+    against: bool = False
 
 
 class SectionResearch(Part):
-    """The findings of every section, and the sources that were searched for single sections."""
+    """The findings of every section, and the sources that were searched for single sections.
+
+    ``missing`` is what the sources say too little about.
+    """
 
     findings: dict[str, list[Finding]] = {}
     queries: list[str] = []
     sources: list[Source] = []
+    missing: list[str] = []
 
 
 # validation
@@ -197,12 +225,18 @@ class FactCheck(Part):
 
 
 class Scores(Part):
-    """The parts of the overall score, each from 0 to 1, and the sections that lack sources."""
+    """The parts of the overall score, each from 0 to 1, and the sections that lack sources.
+
+    ``unsupported`` is the number of claims that no source supports; one of them caps the overall score. ``sections``
+    has a score for each section.
+    """
 
     coverage: float
     citations: float
     support: float
     thin: list[str] = []
+    unsupported: int = 0
+    sections: dict[str, float] = {}
 
 
 class Validation(Part):
@@ -220,10 +254,15 @@ class Validation(Part):
 
 
 class Review(Part):
-    """The verdict on a memo. A person gives it if the score is too low."""
+    """The verdict on a memo. A person gives it if the score is too low.
+
+    A person who rejects a memo gives a ``reason`` and names the ``agent`` that has to act on it; "" ends the memo.
+    """
 
     verdict: Literal["not needed", "approved", "rejected"]
     score: float
+    reason: str = ""
+    agent: str = ""
 
 
 class DraftSection(Part):
@@ -270,10 +309,15 @@ class MemoState(BaseModel):
     research: Research = Research()
     section_research: SectionResearch = SectionResearch()
     sections: dict[str, str] = {}
+    drafted: dict[str, Drafted] = {}
+    hand_edits: list[HandEdit] = []
+    remarks: list[Remark] = []
     header: str = ""
     memo: str = ""
     validation: Validation = Validation()
+    draft_page: str | None = None
     final: MemoDocument = MemoDocument()
+    page: str | None = None
 
 
 def document(state: MemoState, review: Review | None = None) -> MemoDocument:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,22 +11,24 @@ from typing import Any, Literal
 import click
 
 from pausepoint import Engine, Question, Session, Status
+from pausepoint.apps.endings import DECISION, FAILED, NOT_FOUND, at_terminal
 from pausepoint.apps.input import BadInput, confirmed
+from pausepoint.apps.memo.carried import carried
 from pausepoint.apps.memo.decisions import Edits, earliest, put_back
 from pausepoint.apps.memo.folders import (
     Changes,
     NothingThere,
     check_company,
     chosen,
-    company_of,
+    final_of,
     looked_at,
     memo_file,
     session_of,
 )
 from pausepoint.apps.memo.models import MemoState
 from pausepoint.apps.memo.progress import Following, now
-from pausepoint.apps.memo.report import DECISION, NOT_FOUND, Stand, at_terminal, shown
-from pausepoint.apps.memo.workflow import AGENTS, memo
+from pausepoint.apps.memo.report import Stand, rejection, shown
+from pausepoint.apps.memo.workflow import AGENTS, SECTIONS, memo
 from pausepoint.artifacts import Detection, VersionFolders
 from pausepoint.cli import Start
 from pausepoint.engine import Plan
@@ -48,6 +51,7 @@ class Drive:
     redo: str | None = None
     until: str | None = None
     by: str | None = None
+    budget: float | None = None
     folder: Path | None = None
 
     @property
@@ -86,12 +90,27 @@ class Drive:
         self.folder = self.folders.make()
         async with self._engine() as engine:
             session = await engine.start(
-                memo, state, folder=self.folder.absolute(), by=self.by, paused=self.until is not None
-            )
+                memo, state, session_id=await self._id(engine), folder=self.folder.absolute(), by=self.by,
+                paused=self.until is not None, budget=self.budget,
+            )  # fmt: skip
             click.echo(f"Session {session.id}: {self.folder}")
             if self.until is not None:
                 await session.resume(until=self.until, by=self.by)
             return Stand(self.folder, await Following(engine, self.until).to_its_end(session))
+
+    async def _id(self, engine: Engine) -> str | None:
+        """Return the name of the folder as the id of its session, so that commands find it by the company; or None.
+
+        Another folder of the same name may have taken it, and some companies have names that are not valid ids.
+        """
+        assert self.folder is not None
+        if not re.fullmatch(r"(?!.*\.\.)[A-Za-z0-9][\w.+-]{0,127}", self.folder.name, re.ASCII):
+            return None
+        try:
+            await engine.info(self.folder.name)
+        except UnknownSession:
+            return self.folder.name
+        return None
 
     def _engine(self) -> Engine:
         self.start.folder.mkdir(parents=True, exist_ok=True)
@@ -140,6 +159,8 @@ class Drive:
         """
         if not (found.complete and _as_recorded(found)) or self.redo is not None or self.changes != Changes():
             return False
+        if rejection(final_of(found.folder)) is not None:
+            return False
         try:
             return found.session_id is None or (await engine.info(found.session_id)).status is Status.COMPLETED
         except UnknownSession:
@@ -155,7 +176,7 @@ class Drive:
 
     def _complete(self) -> Stand:
         assert self.folder is not None
-        check_company(self.company, company_of(self.folder), str(self.folder))
+        check_company(self.company, final_of(self.folder).company_name, str(self.folder))
         click.echo(f"✓ Memo already complete: {memo_file(self.folder)}")
         return Stand(self.folder)
 
@@ -165,6 +186,13 @@ class Drive:
             names = ", ".join(path.name for path in unfinished)
             click.echo(f"⚠️  Several versions are incomplete: {names}; resuming {self.folder.name}", err=True)
 
+    def _warn_of_strays(self, names: Collection[str]) -> None:
+        """Name the files beside the sections that are not part of the memo."""
+        for path in sorted((self.folder or Path()).glob(SECTIONS)):
+            if path.stem not in names:
+                click.echo(f"⚠️  {path} is not a section of the outline, so the memo does not contain it. Add it to the"
+                           " outline, or remove the file.", err=True)  # fmt: skip
+
     async def _resumed(self, engine: Engine, session: Session[MemoState], again: list[str]) -> Stand:
         """Resume a session. All checks come first, so that a refusal or an open decision changes nothing."""
         holder = (await session.info()).holder
@@ -173,13 +201,18 @@ class Drive:
             raise AlreadyRunning(message, session_id=session.id, holder=holder)
         state = await session.state()
         check_company(self.company, state.company_name, str(self.folder))
+        self._warn_of_strays({section.name for section in state.outline})
+        rejected = None if self.redo else rejection(state.final)
+        if rejected is not None and not rejected.agent:
+            return Stand(self.folder, code=FAILED, rejected=rejected)
         fields = self.changes.fields(state)
-        redo = await self._redone(session, fields)
+        redo = await self._redone(session, fields) if rejected is None else rejected.agent
         plan = await self._planned(session, redo, fields, again)
         if self.until is not None and self.until not in (*again, *_ahead(plan)):
             raise BadInput(f"--until: {self.until} has already finished. Redo it with --from {self.until}.")
+        kept = await carried(session, state, plan, self.edits)
         if plan.needs_decision and self.edits is None:
-            return Stand(self.folder, code=DECISION, undecided=plan)
+            return Stand(self.folder, code=DECISION, undecided=plan, merged=kept.merged)
         if plan.undecided and self.edits == "discard":
             await put_back(session, plan)
             plan = await self._planned(session, redo, fields, again)
@@ -189,13 +222,15 @@ class Drive:
         cursor = await now(session)
         _tell_where(ahead, bool(again or redo) or len(_ahead(plan)) < len(AGENTS))
         if redo is not None:
-            await session.rewind(redo, fields, by=self.by, reason="--from" if redo == self.redo else CHANGED)
-        elif fields:
+            why = "--from" if redo == self.redo else CHANGED if rejected is None else f"rejected: {rejected.reason}"
+            fields |= kept.over_rewind(rejected, self.redo)
+            await session.rewind(redo, fields, by=self.by, reason=why)
+        elif fields := fields | kept.over_rerun(ahead):
             await session.edit(fields, by=self.by, reason=CHANGED)
-        await session.resume(edits=self.edits, rerun=again, until=self.until, by=self.by)
-        kept = {each.step for each in await session.plan() if each.verdict in ("done", "left out")}
-        click.echo(shown("Agents: " + " ".join(f"{'✓' if name in kept else '·'}\xa0{name}" for name in AGENTS)))
-        return Stand(self.folder, await Following(engine, self.until, kept).to_its_end(session, cursor))
+        await session.resume(edits=self.edits, rerun=again, until=self.until, by=self.by, budget=self.budget)
+        done = {each.step for each in await session.plan() if each.verdict in ("done", "left out")}
+        click.echo(shown("Agents: " + " ".join(f"{'✓' if name in done else '·'}\xa0{name}" for name in AGENTS)))
+        return Stand(self.folder, await Following(engine, self.until, done).to_its_end(session, cursor))
 
     async def _redone(self, session: Session[MemoState], fields: dict[str, Any]) -> str | None:
         """Return the first agent to redo: that of --from, or the first that has read a changed input."""

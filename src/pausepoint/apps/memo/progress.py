@@ -9,12 +9,16 @@ import click
 
 from pausepoint import Engine, Outcome, Session, Status
 from pausepoint.apps.memo import research as reading
+from pausepoint.apps.memo import workflow as working
 from pausepoint.apps.memo.models import MemoState
 from pausepoint.apps.memo.workflow import AGENTS
 from pausepoint.model import Event
 
 EVERY = 0.1
 """The seconds between two reads of the agents' progress."""
+
+QUIET = 10.0
+"""The seconds after which an agent that is still running is named again."""
 
 
 class Following:
@@ -32,11 +36,16 @@ class Following:
         self._idle: dict[str, str] = {}
         self._spent = 0.0
         self._ending = ""
+        self._merged: set[str] = set()
+        self._timed = ""
+        self._since = self._told_at = 0.0
 
     async def to_its_end(self, session: Session[MemoState], cursor: str = "") -> Outcome[MemoState]:
         """Print what happens until the session ends or needs a person."""
-        if (await session.state()).deck is None:
+        state = await session.state()
+        if state.deck is None:
             self._idle = {AGENTS[0]: "there is no deck"}
+        self._merged = {f"2-sections/{each.section}.md" for each in state.hand_edits}
         await self._engine.drive_only(session.id)
         until = asyncio.ensure_future(session.outcome())
         try:
@@ -49,11 +58,20 @@ class Following:
                 if info.status is Status.RUNNING and info.step is not None and self._will_run(info.step):
                     self._begins(info.step)
                 self._tell_ending()
+                self._tell_time(asyncio.get_running_loop().time())
                 if over:
                     return until.result()
                 await asyncio.wait([until], timeout=EVERY)
         finally:
             until.cancel()
+
+    def _tell_time(self, now: float) -> None:
+        """Print that an agent is still running, if nothing was printed for a while."""
+        if self._running != self._timed:
+            self._timed, self._since, self._told_at = self._running, now, now
+        elif self._running and self._running not in self._finished and now - self._told_at >= QUIET:
+            self._told_at = now
+            click.echo(f"Still running: {self._running} ({now - self._since:.0f} s)")
 
     def _tell_ending(self) -> None:
         """Print what the program waits for when it was asked to end."""
@@ -87,6 +105,8 @@ class Following:
                 cost = f", ${self._spent:.4g}" if self._spent else ""
                 click.echo(f"Finished agent: {step} ({number} of {len(AGENTS)}) in {event.data['took']:.2f} s{cost}")
                 self._spent = 0.0
+            case "artifact.set_aside" if event.data.get("path") in self._merged:
+                pass  # enrich_visualizations merges the edit into the new text
             case "step.skipped":
                 click.echo(f"Skipped agent: {step} ({event.summary.partition(': ')[2]})")
             case (
@@ -96,6 +116,7 @@ class Following:
                 | "artifact.restored"
                 | "artifact.set_aside"
                 | reading.UNREAD
+                | working.KEPT
             ):
                 click.echo(event.summary)
 

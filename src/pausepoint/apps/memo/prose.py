@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 
 _SHORT = r"(?:Dr|Mr|Ms|Mrs|Prof|Inc|Ltd|Co|Corp|No|vs|approx|e\.g|i\.e|U\.S|St|Jr|Sr|Nr)"
+_INITIAL = re.compile(r"(?:^|\b(?!Series|Class|Customer|Type|Schedule|Appendix|Part|Plan)[A-Z][a-z]+ )[A-Z]\.$")
+"""The end of a piece that is the initial of a person, as in Ada M. Moss."""
+
 _END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”’)]))\s+(?=[\"“‘(\[*]*[A-Z0-9À-ÖØ-Þ])")
 _LINK = re.compile(r"!?\[([^\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s\"[^\"]*\")?\)")
 KEY = re.compile(r"\s?\[@([A-Za-z0-9._-]+)\]")
@@ -25,12 +28,12 @@ STOP = frozenset(
 def sentences(text: str) -> list[str]:
     """Return the sentences of a paragraph.
 
-    >>> sentences("Dr. Moss left Acme Inc. in 2029. She sold 4.2 million panels! Why?")
-    ['Dr. Moss left Acme Inc. in 2029.', 'She sold 4.2 million panels!', 'Why?']
+    >>> sentences("Dr. Ada M. Moss left Acme Inc. in 2029. She sold 4.2 million panels! Why?")
+    ['Dr. Ada M. Moss left Acme Inc. in 2029.', 'She sold 4.2 million panels!', 'Why?']
     """
     found: list[str] = []
     for piece in _END.split(" ".join(text.split())):
-        if found and re.search(rf"\b{_SHORT}\.$", found[-1]):
+        if found and (re.search(rf"\b{_SHORT}\.$", found[-1]) or _INITIAL.search(found[-1])):
             found[-1] += f" {piece}"
         elif piece:
             found.append(piece)
@@ -90,10 +93,10 @@ def quoted(text: str) -> str:
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", unlinked(_MEANT.sub("", text)))
 
 
-def slug(text: str, longest: int = 40) -> str:
+def slug(text: str) -> str:
     """Return a text as a part of a key.
 
     >>> slug("Annual Report, 2029.pdf")
     'annual-report-2029-pdf'
     """
-    return re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-")[:longest].strip("-") or "source"
+    return re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-")[:40].strip("-") or "source"

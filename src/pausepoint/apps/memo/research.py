@@ -10,13 +10,14 @@ import asyncio
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pausepoint import Context
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo import deck as decks
-from pausepoint.apps.memo import documents, search
+from pausepoint.apps.memo import documents, evidence, search
+from pausepoint.apps.memo.enrichment import developments
 from pausepoint.apps.memo.facts import facts
 from pausepoint.apps.memo.models import (
     CompanyData,
@@ -28,6 +29,7 @@ from pausepoint.apps.memo.models import (
     SectionResearch,
     Source,
 )
+from pausepoint.apps.memo.products import named
 from pausepoint.apps.memo.prose import sentences, slug, stem, stems
 
 MOST = 6
@@ -45,8 +47,68 @@ ROOM = 20_000_000
 UNREAD = "source.unread"
 """The event for a document that could not be read."""
 
-_LEANS = re.compile(r"(It|He|She|They|This|That|These|Those|Her|His|Its|Their|Before|After|As|And|But|The company)\b")
+_LEANS = re.compile(
+    r"(?:It|He|She|They|This|That|These|Those|Her|His|Its|Their|Before|After|As|And|But|The company|Such|Also|Finally"
+    r"|Additionally|Accordingly|Therefore|However|Moreover|Further|In addition|In particular|Following this)\b"
+)
 """The start of a sentence that depends on the sentence before it."""
+
+PARTS = {"1": 1.5, "7": 1.5, "2": 0.7, "5": 0.7, "1A": 0.35}
+"""The weights of the items of an annual report: business, results, properties, shares, risks."""
+
+COVER = "cover"
+"""The part of an annual report before its first item: the cover page and the contents."""
+
+_ITEM = re.compile(r"item\s+(\d+[A-C]?)\b", re.IGNORECASE)
+_NOTE = re.compile(r"(?:note \d+\b|notes to (?:the )?consolidated|report of independent)", re.IGNORECASE)
+_BEGINS = re.compile(r"[\"“‘]?[A-Z0-9À-ÖØ-Þ$€£]")
+_VAGUE = re.compile(
+    r"\b(?:may|might|could|would|can)\b(?! \d)|\bif (?:we|our|the)\b|\b(?:has defined|pursuant to|in accordance with)\b"
+    r"|\b(?:ASC|ASU|GAAP|SEC|Form \d+-[KQ]|Note \d+)\b|\b(?:recognize|record|reclassif|amortize|measure)\w*\b"
+    r"|\b(?:exhibit|incorporated by reference|forward-looking|see|refer to)\b",
+    re.IGNORECASE,
+)
+_ABOUT_ITSELF = re.compile(
+    r"\bthis (?:annual )?report\b|\bannual report on form\b|\bfollowing (?:risk|table|discussion|is a)|\bcheck mark\b"
+    r"|\bnot the only (?:risks?|ones?)\b|\bconsider carefully\b|\bcarefully consider\b|\bnot currently known\b"
+    r"|\btables? above\b|\bthe registrant\b|\bPart I+\b"
+    r"|\bsections? titled\b|\bundue reliance\b|\bfor (?:a|further) discussion of\b",
+    re.IGNORECASE,
+)
+LEADING = 90
+"""The number of characters of a sentence that say whether it speaks against an investment."""
+
+_DOWN = re.compile(r"\b(?:decreas|declin|unfavorabl|adverse|fell\b|reduc|lower\b|drop)", re.IGNORECASE)
+_UP = re.compile(
+    r"\b(?:increas|grew\b|grow(?:s|ing|th)?\b|rose\b|improv|higher\b|record\b|doubl|exceed)", re.IGNORECASE
+)
+_BURDEN = re.compile(r"\b(?:expenses?|costs?|debt|loss(?:es)?|attrition|taxes|inflation|charges)\b", re.IGNORECASE)
+_BURDENS = re.compile(rf"[^\d;]{{0,45}}?(?:{_BURDEN.pattern})", re.IGNORECASE)
+_GOOD = re.compile(r"\b(?:advantage|cheaper|profitable)\b", re.IGNORECASE)
+_BAD = re.compile(r"\b(?:depends? on|net loss|lawsuit|shortage|single supplier|impairment)\b", re.IGNORECASE)
+SIDE = 5
+"""The maximum number of sentences for an investment, and against it."""
+
+CONSIDERED = 12
+"""The number of sentences of each section that may speak for or against an investment."""
+
+_NOTE_MARK = re.compile(r"\(?\d{1,2}\)?\s?[A-Z][a-z]")
+"""The start of a footnote, with its mark."""
+
+TOPICS = {
+    "revenue": r"\brevenues?\b|\bsales\b", "profit or loss": r"\bprofit|\bnet (?:income|loss)|\bebitda\b",
+    "cash and debt": r"\bcash\b|\bdebt\b|\bloans?\b", "customers": r"\bcustomers?\b",
+    "competitors": r"\bcompet(?:e|itors?|ition)\b",
+    "the price or the valuation": r"\bvaluation|\bpre-money\b|\bprice per share\b|\bmarket value\b",
+}  # fmt: skip
+"""What an investor needs to know, and the words that show that a source says something about it."""
+
+_PRODUCT = stem("product")
+PRODUCTS = 2.0
+"""What the name of a product counts in a section about products."""
+
+VAGUE = 0.35
+"""The weight of a sentence that says what may happen, or how the books are kept, outside the section about risks."""
 
 GENERAL = {
     "direct": ("{company}", "{company} funding investors", "{company} founders team", "{company} customers market"),
@@ -58,9 +120,13 @@ GENERAL = {
 
 
 async def gather(
-    company: str, kind: InvestmentType, data: CompanyData, deck: Path | None, folder: Path | None, ctx: Context
+    company: str, kind: InvestmentType, data: CompanyData, deck: Path | None, folder: Path | None, ctx: Context,
+    remarks: Sequence[str] = (),
 ) -> Research:  # fmt: skip
-    """Read all sources. An unreadable document is reported and does not stop the others."""
+    """Read all sources. An unreadable document is reported and does not stop the others.
+
+    A model plans further web searches, and acts on the ``remarks`` of reviewers.
+    """
     paths = await asyncio.to_thread(documents.listed, folder) if folder else []
     sources, unread, room = [of_data(data)], list[str](), ROOM
     for number, path in enumerate(paths, 1):
@@ -75,6 +141,8 @@ async def gather(
     if deck is not None:
         sources.append(await asyncio.to_thread(decks.read, deck))
     queries = [query.format(company=company) for query in GENERAL[kind]]
+    if await search.available(ctx):
+        queries += [each for each in await evidence.planned(ctx, company, kind, remarks) if each not in queries]
     results = [await search.found(ctx, query) for query in queries]
     asked = [query for query, result in zip(queries, results, strict=True) if result is not None]
     sources += [source for result in results for source in result or ()]
@@ -161,56 +229,168 @@ async def assign(company: str, outline: list[Section], research: Research, ctx: 
         known = {source.where for source in research.sources}
         extra = [source for source in _distinct([*research.sources, *extra]) if source.where not in known]
         chosen = await asyncio.to_thread(select, company, outline, [*research.sources, *extra])
-    return SectionResearch(findings=chosen, queries=asked, sources=extra)
+    sources = [*research.sources, *extra]
+    read = await evidence.found(ctx, company, outline, sources)
+    taken = {each.sentence for those in read.values() for each in those}
+    chosen = {name: [each for each in those if each.sentence not in taken] for name, those in chosen.items()} | read
+    missing = await asyncio.to_thread(_missing, outline, chosen, sources)
+    later = [section.name for section in outline if section.gathers][1:]
+    figures = developments(sources) if later else []
+    chosen |= {name: [*figures, *chosen[name]] for name in later[:1]}
+    return SectionResearch(findings=chosen, queries=asked, sources=extra, missing=missing)
 
 
 def select(company: str, outline: list[Section], sources: Iterable[Source]) -> dict[str, list[Finding]]:
-    """Return the best sentences of each section, in the order of the sources."""
+    """Return the best sentences of each section, in the order of the sources. Each sentence is in one section."""
     plain = [section for section in outline if not section.gathers]
     words = {section.name: {stem(word.casefold()) for word in section.about} for section in plain}
+    vague = {section.name: 1.0 if "risk" in section.name else VAGUE for section in plain}
     scored: dict[str, list[tuple[float, int, Finding]]] = {section.name: [] for section in plain}
     seen: set[str] = set()
-    for number, (passage, sentence) in enumerate(_candidates(sources)):
+    for number, (passage, sentence, part) in enumerate(_candidates(sources)):
         plain_words = " ".join(stems(sentence))
         if plain_words in seen:
             continue
         seen.add(plain_words)
-        scores = {name: _score(sentence, passage, words[name], company) for name in words}
+        scores = {
+            name: _score(sentence, passage, words[name], company, vague[name]) * _weight(part, "risk" in name)
+            for name in words
+        }
         best = max(scores, key=lambda name: scores[name], default=None)
         if best is not None and scores[best] > 0:
             found = Finding(sentence=sentence, source=passage.key, score=round(scores[best], 3))
             scored[best].append((scores[best], number, found))
-    chosen = {name: _best(each) for name, each in scored.items()}
-    gathered = _gathered(chosen)
-    return {section.name: gathered if section.gathers else chosen[section.name] for section in outline}
+    return _shared_out(outline, scored)
 
 
-def _candidates(sources: Iterable[Source]) -> Iterable[tuple[Passage, str]]:
+def _candidates(sources: Iterable[Source]) -> Iterable[tuple[Passage, str, str]]:
+    """Yield the sentences of all sources with their passages, and the part of a filing that they are in, or ""."""
     for source in sources:
+        part = COVER if any(passage.part for passage in source.passages) else ""
         for passage in source.passages if source.kind != "data" else ():
-            if not passage.table:
-                for sentence in sentences(passage.text):
-                    if SHORTEST <= len(sentence) <= LONGEST and sentence[-1] in ".!" and sentence[0] not in "#|>":
-                        yield passage, sentence
+            part = _part(passage.heading) or _part(passage.part) or part
+            for sentence in sentences(passage.text) if not passage.table else ():
+                fits = SHORTEST <= len(sentence) <= LONGEST and sentence[-1] in ".!" and _BEGINS.match(sentence)
+                if fits and not _is_aside(sentence):
+                    yield passage, sentence, part
 
 
-def _score(sentence: str, passage: Passage, about: set[str], company: str) -> float:
-    """Return how well a sentence fits a section, by shared words. Words in the heading count more."""
+def _is_aside(sentence: str) -> bool:
+    """Return whether a sentence is about the document itself, a footnote, an address, or a piece of a longer one."""
+    cut = sentence.count("(") != sentence.count(")")
+    return cut or "://" in sentence or bool(_NOTE_MARK.match(sentence) or _ABOUT_ITSELF.search(sentence))
+
+
+def speaks_against(sentence: str) -> bool | None:
+    """Return whether a sentence speaks against an investment (True), for it (False), or neither (None).
+
+    >>> speaks_against("Revenue rose by 5 %."), speaks_against("Costs rose by 5 %."), speaks_against("We sell panels.")
+    (False, True, None)
+    >>> speaks_against("Exchange rates decreased our expenses."), speaks_against("Net income fell.")
+    (False, True)
+    """
+    said = sentence[:LEADING]
+    if _VAGUE.search(sentence) or (_UP.search(said) and _DOWN.search(said)):
+        return None
+    if _GOOD.search(said) or _BAD.search(said):
+        return not _GOOD.search(said)
+    moved = _UP.search(said) or _DOWN.search(said)
+    if moved is None:
+        return None
+    is_burden = _BURDEN.search(said[: moved.start()]) or _BURDENS.match(said[moved.end() :])
+    return bool(_DOWN.search(said)) != bool(is_burden)
+
+
+def _missing(outline: list[Section], findings: dict[str, list[Finding]], sources: Iterable[Source]) -> list[str]:
+    """Return what the sources say too little about: sections with too few sentences, and topics that no passage has."""
+    thin = [each.title.lower() for each in outline if not each.gathers and len(findings.get(each.name, [])) < ENOUGH]
+    text = "\n".join(passage.text for source in sources if source.kind != "data" for passage in source.passages)
+    return [*thin, *(name for name, words in TOPICS.items() if not re.search(words, text, re.IGNORECASE))]
+
+
+def _part(heading: str) -> str:
+    """Return the part of an annual report that a heading opens, or "".
+
+    >>> _part("Item 1A. Risk Factors"), _part("ITEM 7. Discussion"), _part("Note 3 - Leases"), _part("Team")
+    ('1A', '7', '8', '')
+    """
+    found = _ITEM.match(heading)
+    return "8" if _NOTE.match(heading) else found[1].upper() if found else ""
+
+
+def _weight(part: str, is_risk: bool) -> float:
+    """Return how much the part of a filing counts: risks in their section, business and results in the others."""
+    if not part:
+        return 1.0
+    if is_risk:
+        return 1.5 if part == "1A" else 0.6
+    return PARTS.get(part, 0.3)
+
+
+def _score(sentence: str, passage: Passage, about: set[str], company: str, vague: float) -> float:
+    """Return how well a sentence fits a section, by shared words. Words in the heading count more.
+
+    In a section about products, a sentence that names one counts more. ``vague`` is the weight of a sentence that says
+    what may happen, or how the books are kept.
+    """
     own = stems(sentence)
     shared = len(set(own) & about)
     headed = len(set(stems(passage.heading)) & about)
     if not shared and not headed:
         return 0.0
-    substance = min(len(facts(sentence)), 3) * 0.25 + (0.25 if company.casefold() in sentence.casefold() else 0.0)
+    known = facts(sentence)
+    figures = sum(1 for fact in known if fact.kind == "number")
+    substance = min(len(known), 3) * 0.25 + min(figures, 2) * 0.5
+    substance += 0.25 if company.casefold() in sentence.casefold() else 0.0
+    substance += PRODUCTS if _PRODUCT in about and named(sentence, company) else 0.0
     alone = 0.5 if _LEANS.match(sentence) else 1.0
-    return alone * (shared + 1.5 * headed + substance) / math.sqrt(1 + len(own) / 12)
+    return (
+        (vague if _VAGUE.search(sentence) else 1.0)
+        * alone
+        * (shared + 1.5 * headed + substance)
+        / math.sqrt(1 + len(own) / 12)
+    )
 
 
-def _best(scored: list[tuple[float, int, Finding]]) -> list[Finding]:
-    best = sorted(scored, key=lambda each: (-each[0], each[1]))[:MOST]
-    return [finding for _, _, finding in sorted(best, key=lambda each: each[1])]
+Scored = tuple[float, int, Finding]
 
 
-def _gathered(chosen: dict[str, list[Finding]]) -> list[Finding]:
-    """Return the best sentence of each section."""
-    return [max(findings, key=lambda each: each.score) for findings in chosen.values() if findings]
+def _shared_out(outline: list[Section], scored: dict[str, list[Scored]]) -> dict[str, list[Finding]]:
+    """Return the sentences of each section. No sentence is in two sections.
+
+    The summary, which is the first section that gathers, takes the best sentence of each section. Every other one takes
+    what speaks for and against the investment. Both leave a section at least `ENOUGH` sentences.
+    """
+    left = {name: sorted(those, key=lambda each: (-each[0], each[1])) for name, those in scored.items()}
+    gathered: dict[str, list[Finding]] = {}
+    for section in (each for each in outline if each.gathers):
+        tops = [(name, max(those[:CONSIDERED], key=_with_figures)) for name, those in left.items() if those]
+        best = [(name, each, each[2]) for name, each in tops]
+        found = gathered.setdefault(section.name, [])
+        for name, scored_one, finding in _sides(left) if len(gathered) > 1 else best:
+            if len(left[name]) > ENOUGH:
+                left[name].remove(scored_one)
+                found.append(finding)
+    shown = {name: sorted(those[:MOST], key=lambda each: each[1]) for name, those in left.items()}
+    chosen = {name: [finding for _, _, finding in those] for name, those in shown.items()}
+    return {section.name: (gathered | chosen)[section.name] for section in outline}
+
+
+def _with_figures(each: Scored) -> float:
+    """Return how well a sentence fits a section that gathers from others: a figure counts double there."""
+    return each[0] * (2.0 if any(fact.kind == "number" for fact in facts(each[2].sentence)) else 1.0)
+
+
+def _sides(left: dict[str, list[Scored]]) -> list[tuple[str, Scored, Finding]]:
+    """Return the best sentences for an investment and against it, each with its section and marked with its side."""
+    sides: dict[bool, list[tuple[float, str, Scored]]] = {False: [], True: []}
+    for name, those in left.items():
+        for each in those[:CONSIDERED]:
+            against = True if "risk" in name else speaks_against(each[2].sentence)
+            if against is not None:
+                sides[against].append((_with_figures(each), name, each))
+    return [
+        (name, each, each[2].model_copy(update={"against": against}))
+        for against, those in sides.items()
+        for _, name, each in sorted(those, key=lambda found: -found[0])[:SIDE]
+    ]

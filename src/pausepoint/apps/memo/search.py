@@ -92,6 +92,15 @@ async def found(ctx: Context, query: str) -> list[Source] | None:
     return await ctx.do(search_web, query)
 
 
+async def available(ctx: Context) -> bool:
+    """Return whether a service was configured when this visit first asked. A resume gets the same answer."""
+
+    async def search_settings() -> bool:
+        return settings() is not None
+
+    return await ctx.do(search_settings)
+
+
 async def search_web(query: str, ctx: Context) -> list[Source] | None:
     """Run one search."""
     asked = settings()

@@ -4,7 +4,7 @@ Environment variables select the model; the README in the folder above lists the
 so it is imported when a model is asked for the first time.
 """
 
-from pausepoint.apps.model.answers import EXCHANGES, OUTAGE, ask
+from pausepoint.apps.model.answers import EXCHANGES, OUTAGE, ask, in_use
 from pausepoint.apps.model.errors import (
     AnswerInvalid,
     ModelError,
@@ -27,6 +27,7 @@ __all__ = [
     "SettingsRefused",
     "TurnsUsed",
     "ask",
+    "in_use",
     "settings",
     "tls",
 ]

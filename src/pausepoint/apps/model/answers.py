@@ -40,9 +40,8 @@ async def ask(
 
     ``data`` is a Pydantic model or any other value that fits into JSON, and ``answer`` a Pydantic model or ``str``.
     Every request is one operation, recorded with its cost, and a resume does not pay for it again. After an invalid
-    answer, the model is told what is wrong and asked again. After `EXCHANGES` invalid answers, this raises
-    `AnswerInvalid`. The absence of a model is remembered as well: a visit that starts without a model finishes without
-    one.
+    answer, the next request says what was wrong. After `EXCHANGES` invalid answers, this raises `AnswerInvalid`.
+    The absence of a model is remembered as well: a visit that starts without a model finishes without one.
 
     While the service is busy or unreachable, the operation waits and tries again as ``retry`` says; by default (see
     `OUTAGE`) until the service returns. The session then resumes by itself.
@@ -67,6 +66,26 @@ async def ask(
             f"A language model needs pydantic-ai ({error}). Install it: pip install 'pausepoint[apps]'"
         ) from error
     return await run(asking, answer, f"{instructions}\n\n{rules}", prompt, tools, turns, before)
+
+
+async def in_use(ctx: Context) -> str | None:
+    """Return the model that was configured when this visit asked for the first time, or None if there was none.
+
+    A resume gets the same answer, so that a step decides the same with other settings. If the visit began with a model
+    and none is configured now, this raises `SettingsRefused`: the rest of its work would silently be of another kind.
+    """
+
+    async def model_settings() -> str | None:
+        asked = settings()
+        return asked.where if asked is not None else None
+
+    begun_with = await ctx.do(model_settings)
+    if begun_with is not None and settings() is None:
+        raise SettingsRefused(
+            f"This step began with the model {begun_with}, but PAUSEPOINT_MODEL is not set now. Set it and resume, or"
+            " redo an earlier step to go on without a model."
+        )
+    return begun_with
 
 
 Send = Callable[[Context, Settings], Awaitable[str]]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import click
@@ -18,13 +17,14 @@ from pausepoint.apps.input import BadInput
 from pausepoint.apps.pdf import reads_pdf
 from pausepoint.apps.planner import output, sessions
 from pausepoint.apps.planner.dates import read_date, said
-from pausepoint.apps.planner.models import PlannerState, PlanningState, Upload, Weekday
+from pausepoint.apps.planner.models import WEEKDAYS, PlannerState, PlanningState, Upload
 from pausepoint.apps.planner.progress import Mark, standings
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_uploads
 from pausepoint.apps.planner.shown import VERDICTS, Shown
 from pausepoint.apps.planner.windows import read_hours
 from pausepoint.apps.planner.workflow import planner
 from pausepoint.apps.words import many
+from pausepoint.cli import command_line
 from pausepoint.engine import BlockingEngine, BlockingSession
 
 HELP = """Plan the days up to the midterms: read the material of every course, estimate its topics, make a plan.
@@ -121,6 +121,8 @@ def result(outcome: Outcome[PlannerState]) -> str:
     warnings = shown.warnings
     lines += [f"Warning: {each}" for each in warnings[:5]]
     lines += [f"The plan lists {many(len(warnings) - 5, 'more warning')}."] if len(warnings) > 5 else []
+    asked = sum(len(each.questions) for each in shown.self_tests.all())
+    lines += [f"Test yourself: {many(asked, 'question')}, listed in the plan."] * bool(asked)
     lines += [f"Not studied: {many(len(shown.set_aside), 'part')} of the files, listed in the plan."] * bool(
         shown.set_aside
     )
@@ -158,20 +160,13 @@ def _id(engine: BlockingEngine, text: str) -> str:
     return str(found.session_id)
 
 
-def _command(*words: str) -> str:
-    """Return a command of this program for the same store, as a person types it."""
-    context = click.get_current_context()
-    store = context.params.get("store")
-    return f"{context.find_root().command_path} {shlex.join([*words, *(['--store', store] if store else [])])}"
-
-
 def _changed(engine: BlockingEngine, session_id: str, told: str, run: bool) -> Any:
     """Report the change. Resume the session if ``run`` is set."""
     if run:
         click.echo(told)
         session: BlockingSession[Any] = engine.session(session_id)
         return session
-    return f"{told}\nResume:  {_command('resume', session_id)}", _shown(engine, session_id)
+    return f"{told}\nResume:  {command_line('resume', session_id)}", _shown(engine, session_id)
 
 
 def _shown(engine: BlockingEngine, session_id: str) -> dict[str, Any]:
@@ -274,8 +269,8 @@ def _moved(text: str) -> tuple[str, date]:
 
 
 def _weekday(text: str) -> str:
-    if text.capitalize() not in (*get_args(Weekday), "None"):
-        raise BadInput(f"--rest-day: {text!r} is not a weekday. Write {', '.join(get_args(Weekday))} or none.")
+    if text.capitalize() not in (*WEEKDAYS, "None"):
+        raise BadInput(f"--rest-day: {text!r} is not a weekday. Write {', '.join(WEEKDAYS)} or none.")
     return "none" if text.lower() == "none" else text.capitalize()
 
 
@@ -286,7 +281,7 @@ def _today(engine: BlockingEngine, session_id: str) -> date:
 
 
 def _see(session_id: str) -> str:
-    return f"See `{_command('progress', session_id)}`."
+    return f"See `{command_line('progress', session_id)}`."
 
 
 on_option = click.option("--on", type=day, metavar="DAY", help="The day that counts as today. Default: today.")
@@ -362,9 +357,9 @@ def progress(engine: BlockingEngine, session: str, on: date | None) -> Any:
     lines += [f"Not done:  {_row_line(row)}" for row in late[:10]]
     lines += [f"Next:      {_row_line(row)}" for row in [row for row in rows if row.date >= today][:10]]
     if late:
-        lines.append(f"Plan what is left:  {_command('replan', session_id)}")
+        lines.append(f"Plan what is left:  {command_line('replan', session_id)}")
     listed = {each.course: {"total": each.total, "done": each.done, "skipped": each.skipped, "planned": each.planned,
-                            "late": [row.row_id for row in each.late]} for each in found}  # fmt: skip
+                            "cut": each.cut, "late": [row.row_id for row in each.late]} for each in found}  # fmt: skip
     return "\n".join(lines) or "There is no course yet.", listed
 
 
@@ -388,10 +383,11 @@ def partial(engine: BlockingEngine, session: str, file: str, warning: str, run: 
 @main.verb()
 @click.argument("session")
 def retry(engine: BlockingEngine, session: str) -> Any:
-    """Read the missing parts of files again, and resume."""
+    """Read the missing parts of files again, or ask a language model again that failed, and resume."""
     session_id = _id(engine, session)
     files = sessions.retry(engine, session_id)
-    told = f"Session {session_id} reads the missing parts of {many(len(files), 'file')} again."
+    what = f"reads the missing parts of {many(len(files), 'file')}" if files else "asks the language model"
+    told = f"Session {session_id} {what} again."
     return _changed(engine, session_id, told, True)
 
 
@@ -419,10 +415,11 @@ def plans(engine: BlockingEngine, session: str) -> Any:
 def save(engine: BlockingEngine, session: str, folder: Path, version: int | None) -> Any:
     """Write the plan into a FOLDER: a web page, Markdown, CSV and iCalendar."""
     session_id = _id(engine, session)
-    _, planning = sessions.plan_of(engine, session_id, version)
+    planning = sessions.plan_of(engine, session_id, version)
     state, made = sessions.state_of(engine, session_id), engine.info(session_id).created_at
     folder.mkdir(parents=True, exist_ok=True)
-    written = output.write(folder.absolute(), Shown.of(state, planning), session_id, made)
+    outputs = engine.files(session_id).outputs
+    written = output.write(folder.absolute(), Shown.of(state, planning), session_id, made, outputs)
     return "\n".join(map(str, written.model_dump().values())), written
 
 
@@ -432,7 +429,7 @@ def save(engine: BlockingEngine, session: str, folder: Path, version: int | None
 def end(engine: BlockingEngine, session: str, reason: str) -> Any:
     """End a session: delete its files and plans, then the session."""
     session_id = _id(engine, session)
-    engine.remove(session_id, reason=reason or "ended by the user")
+    engine.remove(session_id, by="the user", reason=reason)
     last = [event.summary for event in engine.events(session_id)][-1]
     return f"Session {session_id}: {last}.", {"session_id": session_id, "last_event": last}
 

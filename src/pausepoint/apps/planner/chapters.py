@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from pausepoint.apps.planner.headings import Kind, aside, is_generic, key_of, label
 from pausepoint.apps.planner.levels import levels
-from pausepoint.apps.planner.models import Basis, Section, SetAside
+from pausepoint.apps.planner.models import Basis, Section, SetAside, Study
 from pausepoint.apps.planner.topics import Findings, Piece
 
 LARGEST, SPLIT_INTO = 15_000, 9_000
@@ -38,7 +38,10 @@ OCR = "run OCR first, for example with ocrmypdf, and add the result"
 
 @dataclass
 class Topic:
-    """A topic to learn, with its sections in the order of the book, and the chunks in which it was found."""
+    """A topic to learn, with its sections in the order of the book, and the chunks in which it was found.
+
+    ``places`` has the pieces of its text: their chunks, and their numbers in them.
+    """
 
     title: str
     basis: Basis
@@ -49,6 +52,8 @@ class Topic:
     chunks: list[str] = field(default_factory=list)
     terms: Counter[str] = field(default_factory=Counter)
     sections: list[Section] = field(default_factory=list)
+    places: list[tuple[str, int]] = field(default_factory=list)
+    study: Study | None = None
 
     def add(self, found: Topic) -> None:
         """Add the same topic from another place."""
@@ -59,6 +64,9 @@ class Topic:
         self.terms.update(found.terms)
         self.chunks += [chunk for chunk in found.chunks if chunk not in self.chunks]
         self.sections += found.sections
+        self.places += found.places
+        studies = [each for each in (self.study, found.study) if each]
+        self.study = Study.joined(studies) if studies else None
 
     def best_terms(self, count: int) -> list[str]:
         """Return the most frequent terms."""
@@ -119,7 +127,11 @@ class _Node:
 
 def book_of(found: dict[str, Findings], filename: str, paged: bool) -> Book:
     """Return the book that the findings of a file's chunks make, in order. ``paged``: its pages have numbers."""
-    pieces = [(chunk, piece) for chunk, each in found.items() for piece in each.pieces]
+    pieces = [
+        (chunk, piece.model_copy(update={"at": at}))
+        for chunk, each in found.items()
+        for at, piece in enumerate(each.pieces)
+    ]
     book = Book(pages=sum(each.pages for each in found.values()))
     book.scanned = [page for each in found.values() for page in each.pictures]
     styles = Counter({name: 0 for each in found.values() for name in each.styles})
@@ -251,8 +263,21 @@ class _Maker:
             elif node.kind == "part" and node.below and _usual_size(node.below) >= SMALL:
                 found += self._studied(self._opened(node))
             else:
+                self._cut_tail(node)
                 found.append(node)
         return found
+
+    def _cut_tail(self, node: _Node) -> None:
+        """Set aside what has no number, ends a chapter and belongs to the book: its references, thanks."""
+        while node.below and not node.below[-1].number:
+            last = node.below[-1]
+            why = aside(last.title, last.page / max(self.book.pages, 1))
+            if why is None:
+                break
+            self.put_aside(last.title, _pages(last.every()) or [last.page], why)
+            node.below.pop()
+        if node.below:
+            self._cut_tail(node.below[-1])
 
     def _asides(self, nodes: Sequence[_Node]) -> list[str | None]:
         """Return why each chapter is set aside, or None. The end of a book begins where nothing but asides follows."""
@@ -299,6 +324,7 @@ class _Maker:
             topic.tasks += piece.tasks
             topic.terms.update(piece.terms)
             topic.chunks += [chunk] if chunk not in topic.chunks else []
+            topic.places.append((chunk, piece.at))
         topic.pages = len(_pages(pieces))
         topic.sections = sections
         self.book.topics.append(topic)
@@ -342,10 +368,15 @@ def _halves(node: _Node, size: int = SPLIT_INTO) -> list[_Node]:
     whole = [_Node(node.title, node.number, "plain", node.level, node.basis, [piece]) for piece in pieces]
     groups = _groups(whole, size)
     return [
-        _Node(f"{node.title} ({at} of {len(groups)})", node.number, "plain", node.level, node.basis,
+        _Node(f"{node.title}{_portion(node.title, at, len(groups))}", node.number, "plain", node.level, node.basis,
               [piece for each in group for piece in each.own])
         for at, group in enumerate(groups, 1)
     ]  # fmt: skip
+
+
+def _portion(title: str, at: int, count: int) -> str:
+    """Return how a portion of a text is named. The text may itself be a portion of a chapter."""
+    return f", part {at}" if re.search(r"\(\d+ of \d+\)$", title) else f" ({at} of {count})"
 
 
 def _within(chapter: str, title: str) -> str:

@@ -2,8 +2,8 @@
 
 Reading takes one minute per 100 words, and up to twice as long for material that is full of formulas. Going over it
 again adds half of that time. Each exercise or example takes 5 minutes. A topic without readable text takes 4 minutes a
-page, and half of that again. Minutes are in steps of 5. The minutes of a topic are divided among its sections in the
-same way.
+page, and half of that again. A language model may say that a topic is easy or hard, which changes its time within fixed
+limits. Minutes are in steps of 5. The minutes of a topic are divided among its sections in the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pausepoint.apps.planner.models import (
+    STEP,
+    Difficulty,
     EstimationPayload,
     EstimationState,
     Evidence,
@@ -24,10 +26,12 @@ from pausepoint.apps.planner.models import (
 )
 
 WORDS_PER_MINUTE, MINUTES_PER_PAGE, MINUTES_PER_TASK, AGAIN = 100, 4, 5, 1.5
-STEP = 5
 WITHOUT_MATERIAL = 120
 MUCH, LITTLE = 1.3, 0.6
 """Factors of a course's mean time. A topic has high priority from MUCH upwards, and low priority below LITTLE."""
+
+FACTORS: dict[Difficulty, float] = {"easy": 0.8, "normal": 1, "hard": 1.3}
+"""The time of a topic by its difficulty. A wrong answer of a model can do no more than this."""
 
 CONFIDENCE = {"outline": 0.9, "heading": 0.85, "model": 0.8, "terms": 0.55, "nothing": 0.2}
 SHORT_TEXT = 300
@@ -37,36 +41,32 @@ UNSURE = 0.6
 
 def estimate(payload: EstimationPayload) -> EstimationState:
     """Estimate every topic."""
-    found: list[TopicEstimate] = []
-    courses = dict.fromkeys(each.course_id for each in payload.course_topic_evidence)
-    for course_id in courses:
+    estimates: list[TopicEstimate] = []
+    flags: list[str] = []
+    for course_id in dict.fromkeys(each.course_id for each in payload.course_topic_evidence):
         mine = [each for each in payload.course_topic_evidence if each.course_id == course_id]
-        needed = [minutes(each.measure) for each in mine]
-        found += [_estimate(each, time, needed) for each, time in zip(mine, needed, strict=True)]
-    flags = [
-        _flag(each, evidence)
-        for each, evidence in zip(found, _in_order(payload, courses), strict=True)
-        if each.confidence < UNSURE or evidence.measure.missing
-    ]
-    return EstimationState(topic_estimates=found, uncertainty_flags=flags)
+        needed = [minutes(each.measure, each.study.difficulty if each.study else "normal") for each in mine]
+        for each, time in zip(mine, needed, strict=True):
+            found = _estimate(each, time, needed)
+            estimates.append(found)
+            flags += [_flag(found, each)] if found.confidence < UNSURE or each.measure.missing else []
+    return EstimationState(topic_estimates=estimates, uncertainty_flags=flags)
 
 
-def _in_order(payload: EstimationPayload, courses: dict[str, None]) -> list[Evidence]:
-    return [each for course_id in courses for each in payload.course_topic_evidence if each.course_id == course_id]
-
-
-def minutes(measure: Measure) -> int:
+def minutes(measure: Measure, difficulty: Difficulty = "normal") -> int:
     """Return how many minutes a topic takes.
 
     >>> minutes(Measure(words=2400, pages=6)), minutes(Measure(words=2400, signs=1200)), minutes(Measure(tasks=5))
     (40, 55, 25)
     >>> minutes(Measure(pages=10, basis="outline")), minutes(Measure())
     (60, 120)
+    >>> [minutes(Measure(words=4000), difficulty) for difficulty in FACTORS]
+    [50, 60, 80]
     """
     if measure == Measure(filenames=measure.filenames, missing=measure.missing):
         return WITHOUT_MATERIAL
     unread = MINUTES_PER_PAGE * measure.pages * AGAIN if not measure.words else 0
-    return max(STEP, math.ceil((_reading(measure) + unread) / STEP) * STEP)
+    return max(STEP, math.ceil(round((_reading(measure) + unread) * FACTORS[difficulty], 6) / STEP) * STEP)
 
 
 def _reading(measure: Measure | Section) -> float:

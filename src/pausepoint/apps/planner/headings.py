@@ -26,7 +26,7 @@ _SECTIONS = "section|topic|abschnitt|sección|sezione|seção|paragraaf"
 _PARTS = "part|teil|partie|parte|deel|część|часть"
 _NAMED = re.compile(
     rf"(?i)^(?:(?P<chapter>{_CHAPTERS})|(?P<section>{_SECTIONS})|(?P<part>{_PARTS}))\s*"
-    rf"(?P<number>{_DECIMAL}|{_ROMAN}|[A-Z])(?![^\W_])\s*(?P<mark>[.:：–—-]?)\s*(?P<title>.*)$"
+    rf"(?P<number>{_DECIMAL}|(?<=\s)(?-i:{_ROMAN}|[ivxlc]{{2,6}}|[A-Z]))(?![^\W_])\s*(?P<mark>[.:：–—-]?)\s*(?P<title>.*)$"
 )
 _HAN_NAMED = re.compile(
     rf"^(?:第|(?=[0-9０-９]+\s*章))\s*(?P<number>{_HAN}|{_ROMAN})\s*(?:(?P<chapter>[章課课講讲回])|(?P<section>[节節条條])|(?P<part>部分|[部篇编編]))"
@@ -41,10 +41,23 @@ _LETTER = re.compile(r"[^\W\d_]")
 _LONG_WORD = re.compile(r"[^\W\d_]{3}|\b[A-Z]\d+[A-Z]|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}|^[A-Z]{2}$")
 _CODE = re.compile(r"://|^\\\\|[{}@].*[{}@\\\\]")
 _CLAUSE = re.compile(r"[，。；]|[、,]$|^(では|には|とは|を|が)")
+_RUN_IN = re.compile(r"[^\W\d_]{4,}\. (?=\S+ \S+ \S)|\)\. (?=[^\W\d_])")
+"""A sentence that follows the first word of a paragraph or another sentence."""
+
+_BEGINNING = re.compile(r"[^\W_]|[\"“«»„‘「『《（'\\$¿¡<【]")
+_SPOKEN = re.compile(r"[aeiouy][a-z]{2}|[a-z][aeiouy][a-z]|[a-z]{2}[aeiouy]|[^\W\da-z_]")
+"""A word that can be spoken: it has a vowel, or is not in the Latin alphabet."""
+
+_NOTES = re.compile(r"(?i)([^\Wivxlcdm\d_])\1\1|^([A-Z])\2( \2\2)*$")
+"""Letters that stand for notes, symbols or pieces of a drawing in a special font."""
+
 LONGEST_WIDE = 30
 """The most Chinese, Japanese or Korean characters of a title."""
 
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_APART = re.compile("¨ ?([aouAOU])")
+"""An umlaut that an old font draws as two signs."""
+
 _LEADER = re.compile(r"\s*(?:(?:\.\s?){3,}|…+|·{3,})\s*[\divxlc]*$")
 
 
@@ -68,6 +81,8 @@ def label(text: str) -> Label:
     (Label(title='Integration by Parts', number='3.2', kind='numbered'), Label(title='Series', number='4', kind='chapter'))
     >>> label("第三章  教程"), label("Teil II"), label("**Limits**").title, label("1. Greetings!.").title
     (Label(title='教程', number='三', kind='chapter'), Label(title='Teil II', number='II', kind='part'), 'Limits', 'Greetings!')
+    >>> label("Units of length").kind, label("Appendix B").number, label("Chapter iv: Eels").number
+    ('plain', 'B', 'iv')
     """  # noqa: E501
     shown = cleaned(text)
     found = _HAN_NAMED.match(shown) or _NAMED.match(shown)
@@ -86,7 +101,12 @@ def _ended(title: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Return a title without markup, page number and the dots before it."""
+    """Return a title without markup, page number and the dots before it.
+
+    >>> cleaned("**Einf¨uhrung** . . . . . . 7")
+    'Einführung'
+    """
+    text = _APART.sub(lambda found: unicodedata.normalize("NFC", f"{found[1]}\u0308"), text)
     plain = re.sub(r"[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text))
     shown = _LEADER.sub("", one_line(plain.replace("\ufffe", "-").replace("\x02", "-")))
     return re.sub(r"(?<=[!?:])\.$", "", shown).rstrip(":：")[:200].strip() or one_line(text)[:200]
@@ -144,6 +164,8 @@ def reads_like_a_title(text: str) -> bool:
 
     >>> [reads_like_a_title(each) for each in ("3.1 Eels", "数学", "h h Y", "3 4 5 : ; < =", "では，数式を組版する")]
     [True, True, False, False, False]
+    >>> [reads_like_a_title(each) for each in ("Warning. It is a letter", "Mr. Eel", "tttts", "NN NN", "1.2 tmpfs")]
+    [False, True, False, False, True]
     """
     title = label(text).title
     letters, wide = len(_LETTER.findall(title)), len(_WIDE.findall(title))
@@ -151,7 +173,15 @@ def reads_like_a_title(text: str) -> bool:
         return False
     if title[0] == "(" or (title == text.strip() and title[0].islower() and title.count(" ") > 2):
         return False
+    if title == text.strip() and not _stands_alone(title):
+        return False
     return not wide or (wide <= LONGEST_WIDE and not _CLAUSE.search(title))
+
+
+def _stands_alone(title: str) -> bool:
+    """Return whether a line without a number can be a title: no beginning of a sentence, no signs of a special font."""
+    spoken = _SPOKEN.search(unaccented(title)) or re.search("[A-Z]{3}|[A-Z][0-9]", title)
+    return bool(spoken and _BEGINNING.match(title)) and not (_RUN_IN.search(title) or _NOTES.search(title))
 
 
 # titles that are not studied
@@ -170,9 +200,9 @@ _INDEX = re.compile(
     r"|предметный указатель|указатель)$"
 )
 _REFERENCES = re.compile(
-    r"(?i)^(references?( and further reading)?|bibliography|works cited|literature cited|literatur"
-    r"(verzeichnis|angaben|hinweise)?|quellen(verzeichnis)?|bibliographie|références( bibliographiques)?"
-    r"|bibliograf[ií]a"
+    r"(?i)^(references?( and further reading)?|further reading|bibliography|works cited|literature (cited|used)"
+    r"|(weiterführende )?literatur(verzeichnis|angaben|hinweise)?|quellen(verzeichnis)?|bibliographie"
+    r"|références( bibliographiques)?|bibliograf[ií]a"
     r"|referencias|riferimenti( bibliografici)?|referências|参考文[献獻]|參考文[献獻]|引用文献|文献|литература"
     r"|список литературы)$"
 )
@@ -180,18 +210,30 @@ _LICENCE = re.compile(
     r"(?i)^((the )?(gnu|gpl|lgpl|fdl|mit|bsd|apache|creative commons|cc[ -]by)\b.*(licen[cs]e|lizenz|licenc|许可|許可"
     r"|ライセンス).*|licen[cs]es?( agreement| terms)?|lizenz(en|bestimmungen)?|licencia|licenza|许可证|許可證"
     r"|ライセンス"
-    r"|лицензия|copying( conditions)?|copyright\b.*|impressum|colophon|legal( notices?)?|rechtliche hinweise"
+    r"|лицензия|copying( conditions| information| this (manual|document|book))?|copyright\b.*"
+    r"|impressum|colophon|legal( notices?)?|rechtliche hinweise"
     r"|mentions légales|版权.*|著作権.*|奥付|.*\bdocumentation licen[cs]e)$"
 )
 _ABOUT = re.compile(
-    r"(?i)^(preface|foreword|acknowledge?ments?|dedication|about (the|this) (author|book|document|manual|text)s?"
-    r"|(half[ -]?)?title( page)?|(front |back )?cover( page)?|vorwort|geleitwort|danksagung(en)?|widmung|titelseite"
+    r"(?i)^(preface|foreword|acknowledge?ments?( and .*)?|thanks( to .*)?|dedication"
+    r"|about (the|this) (author|book|document|manual|text)s?"
+    r"|(half[ -]?)?title( page)?|(front |back )?cover( page)?|vorwort|geleitwort|danksagung(en)?( und .*)?"
+    r"|dank( an .*)?|widmung|titelseite"
     r"|über (den autor|die autoren|dieses (buch|dokument))|avant-propos|préface|remerciements|dédicace|prólogo|prefacio"
     r"|agradecimientos|prefazione|ringraziamenti|prefácio|agradecimentos|voorwoord|dankwoord|предисловие|благодарности"
-    r"|前言|序[言文]?|.*[致謝谢]{2}|[谢謝][辞辭]|まえがき|あとがき|ありがと.*|跋|[后後][记記]|作者[简簡]介|著者紹介|[标標][题題][页頁]"
-    r"|[书書]尾|contributors|change ?(log|list)\b.*|release notes|revision history|errata"
-    r"|versions(protokoll|geschichte)"
-    r"|änderungs(protokoll|historie)|更新履歴|glossary|glossar|glossaire|glosario|glossario|用語集|术语表)$"
+    r"|前\s*言|序\s*[言文]?|.*[致謝谢]\s*[致謝谢]|[谢謝]\s*[辞辭]|まえがき|あとがき|ありがと.*|跋|[后後][记記]|作者[简簡]介|著者紹介|[标標][题題][页頁]"
+    r"|[书書]尾|contributors|errata|glossary|glossar|glossaire|glosario|glossario|用語集|术语表)$"
+)
+_HISTORY = re.compile(
+    r"(?i)^(change ?(log|list)\b.*|release notes|(document|revision|version|change|release|publication) history"
+    r"|history of (changes|revisions|versions|this (document|manual))|(versions|dokument)(protokoll|geschichte)"
+    r"|(versions|änderungs)(historie|protokoll|verzeichnis)|historique des (versions|modifications)"
+    r"|journal des modifications|historial de (cambios|versiones)|история (изменений|версий)"
+    r"|(変更|更新|改訂|改版)(履歴|記録)|(更新|修[订訂]|[变變]更|版本)([历歷]史|[记記][录錄]|日志|[说說]明))$"
+)
+_CHANGES = re.compile(
+    r"(?i)^((recent |latest |letzte |wichtige )?(changes|änderungen|modifications|cambios|modifiche)"
+    r"( (in|since|from|seit|von|depuis|desde) .*)?|変更点|更新)$"
 )
 _ASIDES = (
     (_CONTENTS, "contents", 0.0),
@@ -199,6 +241,8 @@ _ASIDES = (
     (_REFERENCES, "list of references", 0.7),
     (_LICENCE, "licence or copyright", 0.0),
     (_ABOUT, "about the book, not of its matter", 0.0),
+    (_HISTORY, "history of the book", 0.0),
+    (_CHANGES, "history of the book", 0.6),
 )
 """Each kind of matter that is not studied, and the share of the book after which its titles have this meaning.
 
@@ -216,6 +260,8 @@ def aside(title: str, position: float) -> str | None:
 
     >>> aside("Contents", 0.01), aside("D Function and variable index", 0.95), aside("Price index", 0.3)
     ('contents', 'index', None)
+    >>> aside("Appendix A Copying Information", 0.75), aside("Copying files", 0.75)
+    ('licence or copyright', None)
     """
     shown = re.sub(r"^[A-Z]\s+(?=[^\W_])", "", label(title).title)
     for pattern, why, after in _ASIDES:

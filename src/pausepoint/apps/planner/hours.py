@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import cached_property
-from typing import get_args
 from zoneinfo import ZoneInfo
 
-from pausepoint.apps.planner.models import UserInputs, Weekday
+from pausepoint.apps.planner.models import STEP, WEEKDAYS, UserInputs, Weekday
 from pausepoint.apps.planner.stages import every_day
 
-STEP, SITTING = 5, 15
-"""Minutes come in steps of 5. No row is shorter than a sitting of 15 minutes."""
+SITTING = 15
+"""No row is shorter than a sitting of 15 minutes."""
 
 AFTERNOON, EVENING, MIDNIGHT = 16 * 60, 22 * 60, 24 * 60
-WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 
 @dataclass(frozen=True)

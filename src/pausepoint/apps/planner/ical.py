@@ -1,12 +1,13 @@
 """The plan as iCalendar. A later plan has the same events, so importing it again updates a calendar.
 
 An event's UID depends on the session and on the course, topic and section where the row begins. Its sequence number
-rises when the row changes. Rows that a later plan does not have are cancelled.
+rises when the row changes, and never falls. Rows that a later plan does not have are cancelled, unless they are done or
+skipped: those stay in a calendar as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -17,27 +18,34 @@ PRIORITY = {"high": 1, "medium": 5, "low": 9}
 
 
 def as_calendar(
-    planning: PlanningState, inputs: UserInputs, statuses: Mapping[str, str], session_id: str, made: datetime
+    planning: PlanningState, inputs: UserInputs, statuses: Mapping[str, str], session_id: str, made: datetime,
+    marking: Callable[[str], str],
 ) -> str:  # fmt: skip
-    """Return the work and the midterms of a plan. Days without work have no event."""
+    """Return the work and the midterms of a plan. Days without work have no event.
+
+    ``marking`` returns the command that marks a row as done, given its id.
+    """
     zone = ZoneInfo(inputs.timezone)
     stamp = planning.made_at or made
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//Pausepoint//Study planner//EN", "CALSCALE:GREGORIAN",
              "METHOD:PUBLISH", "X-WR-CALNAME:Study plan"]  # fmt: skip
     for row in planning.plan_rows:
         if row.row_id:
-            lines += _event(row, session_id, stamp, zone, statuses.get(row.row_id, "planned"))
+            when_done = f"\nWhen it is done: {marking(row.row_id)}" if row.estimated_minutes else ""
+            lines += _event(row, session_id, stamp, zone, statuses.get(row.row_id, "planned"), when_done)
     for row in planning.withdrawn:
-        lines += _event(row, session_id, stamp, zone, "withdrawn")
+        if statuses.get(row.row_id, "planned") == "planned":
+            lines += _event(row, session_id, stamp, zone, "withdrawn")
     lines.append("END:VCALENDAR")
     return "".join(f"{_folded(line)}\r\n" for line in lines)
 
 
-def _event(row: PlanRow, session_id: str, stamp: datetime, zone: ZoneInfo, status: str) -> list[str]:
+def _event(
+    row: PlanRow, session_id: str, stamp: datetime, zone: ZoneInfo, status: str, when_done: str = ""
+) -> list[str]:  # fmt: skip
     minutes = f" ({row.estimated_minutes} min)" if row.estimated_minutes else ""
     mark = {"done": "✓ ", "skipped": "– "}.get(status, "")
     sources = f"\nFrom {'; '.join(row.source_files)}" if row.source_files else ""
-    marked = f"\nWhen it is done: done {session_id} {row.row_id}" if row.estimated_minutes else ""
     return [
         "BEGIN:VEVENT",
         f"UID:{_escaped(f'{session_id}-{row.row_id}{DOMAIN}')}",
@@ -46,7 +54,7 @@ def _event(row: PlanRow, session_id: str, stamp: datetime, zone: ZoneInfo, statu
         f"DTSTAMP:{_utc(stamp)}",
         *_times(row, zone),
         f"SUMMARY:{_escaped(f'{mark}{row.course}: {row.topic}{minutes}')}",
-        f"DESCRIPTION:{_escaped(row.task_description + sources + marked)}",
+        f"DESCRIPTION:{_escaped(row.task_description + sources + when_done)}",
         f"CATEGORIES:{_escaped(row.course)}",
         f"PRIORITY:{PRIORITY[row.priority]}",
         f"STATUS:{'CANCELLED' if status == 'withdrawn' else 'CONFIRMED'}",

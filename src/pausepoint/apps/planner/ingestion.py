@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pausepoint import Context, Retry
-from pausepoint.apps.planner import materials, naming
+from pausepoint.apps import model
+from pausepoint.apps.planner import materials, names, study
 from pausepoint.apps.planner.chapters import Book, Topic, book_of, merged
+from pausepoint.apps.planner.excerpts import Texts
 from pausepoint.apps.planner.headings import is_generic
 from pausepoint.apps.planner.materials import PDF, Bookmark
 from pausepoint.apps.planner.models import (
@@ -26,6 +28,7 @@ from pausepoint.apps.planner.models import (
     IngestionState,
     Measure,
 )
+from pausepoint.apps.planner.reader import Reader
 from pausepoint.apps.planner.topics import Findings, findings
 from pausepoint.apps.words import many
 from pausepoint.model import Chunk, Chunked
@@ -45,22 +48,49 @@ SAID = {
 
 async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
     """Read all files of the session and gather the topics to learn."""
-    files: dict[str, FileProgress] = {}
+    found = IngestionState()
     books: dict[str, Book] = {}
     for file_id, file in payload.file_registry.items():
-        read = await _read(file_id, file, ctx)
-        found = {f"{file_id}:{index}": each for index, each in read.done.items()}
-        books[file_id] = book_of(found, file.filename, paged=file.content_type == PDF)
-        files[file_id] = _progress(read, books[file_id])
-        _report(file_id, file, files[file_id], ctx)
-        await naming.name_topics(file_id, file, books[file_id].topics, ctx)
-    evidence = gathered(payload, files, books)
-    aside = [each for book in books.values() for each in book.set_aside]
-    return IngestionState(files=files, course_topic_evidence=evidence, set_aside=aside)
+        read, bookmarks = await _read(file_id, file, ctx)
+        pieces = {f"{file_id}:{index}": each for index, each in read.done.items()}
+        books[file_id] = book_of(pieces, file.filename, paged=file.content_type == PDF)
+        found.files[file_id] = _progress(read, books[file_id])
+        found.set_aside += books[file_id].set_aside
+        _report(file_id, file, found.files[file_id], ctx)
+        texts = Texts(ctx, file_id, file.content_type, bookmarks)
+        found.warnings += await _ask(file, books[file_id].topics, texts, ctx)
+    found.course_topic_evidence = gathered(payload, found.files, books)
+    return found
 
 
-async def _read(file_id: str, file: FileEntry, ctx: Context) -> Chunked[Findings]:
-    """Read all windows of a file, one at a time."""
+async def _ask(file: FileEntry, topics: Sequence[Topic], texts: Texts, ctx: Context) -> list[str]:
+    """Let a language model work on the topics of a file, if there is one. Return what it has not done."""
+    if not await ctx.do(_has_model, key=texts.file_id):  # a visit that starts without a model ends without
+        return []
+    reader = Reader(ctx)
+    await names.name_topics(topics, texts, reader)
+    await study.study_topics(topics, texts, reader)
+    for note in reader.notes:
+        ctx.emit("warning", f"{file.filename}: {note}", file_id=texts.file_id)
+    if reader.problem:
+        asked = [topic for topic in topics[: study.MOST_TOPICS] if topic.words]
+        lacking = sum(topic.study is None or topic.basis == "terms" for topic in asked)
+        reader.notes.append(
+            f"A language model gave no usable answer about {many(lacking, 'topic')}. The computed estimates are used."
+        )
+        ctx.emit("warning", f"{file.filename}: {reader.notes[-1]} {reader.problem}", file_id=texts.file_id)
+    return [f"{file.filename}: {note}" for note in reader.notes]
+
+
+def _has_model() -> bool:
+    try:
+        return model.settings() is not None
+    except model.SettingsRefused:
+        return True  # the first question says what is wrong with them
+
+
+async def _read(file_id: str, file: FileEntry, ctx: Context) -> tuple[Chunked[Findings], list[Bookmark]]:
+    """Read all windows of a file, one at a time. Return what they contain, and the outline."""
     with await ctx.files.open(file_id) as stream:
         pages = await ctx.do(materials.page_count, stream.name, file.content_type, key=file_id)
         bookmarks = await ctx.do(materials.outline, stream.name, file.content_type, key=file_id)
@@ -72,10 +102,11 @@ async def _read(file_id: str, file: FileEntry, ctx: Context) -> Chunked[Findings
                 _pieces, stream.name, file.content_type, chunk.index * count, count, bookmarks
             )
 
-    return await ctx.files.chunks(
+    read = await ctx.files.chunks(
         file_id, read_chunk, math.ceil(pages / PAGES_PER_CHUNK), retry=PATIENCE, concurrency=1, mode="page_window",
         max_pages_per_chunk=PAGES_PER_CHUNK, reading=READING,
     )  # fmt: skip
+    return read, bookmarks
 
 
 def _pieces(path: str, content_type: str, first: int, count: int, bookmarks: list[Bookmark]) -> Findings:
@@ -115,6 +146,7 @@ def gathered(payload: IngestionPayload, files: dict[str, FileProgress], books: d
         copies = {file_id: [_copied(topic) for topic in books[file_id].topics] for file_id in mine if file_id in books}
         _tell_apart(copies, mine)
         listed = merged(topic for each in copies.values() for topic in each)
+        _check_prerequisites(listed)
         found += [_evidence(course, topic, mine, files, books) for topic in listed]
         if not listed:
             found.append(_without_material(course, mine))
@@ -125,9 +157,19 @@ def _tell_apart(topics: dict[str, list[Topic]], files: dict[str, FileEntry]) -> 
     """Add the file's name to titles such as `Introduction`, which every book has."""
     if len(topics) > 1:
         for file_id, listed in topics.items():
+            generic = {topic.title for topic in listed if is_generic(topic.title)}
+            renamed = {title: f"{title} ({files[file_id].filename})" for title in generic}
             for topic in listed:
-                if is_generic(topic.title):
-                    topic.title = f"{topic.title} ({files[file_id].filename})"
+                topic.title = renamed.get(topic.title, topic.title)
+                if topic.study:
+                    topic.study.prerequisites = [renamed.get(name, name) for name in topic.study.prerequisites]
+
+
+def _check_prerequisites(topics: list[Topic]) -> None:
+    """Keep the prerequisites that come earlier in the course. Topics of several files may have been merged."""
+    for at, topic in enumerate(topics):
+        if topic.study:
+            topic.study.prerequisites = study.known(topic.study.prerequisites, [each.title for each in topics[:at]])
 
 
 def _belongs(file: FileEntry, course: Course) -> bool:
@@ -152,7 +194,7 @@ def _evidence(
     )  # fmt: skip
     return Evidence(
         course_id=course.course_id, topic=topic.title, evidence_summary=_summary(topic, names), source_files=sources,
-        source_chunks=topic.chunks, measure=measure,
+        source_chunks=topic.chunks, measure=measure, study=topic.study,
     )  # fmt: skip
 
 

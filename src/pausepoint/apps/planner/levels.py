@@ -16,6 +16,9 @@ from pausepoint.apps.planner.topics import Piece, stands_out, usual_style
 ENOUGH = 2
 """The fewest headings that divide a book."""
 
+A_FEW = 6
+"""So many lines of a style with next to no text below most of them are captions or terms."""
+
 BETWEEN = 12
 """The fewest words between two numbered lines. Less is a list."""
 
@@ -63,6 +66,7 @@ def _by_style(pieces: dict[int, Piece], labels: Sequence[Label], usual: Style, p
     if not kinds:
         return {}
     kinds = {style: _kept(members, labels, pages) for style, members in kinds.items()}
+    kinds = _without_fragments(kinds, labels, pieces)
     ranked = sorted((style for style in kinds if kinds[style]), reverse=True)
     ranked = ranked[1:] if len(ranked) > 1 and _is_title(kinds[ranked[0]], labels, pieces) else ranked
     shift = above = numbered_above = _unnumbered_above(ranked, kinds, labels, pieces)
@@ -93,6 +97,36 @@ def _kept(members: list[int], labels: Sequence[Label], pages: int) -> list[int]:
     return numbered if len(numbered) >= ENOUGH and len(numbered) <= FREQUENT * pages else []
 
 
+def _without_fragments(
+    kinds: dict[Style, list[int]], labels: Sequence[Label], pieces: dict[int, Piece]
+) -> dict[Style, list[int]]:  # fmt: skip
+    """Drop lines without a number that stand out and are no headings: the first words of a paragraph, terms, captions.
+
+    A book that numbers its sections numbers all of them, so other lines count only if they look like a chapter, or name
+    matter that is set aside. Otherwise the lines of a style count if there is text below most of them.
+    """
+    sections = max(
+        (style for style in kinds if sum(labels[at].depth > 0 for at in kinds[style]) >= ENOUGH), default=None
+    )
+    chapters = max((style for style in kinds if _level(kinds[style], labels) == 0), default=Style())
+    found: dict[Style, list[int]] = {}
+    for style, members in kinds.items():
+        plain = [at for at in members if not labels[at].number]
+        texts = sorted(_below_line(at, kinds, style, pieces) for at in plain)
+        labels_of_pictures = len(plain) >= A_FEW and texts[len(texts) // 2] < BETWEEN
+        fragments = labels_of_pictures or (sections is not None and (style <= sections or style < chapters))
+        found[style] = [at for at in members if labels[at].number or not fragments or aside(pieces[at].title, 1.0)]
+    return found
+
+
+def _below_line(at: int, kinds: dict[Style, list[int]], style: Style, pieces: dict[int, Piece]) -> int:
+    """Return the words from a line to the next line of its style or a larger one."""
+    ends = (min((each for each in members if each > at), default=len(pieces) + at)
+            for other, members in kinds.items() if other >= style)  # fmt: skip
+    end = min(ends)
+    return sum(piece.words for number, piece in pieces.items() if at <= number < end)
+
+
 def _level(members: Sequence[int], labels: Sequence[Label]) -> int | None:
     """Return the level that most numbers of a style say, or None if few are numbered."""
     depths = Counter(labels[at].depth for at in members if labels[at].number)
@@ -118,11 +152,15 @@ def _in_sequence(
 ) -> dict[int, int]:  # fmt: skip
     """Drop numbered lines whose number is not above the one before: steps of a list, lines of a table."""
     last, kept = 0, {}
+    chapters = [labels[at].kind for at, level in found.items() if level == 0 and labels[at].number]
+    counted = chapters.count("numbered") * 2 > len(chapters)
     first = min((at for at in found if labels[at].number), default=0)
     for at, level in sorted(found.items()):
         if at < first and pieces[at].page < TITLE_PAGES:
             continue  # the author and the date
         number = _value(labels[at])
+        if level > 0 and counted and labels[at].kind == "numbered" and labels[at].depth == 0:
+            continue  # below chapters that are counted, a single number is that of a list
         if level == 0 and number is not None:
             if labels[at].kind == "part" or number == 1 or last < number <= last + A_GAP or not last:
                 last = number if labels[at].kind != "part" else 0

@@ -13,23 +13,32 @@ from pausepoint.apps.words import many, plain
 HEADS = ("Date", "Time", "Course", "Topic", "Task", "Minutes", "Priority", "From", "Status", "Row")
 
 
-def as_markdown(shown: Shown) -> str:
-    """Return the plan as Markdown."""
+def as_markdown(shown: Shown, marking: str) -> str:
+    """Return the plan as Markdown. ``marking`` is the command that marks the next row as done, if there is one."""
     word, sentence = shown.verdict
     lines = ["# Study plan", "", f"**{plain(word)}**: {plain(sentence)}", *_list(shown.refusals)]
     if shown.weeks:
         monday, rows = shown.weeks[0]
-        lines += ["", f"## This week: {span(monday)}", *_days([row for row in rows if row.date >= shown.today])]
+        lines += ["", f"## This week: {span(monday)}", *_days([row for row in rows if row.date >= shown.today], shown)]
     lines += _section("Midterms", [f"{said(day)}: {name}" for day, name in shown.midterms])
     lines += _section("Progress", shown.standings)
     lines += ["", "## All days", "", f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
     lines += [f"| {' | '.join(_cells(row, shown))} |" for row in shown.planning.plan_rows]
     lines += _section("Load", [f"{span(monday)}: {many(minutes_of(rows), 'minute')}" for monday, rows in
                                [*shown.past, *shown.weeks]])  # fmt: skip
+    lines += _self_tests(shown)
     lines += _section("Cuts", shown.cuts)
     lines += _section("Not studied", shown.set_aside)
     lines += _section("Warnings", shown.warnings)
-    return "\n".join([*lines, "", plain(shown.title) + "."]) + "\n"
+    how = ["", "Mark work as done with its row:", "", f"    {marking}"] if marking else []
+    return "\n".join([*lines, "", plain(shown.title) + ".", *how]) + "\n"
+
+
+def _self_tests(shown: Shown) -> list[str]:
+    lines: list[str] = []
+    for course, topic, note, questions in shown.self_tests.all():
+        lines += ["", f"### {plain(f'{course}: {topic}')}", *(["", plain(note)] if note else []), *_list(questions)]
+    return ["", "## Test yourself", *lines] if lines else []
 
 
 def _section(title: str, items: Sequence[str]) -> list[str]:
@@ -40,13 +49,15 @@ def _list(items: Sequence[str]) -> list[str]:
     return ["", *(f"- {plain(each)}" for each in items)] if items else []
 
 
-def _days(rows: Sequence[PlanRow]) -> Iterator[str]:
+def _days(rows: Sequence[PlanRow], shown: Shown) -> Iterator[str]:
     for day, listed in groupby(rows, key=lambda row: row.date):
         found = list(listed)
         total = minutes_of(found)
         yield from ("", f"### {said(day, year=False)}" + (f", {many(total, 'minute')}" if total else ""), "")
         for row in found:
             yield f"- {_line(row)}"
+            yield from (f"  - {plain(each)}" for each in shown.self_tests.notes(row))
+            yield from (f"  - Test yourself: {plain(each)}" for each in shown.self_tests.questions(row))
 
 
 def _line(row: PlanRow) -> str:

@@ -61,7 +61,7 @@ def checked(path: Path) -> str:
         else:
             _check_text(path)
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}.") from None
+        raise BadInput(f"{path}: {error.strerror or error}. Check the path.") from None
     return kind
 
 
@@ -139,7 +139,7 @@ def _edge(stream: BinaryIO, number: int) -> int:
 
 
 def outline(path: str, content_type: str) -> list[Bookmark]:
-    """Return the outline of a PDF: the entries that link to a page, or nothing if they divide the file in no way."""
+    """Return the outline of a PDF: the entries that link to a page, or nothing if they do not divide the file."""
     if content_type != PDF:
         return []
     found: list[Bookmark] = []

@@ -6,9 +6,11 @@ Dates are days in the student's time zone; timestamps are in UTC.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date, datetime, time
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator
 
@@ -20,16 +22,23 @@ Stage = Literal[
     "created", "collecting_inputs", "ingesting", "estimating", "planning", "reviewing", "completed", "failed"
 ]  # fmt: skip
 Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 Priority = Literal["high", "medium", "low"]
 ResultType = Literal["approved_plan", "capacity_limited_plan", "needs_revision"]
 Basis = Literal["outline", "heading", "model", "terms", "nothing"]
+Difficulty = Literal["easy", "normal", "hard"]
 Strategy = Literal["with_review", "without_review", "with_cuts"]
 """Plans of earlier versions may have ``without_review``; a new plan never omits its reviews."""
 
 DEFAULT_MINUTES = 240
 """The default daily limit: four hours of work on one's own, beside lectures and a life."""
 
+STEP = 5
+"""Minutes come in steps of 5."""
+
 PAGES_PER_CHUNK = 20
+MOST_QUESTIONS = 4
+"""A topic has at most so many questions."""
 
 
 def _name(text: str) -> str:
@@ -263,8 +272,29 @@ class Measure(BaseModel):
     sections: list[Section] = []
 
 
+class Study(BaseModel):
+    """What a language model says about a topic. ``prerequisites`` are earlier topics of the course."""
+
+    difficulty: Difficulty = "normal"
+    prerequisites: list[str] = []
+    questions: list[str] = []
+
+    @classmethod
+    def joined(cls, studies: Sequence[Study]) -> Study:
+        """Return one study of several parts: the hardest part counts, and each part has its questions in turn."""
+        in_turn = chain.from_iterable(zip_longest(*(each.questions for each in studies)))
+        return cls(
+            difficulty=max((each.difficulty for each in studies), key=get_args(Difficulty).index),
+            prerequisites=list(dict.fromkeys(name for each in studies for name in each.prerequisites)),
+            questions=list(dict.fromkeys(each for each in in_turn if each))[:MOST_QUESTIONS],
+        )
+
+
 class Evidence(BaseModel):
-    """A topic of a course, and where it was found. Topics of a course are in the order of the book."""
+    """A topic of a course, and where it was found. Topics of a course are in the order of the book.
+
+    ``study`` is null if no language model has read the topic.
+    """
 
     course_id: str
     topic: Title
@@ -272,14 +302,16 @@ class Evidence(BaseModel):
     source_files: list[str] = []
     source_chunks: list[str] = []
     measure: Measure = Measure()
+    study: Study | None = None
 
 
 class IngestionState(BaseModel):
-    """The results of IngestionAgent."""
+    """The results of IngestionAgent. ``warnings`` say what a language model has not done."""
 
     files: dict[str, FileProgress] = {}
     course_topic_evidence: list[Evidence] = []
     set_aside: list[SetAside] = []
+    warnings: list[str] = []
 
 
 class SectionEstimate(BaseModel):
@@ -327,7 +359,7 @@ class PlanRow(BaseModel):
     """One entry of the plan: work, a midterm, or a day without work.
 
     ``row_id`` names the course, topic and section where the row begins, so it is the same in the next plan.
-    ``sequence`` rises when a later plan changes the row.
+    ``sequence`` rises when a later plan changes the row, or when its mark is removed.
     """
 
     date: date
@@ -372,8 +404,8 @@ class Review(BaseModel):
 class PlanningState(BaseModel):
     """The results of PlanningReviewerAgent. ``planned_for`` contains the inputs that the plan was made for.
 
-    ``withdrawn`` has the rows of earlier plans that no later plan has, so that a calendar can remove them. ``added``
-    has the ids of the rows that no earlier plan had.
+    ``withdrawn`` has the rows of earlier plans that no later plan has, so that a calendar can remove them and their
+    sequence numbers are known if they come back. ``added`` has the ids of the rows that no earlier plan had.
     """
 
     plan_version: int = 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
+import shlex
+import sys
 from datetime import datetime
 from pathlib import Path
 
+from pausepoint.apps.files import put
 from pausepoint.apps.planner.ical import as_calendar
 from pausepoint.apps.planner.markdown import as_markdown
 from pausepoint.apps.planner.models import Artifacts, PlanRow
@@ -20,28 +22,33 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def write(folder: Path, shown: Shown, session_id: str, made: datetime) -> Artifacts:
-    """Write all files into a folder, each atomically."""
+def write(folder: Path, shown: Shown, session_id: str, made: datetime, outputs: Path) -> Artifacts:
+    """Write all files into a folder, each atomically. ``outputs`` is the session's own folder for outputs."""
+
+    def marking(row_id: str) -> str:
+        return command_for(outputs, "done", session_id, row_id)
+
+    example = marking(shown.next_row_id) if shown.next_row_id else ""
     texts = {
-        "study_plan.md": as_markdown(shown),
+        "study_plan.md": as_markdown(shown, example),
         "study_plan.csv": as_csv(shown),
-        "study_plan.ics": as_calendar(shown.planning, shown.inputs, shown.statuses, session_id, made),
-        "study_plan.html": as_page(shown),
+        "study_plan.ics": as_calendar(shown.planning, shown.inputs, shown.statuses, session_id, made, marking),
+        "study_plan.html": as_page(shown, example),
     }
     for name, text in texts.items():
-        _put(folder / name, text)
+        put(folder / name, text.encode(), private=False)
     markdown, table, calendar, page = (str(folder / name) for name in texts)
     return Artifacts(markdown_path=markdown, csv_path=table, calendar_path=calendar, page_path=page)
 
 
-def _put(path: Path, text: str) -> None:
-    """Replace a file atomically: a reader sees either the old content or the new content."""
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def command_for(outputs: Path, *words: str) -> str:
+    """Return a command of the planner that works in every folder, for a text that is read outside of a terminal.
+
+    >>> command_for(Path("/store/p.db.sessions/spring/outputs"), "done", "spring").partition(" -m ")[2]
+    'pausepoint.apps.planner done spring --store /store/p.db'
+    """
+    store = str(outputs.absolute().parents[1]).removesuffix(".sessions")
+    return shlex.join([sys.executable, "-m", "pausepoint.apps.planner", *words, "--store", store])
 
 
 def as_csv(shown: Shown) -> str:

@@ -36,6 +36,8 @@ p, ul { margin: .4rem 0; }
 .day li + li { border-top: 1px solid var(--line); }
 time { font-variant-numeric: tabular-nums; }
 .course { color: var(--accent); font-weight: 600; }
+summary { color: var(--accent); font-size: .9rem; cursor: pointer; }
+.tests h3 { margin-top: 1rem; }
 .done, .skipped { opacity: .6; }
 .done .what, .skipped .what { text-decoration: line-through; }
 @media (min-width: 48rem) { .days { grid-template-columns: 1fr 1fr; } }
@@ -48,8 +50,11 @@ time { font-variant-numeric: tabular-nums; }
 """
 
 
-def as_page(shown: Shown) -> str:
-    """Return the plan as HTML. Its content security policy allows the page's own style and nothing else."""
+def as_page(shown: Shown, marking: str) -> str:
+    """Return the plan as HTML. Its content security policy allows the page's own style and nothing else.
+
+    ``marking`` is the command that marks the next row as done, if there is one.
+    """
     word, sentence = shown.verdict
     hashed = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{hashed}'"
@@ -63,11 +68,12 @@ def as_page(shown: Shown) -> str:
         _items("Progress", shown.standings),
         *(_week(span(monday), rows, shown) for monday, rows in later),
         *(_week(f"Earlier: {span(monday)}", rows, shown) for monday, rows in _before(shown)),
+        _self_tests(shown),
         _items("Cuts", shown.cuts),
         _items("Not studied", shown.set_aside),
         _items("Warnings", shown.warnings),
-        f'<p class="soft">{escape(shown.title)}. Mark work with the id below it, such as <code>done SESSION ID</code>.'
-        "</p>",
+        f'<p class="soft">{escape(shown.title)}.</p>',
+        marking and f'<p class="soft">Mark work as done with the id below it: <code>{escape(marking)}</code></p>',
     ]  # fmt: skip
     return "\n".join(
         [
@@ -90,7 +96,8 @@ def _before(shown: Shown) -> list[tuple[date, list[PlanRow]]]:
 
 def _week(title: str, rows: Sequence[PlanRow], shown: Shown) -> str:
     days = "".join(_day(list(listed), shown) for _, listed in groupby(rows, key=lambda row: row.date))
-    told = f' <span class="soft">{many(minutes_of(rows), "minute")}</span>'
+    total = minutes_of(rows)
+    told = f' <span class="soft">{many(total, "minute")}</span>' if total else ""
     return f'<h2>{escape(title)}{told}</h2><div class="days">{days}</div>'
 
 
@@ -112,7 +119,27 @@ def _item(row: PlanRow, shown: Shown) -> str:
     notes = [f"{row.estimated_minutes} min", mark, row.row_id] if row.estimated_minutes else []
     told = f'<br><span class="soft">{escape(" · ".join(filter(None, notes)))}</span>' if notes else ""
     what = f'<span class="what">{topic}{escape(row.task_description)}</span>'
-    return f'<li class="{status}">{time}<div>{course}{what}{told}</div></li>'
+    return f'<li class="{status}">{time}<div>{course}{what}{told}{_help(row, shown)}</div></li>'
+
+
+def _help(row: PlanRow, shown: Shown) -> str:
+    """Return what to know before a row, and the questions after it."""
+    notes = "".join(_soft(each) for each in shown.self_tests.notes(row))
+    asked = shown.self_tests.questions(row)
+    head = f"<summary>Test yourself: {many(len(asked), 'question')}</summary>"
+    return notes + (f"<details>{head}{_items('', asked)}</details>" if asked else "")
+
+
+def _self_tests(shown: Shown) -> str:
+    tests = "".join(
+        f"<h3>{escape(f'{course}: {topic}')}</h3>{_soft(note) if note else ''}{_items('', questions)}"
+        for course, topic, note, questions in shown.self_tests.all()
+    )
+    return f'<h2>Test yourself</h2><div class="tests">{tests}</div>' if tests else ""
+
+
+def _soft(text: str) -> str:
+    return f'<p class="soft">{escape(text)}</p>'
 
 
 def _items(title: str, items: Iterable[str], kind: str = "") -> str:

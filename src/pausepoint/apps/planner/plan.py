@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from pausepoint.apps.planner import spacing
+from pausepoint.apps.planner import intervals
 from pausepoint.apps.planner.cuts import cut
 from pausepoint.apps.planner.hours import Calendar
 from pausepoint.apps.planner.models import Cut, PlanningPayload, PlanningState, Strategy, UserInputs
 from pausepoint.apps.planner.rows import REVIEW, as_rows, continued
-from pausepoint.apps.planner.schedule import Days, Schedule
+from pausepoint.apps.planner.schedule import Days, Effort, Schedule
 from pausepoint.apps.planner.work import Work, works
 
 STRATEGIES: tuple[Strategy, ...] = ("with_review", "with_cuts")
@@ -34,7 +34,7 @@ def plan(payload: PlanningPayload) -> PlanningState:
     strategy = next_strategy(before, inputs)
     calendar = Calendar.of(inputs, payload.start)
     work = works(inputs, payload.estimation_state.topic_estimates)
-    reviews = spacing.reserved(work, calendar)
+    reviews = intervals.reserved(work, calendar)
     if strategy == "with_cuts":
         work, days = _cut_to_fit(work, reviews, calendar)
     else:
@@ -63,23 +63,24 @@ def next_strategy(before: PlanningState, inputs: UserInputs) -> Strategy:
 
 
 def arranged(
-    work: Sequence[Work], reviews: spacing.Reviews, calendar: Calendar
+    work: Sequence[Work], reviews: intervals.Reviews, calendar: Calendar
 ) -> tuple[Days, dict[date, int]]:  # fmt: skip
-    """Return the days, and the minutes that do not fit by midterm. Days are filled only before a midterm that is tight.
+    """Return the days, and the minutes that do not fit by midterm. The effort rises only before a midterm that is tight.
 
     An even distribution wastes a few minutes where a section ends, so full days can succeed where even ones fail.
-    """
-    full_until: date | None = None
+    """  # noqa: E501
+    effort = Effort()
     while True:
-        schedule = Schedule(work, reviews, calendar, full_until)
+        schedule = Schedule(work, reviews, calendar, effort)
         days, late = schedule.filled(), schedule.late
-        if not late or (full_until is not None and max(late) <= full_until):
+        more = effort.more(max(late)) if late else None
+        if more is None:
             return days, late
-        full_until = max(late)
+        effort = more
 
 
 def _cut_to_fit(
-    work: Sequence[Work], reviews: spacing.Reviews, calendar: Calendar
+    work: Sequence[Work], reviews: intervals.Reviews, calendar: Calendar
 ) -> tuple[list[Work], Days]:  # fmt: skip
     """Cut as little as possible: what the minutes require, and the few that are wasted where a sitting ends."""
     room = {due: learning_minutes(reviews, calendar, due) for due in {each.due for each in work}}
@@ -93,7 +94,7 @@ def _cut_to_fit(
             extra[due] = extra.get(due, 0) + minutes
 
 
-def learning_minutes(reviews: spacing.Reviews, calendar: Calendar, due: date) -> int:
+def learning_minutes(reviews: intervals.Reviews, calendar: Calendar, due: date) -> int:
     """Return the minutes before a midterm that no review takes."""
     return calendar.minutes_before(due) - sum(sum(reviews[day].values()) for day in calendar.before(due))
 
@@ -107,9 +108,9 @@ def _cuts(work: Sequence[Work]) -> list[Cut]:
     ]  # fmt: skip
 
 
-def _missing_reviews(work: Sequence[Work], reviews: spacing.Reviews) -> list[Cut]:
+def _missing_reviews(work: Sequence[Work], reviews: intervals.Reviews) -> list[Cut]:
     return [
-        Cut(course_id=course_id, topic=REVIEW, needed_minutes=spacing.LEAST, planned_minutes=0)
+        Cut(course_id=course_id, topic=REVIEW, needed_minutes=intervals.LEAST, planned_minutes=0)
         for course_id in dict.fromkeys(each.course.course_id for each in work)
-        if not spacing.of_course(reviews, course_id)
+        if not intervals.of_course(reviews, course_id)
     ]

@@ -6,16 +6,25 @@ The marks are inputs of the user. PlanningReviewerAgent reads them, and the next
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from typing import Literal
 
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner.dates import read_date, said
-from pausepoint.apps.planner.models import PlannerState, PlanningState, PlanRow, Progress, TopicEstimate, UserInputs
-from pausepoint.apps.planner.work import needed, works
+from pausepoint.apps.planner.models import (
+    Course,
+    PlannerState,
+    PlanningState,
+    PlanRow,
+    Progress,
+    RowPart,
+    TopicEstimate,
+    UserInputs,
+)
+from pausepoint.apps.planner.work import Work, up, works
 from pausepoint.apps.words import many
 from pausepoint.errors import did_you_mean
 
@@ -73,8 +82,9 @@ def _of_row(state: PlannerState, row: PlanRow, status: Mark, on: date) -> list[P
 def _of_topic(state: PlannerState, word: str, status: Mark, on: date, see: str) -> list[Progress]:
     """Return progress for all that is left of a topic, or of a section that the word names."""
     topic, section = _topic_of(state, word, see)
-    left = [part for each in works(state.user_inputs, state.estimation_state.topic_estimates) for part in each.parts
-            if (each.course.course_id, each.topic) == (topic.course_id, topic.topic)]  # fmt: skip
+    left = [part for each in works(state.user_inputs, state.estimation_state.topic_estimates)
+            if (each.course.course_id, each.topic) == (topic.course_id, topic.topic)
+            for part in _as_planned(each, state.planning_state).queue]  # fmt: skip
     found = [
         Progress(course_id=topic.course_id, topic=topic.topic, section=part.section.section, first=part.first,
                  last=part.last, status=status, on=on, minutes=part.minutes)
@@ -84,6 +94,14 @@ def _of_topic(state: PlannerState, word: str, status: Mark, on: date, see: str) 
     if not found:
         raise BadInput(f"{word}: Nothing of it is left. {see}")
     return found
+
+
+def _as_planned(work: Work, planning: PlanningState) -> Work:
+    """Return work with the time that the plan has for it. A topic that was left out and is done counts in full."""
+    for each in planning.cuts:
+        if (each.course_id, each.topic) == (work.course.course_id, work.topic) and each.planned_minutes:
+            return replace(work, planned=up(work.minutes * each.planned_minutes / each.needed_minutes))
+    return work
 
 
 def _topic_of(state: PlannerState, word: str, see: str) -> tuple[TopicEstimate, str | None]:
@@ -115,27 +133,69 @@ def topic_of(state: PlannerState, word: str, see: str) -> TopicEstimate:
 
 
 def statuses(inputs: UserInputs, planning: PlanningState) -> dict[str, str]:
-    """Return the status of each row by its id: ``done``, ``skipped`` or ``planned``."""
-    known: dict[str, str] = {each.row_id: each.status for each in inputs.progress if each.row_id}
-    extents: dict[tuple[str, str, str], list[Progress]] = defaultdict(list)
-    names = {course.course_id: course.course_name for course in inputs.courses}
-    for each in inputs.progress:
-        extents[names.get(each.course_id, ""), each.topic, each.section].append(each)
-    found: dict[str, str] = {}
-    for row in planning.plan_rows:
-        parts = [
-            next((each.status for each in extents[row.course, part.topic, part.section]
-                  if each.first <= part.first and part.last <= each.last), "planned")
-            for part in row.parts
-        ]  # fmt: skip
-        whole = parts[0] if parts and len(set(parts)) == 1 else "planned"
-        found[row.row_id] = known.get(row.row_id, whole)
-    return found
+    """Return the status of each row by its id: ``done``, ``skipped`` or ``planned``. Withdrawn rows have one, too."""
+    marks = Marks.of(inputs)
+    return {row.row_id: marks.status(row) for row in (*planning.withdrawn, *planning.plan_rows)}
+
+
+def unmarked(planning: PlanningState, before: UserInputs, after: UserInputs) -> PlanningState:
+    """Return the plan with a higher sequence number for each row whose mark was removed.
+
+    A calendar takes an event with a lower number for an old one.
+    """
+    old, new = Marks.of(before), Marks.of(after)
+
+    def risen(rows: Sequence[PlanRow]) -> list[PlanRow]:
+        return [
+            row if old.status(row) == new.status(row) else row.model_copy(update={"sequence": row.sequence + 1})
+            for row in rows
+        ]
+
+    return planning.model_copy(
+        update={"plan_rows": risen(planning.plan_rows), "withdrawn": risen(planning.withdrawn)}
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The marks of rows by their ids, and those of sections by course, topic and section."""
+
+    rows: Mapping[str, str]
+    sections: Mapping[tuple[str, str, str], Sequence[Progress]]
+
+    @classmethod
+    def of(cls, inputs: UserInputs) -> Marks:
+        """Return the marks that the user has set."""
+        sections: dict[tuple[str, str, str], list[Progress]] = defaultdict(list)
+        names = {course.course_id: course.course_name for course in inputs.courses}
+        for each in inputs.progress:
+            sections[names.get(each.course_id, ""), each.topic, each.section].append(each)
+        return cls({each.row_id: each.status for each in inputs.progress if each.row_id}, sections)
+
+    def status(self, row: PlanRow) -> str:
+        """Return the status of a row. Sections that are marked alike mark their row."""
+        parts = {self._part(row, part) for part in row.parts}
+        return self.rows.get(row.row_id) or (parts.pop() if len(parts) == 1 else "planned")
+
+    def left(self, row: PlanRow) -> int:
+        """Return the minutes of a row that are neither done nor skipped."""
+        if self.status(row) != "planned":
+            return 0
+        marked = sum(part.minutes for part in row.parts if self._part(row, part) != "planned")
+        return row.estimated_minutes - marked
+
+    def _part(self, row: PlanRow, part: RowPart) -> str:
+        marks = self.sections.get((row.course, part.topic, part.section), ())
+        return next((each.status for each in marks if each.first <= part.first and part.last <= each.last), "planned")
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a course is. ``planned`` is the time that the plan has for the days before today."""
+    """How far a course is.
+
+    ``total`` is the time of the plan together with what is marked, ``planned`` the time that the plan has for the days
+    before today, and ``cut`` the time for which the plan has no room.
+    """
 
     course: str
     midterm: date | None
@@ -143,39 +203,49 @@ class Standing:
     done: int
     skipped: int
     planned: int
+    cut: int
     late: list[PlanRow]
 
     @property
     def words(self) -> str:
         """The standing in one line."""
         skipped = f", {many(self.skipped, 'minute')} skipped" if self.skipped else ""
+        cut = f"; {many(self.cut, 'minute')} cut for lack of time" if self.cut else ""
         behind = f"; {many(len(self.late), 'row')} of earlier days not done" if self.late else ""
-        return f"{self.course}: {self.done} of {many(self.total, 'minute')} done{skipped}{behind}"
+        return f"{self.course}: {self.done} of {many(self.total, 'planned minute')} done{skipped}{cut}{behind}"
 
 
 def standings(state: PlannerState, today: date) -> list[Standing]:
     """Return how far each course is."""
     inputs, planning = state.user_inputs, state.planning_state
-    marks = statuses(inputs, planning)
+    marks = Marks.of(inputs)
     found: list[Standing] = []
     for course in inputs.courses:
         mine = [each for each in inputs.progress if each.course_id == course.course_id]
         rows = [row for row in planning.plan_rows if row.course == course.course_name and row.estimated_minutes]
         past = [row for row in rows if row.date < today]
-        estimates = [e for e in state.estimation_state.topic_estimates if e.course_id == course.course_id]
-        reviews = sum(row.estimated_minutes for row in rows if not row.parts and marks[row.row_id] == "planned")
-        reviews += sum(each.minutes for each in mine if each.topic not in {e.topic for e in estimates})
         found.append(
             Standing(
                 course.course_name, course.midterm_date,
-                sum(needed(inputs, course, each) for each in estimates) + reviews,
+                sum(each.minutes for each in mine) + sum(map(marks.left, rows)),
                 sum(each.minutes for each in mine if each.status == "done"),
                 sum(each.minutes for each in mine if each.status == "skipped"),
                 sum(row.estimated_minutes for row in past),
-                [row for row in past if marks[row.row_id] == "planned"],
+                _cut(course, planning, mine),
+                [row for row in past if marks.status(row) == "planned"],
             )
         )  # fmt: skip
     return found
+
+
+def _cut(course: Course, planning: PlanningState, marks: Sequence[Progress]) -> int:
+    """Return the minutes that a plan cuts from a course, without the topics that are done or skipped nevertheless."""
+    marked = {each.topic for each in marks}
+    return sum(
+        each.needed_minutes - each.planned_minutes
+        for each in planning.cuts
+        if each.course_id == course.course_id and (each.planned_minutes or each.topic not in marked)
+    )
 
 
 def today_of(inputs: UserInputs, planning: PlanningState) -> date:

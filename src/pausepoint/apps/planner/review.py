@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date
 
-from pausepoint.apps.planner import spacing
+from pausepoint.apps.planner import intervals
 from pausepoint.apps.planner.dates import said
 from pausepoint.apps.planner.hours import SITTING, Calendar
 from pausepoint.apps.planner.models import (
@@ -97,16 +97,16 @@ def unreviewed(
     """Return the courses whose review before the midterm is missing or too short, by course id and `REVIEW`."""
     found: dict[tuple[str, str], str] = {}
     courses = {each.course.course_id: each for each in work}
-    reviews = spacing.reserved(work, calendar)
+    reviews = intervals.reserved(work, calendar)
     for course_id, each in courses.items():
-        name, due, wanted = each.course.course_name, each.due, spacing.of_course(reviews, course_id)
+        name, due, wanted = each.course.course_name, each.due, intervals.of_course(reviews, course_id)
         planned = sum(
             row.estimated_minutes
             for row in rows
             if (row.course, row.topic) == (name, REVIEW) and not row.parts and row.date < due
         )
         if not wanted or planned < wanted:
-            needed = wanted or spacing.LEAST
+            needed = wanted or intervals.LEAST
             found[course_id, REVIEW] = (
                 f"{name}, review: {planned} of {many(needed, 'minute')} are planned before the midterm on {said(due)}"
             )
@@ -132,7 +132,7 @@ def _must_be_cut(
     if {(each.course_id, each.topic) for each in planning.cuts} != short:
         return False
     courses = {each.course.course_id for each in work}
-    reviews = spacing.reserved(work, calendar)
+    reviews = intervals.reserved(work, calendar)
     lacking = total = 0
     for due in sorted({each.due for each in work}):
         total += sum(each.minutes for each in work if each.due == due)
@@ -218,16 +218,23 @@ def _most(day: date, calendar: Calendar) -> str:
 
 
 def _even(rows: Sequence[PlanRow], inputs: UserInputs, calendar: Calendar) -> dict[date, float]:
-    """Return the minutes of each day if every course is spread evenly, or all of them before a tight midterm."""
+    """Return the minutes of each day if every course is spread evenly, or all of them before a tight midterm.
+
+    The day of the last review has no new matter if possible, so it does not count as time for it.
+    """
     due = {course.course_name: course.midterm_date for course in inputs.courses}
     needed: dict[date, int] = defaultdict(int)
+    reviewed: dict[date, date] = {}
     for row in rows:
-        needed[due.get(row.course) or calendar.days[-1]] += row.estimated_minutes
+        midterm = due.get(row.course) or calendar.days[-1]
+        needed[midterm] += row.estimated_minutes
+        if row.topic == REVIEW and not row.parts:
+            reviewed[midterm] = row.date
     found: dict[date, float] = defaultdict(float)
     total = 0
     for last in sorted(needed):
         total += needed[last]
-        room = calendar.minutes_before(last)
+        room = calendar.minutes_before(reviewed.get(last, last)) or calendar.minutes_before(last)
         for day in calendar.before(last):
             share = needed[last] / room * calendar.capacity[day]
             found[day] = calendar.capacity[day] if total >= TIGHT * room else found[day] + share

@@ -11,7 +11,8 @@ from pathlib import PurePath
 
 from pausepoint.apps.planner.dates import said
 from pausepoint.apps.planner.hours import SITTING, Calendar, as_time
-from pausepoint.apps.planner.models import Course, PlanningState, PlanRow, RowPart, UserInputs
+from pausepoint.apps.planner.models import Course, PlanningState, PlanRow, RowPart, SectionEstimate, UserInputs
+from pausepoint.apps.planner.progress import Marks
 from pausepoint.apps.planner.schedule import Days, Sitting
 from pausepoint.apps.planner.work import WHOLE, Part, Work
 
@@ -35,10 +36,7 @@ def as_rows(days: Days, work: Sequence[Work], inputs: UserInputs, calendar: Cale
             else:
                 found.append(_review_row(day, sitting, *reviews[id(sitting)], known))
         exams = [_midterm(day, course) for course in inputs.courses if course.midterm_date == day]
-        if not found and calendar.rests(day):
-            rows += [*exams, _idle(day, REST, "Rest day: no work")]
-        else:
-            rows += [*found, *exams] or [_idle(day, BUFFER, BUFFERED if calendar.capacity[day] else NO_TIME)]
+        rows += [*found, *exams] or [_idle(day, calendar)]
     return _with_unique_ids(rows)
 
 
@@ -108,11 +106,14 @@ def _task(parts: Sequence[Part], skims: bool, ends: bool) -> str:
     The practice comes at the end of a topic.
     """
     verb = "Skim" if skims else "Study"
-    places = [
-        _place(list(listed)) for _, listed in groupby(parts, key=lambda part: (part.topic, part.section.filename))
-    ]
+    places = [_place(list(listed)) for _, listed in groupby(parts, key=_source)]
     practice = "; then practise and test yourself" if ends and not skims else ""
     return f"{verb} {'; '.join(places)}{practice}"
+
+
+def _source(part: Part) -> tuple[str, str]:
+    """Return the file of a part, and its topic if it has no section: sections of several topics share a range."""
+    return part.section.filename, "" if part.section.section else part.topic
 
 
 def _place(parts: Sequence[Part]) -> str:
@@ -142,10 +143,14 @@ def _sections(parts: Sequence[Part]) -> str:
     if not first.section:
         return parts[0].topic
     if first is last or first.section == last.section:
-        return f"§{first.number} {first.title}" if first.number else f"“{first.title}”"
-    if first.number and last.number:
-        return f"§{first.number}–{last.number} ({first.title} to {last.title})"
-    return f"“{first.title}” to “{last.title}”"
+        return _named(first)
+    if first.number and last.number and first.number != last.number:
+        return f"§{first.number}–{last.number} (“{first.title}” to “{last.title}”)"
+    return f"{_named(first)} to {_named(last) if last.number != first.number else f'“{last.title}”'}"
+
+
+def _named(section: SectionEstimate) -> str:
+    return f"§{section.number} {section.title}" if section.number else f"“{section.title}”"
 
 
 def _extent(parts: Sequence[Part]) -> str:
@@ -215,8 +220,12 @@ def _midterm(day: date, course: Course) -> PlanRow:
     )  # fmt: skip
 
 
-def _idle(day: date, topic: str, task: str) -> PlanRow:
-    """Return a row without work."""
+def _idle(day: date, calendar: Calendar) -> PlanRow:
+    """Return the row of a day without work and without a midterm."""
+    if calendar.rests(day):
+        topic, task = REST, "Rest day: no work"
+    else:
+        topic, task = BUFFER, BUFFERED if calendar.capacity[day] else NO_TIME
     return PlanRow(date=day, course="", topic=topic, task_description=task, estimated_minutes=0, priority="low")
 
 
@@ -243,17 +252,18 @@ def continued(
 ) -> tuple[list[PlanRow], list[PlanRow], list[str]]:  # fmt: skip
     """Return the rows with their sequence numbers, the rows of earlier plans that are withdrawn, and the new ids.
 
-    A row that was done or skipped stays in a calendar as it is. A plan for the same inputs was a draft that the
-    reviewer refused, so no calendar has its new rows.
+    A row that was done or skipped stays in a calendar as it is, so its number does not rise. A plan for the same inputs
+    was a draft that the reviewer refused, so no calendar has its new rows.
     """
+    marks = Marks.of(inputs)
     drafted = set(before.added) if before.planned_for == inputs else set()
     earlier = [row for row in before.plan_rows if row.row_id and row.row_id not in drafted]
     known = {row.row_id: row for row in [*before.withdrawn, *earlier]}
     gone = {row.row_id for row in before.withdrawn}
     found = [_continued(row, known.get(row.row_id), row.row_id in gone) for row in rows]
-    there = {row.row_id for row in found} | {each.row_id for each in inputs.progress}
+    there = {row.row_id for row in found}
     withdrawn = [
-        row if row_id in gone else row.model_copy(update={"sequence": row.sequence + 1})
+        row if row_id in gone or marks.status(row) != "planned" else _risen(row)
         for row_id, row in known.items()
         if row_id not in there
     ]
@@ -263,5 +273,9 @@ def continued(
 def _continued(row: PlanRow, before: PlanRow | None, was_gone: bool) -> PlanRow:
     if before is None:
         return row
-    same = not was_gone and row.model_copy(update={"sequence": before.sequence}) == before
-    return row.model_copy(update={"sequence": before.sequence + (not same)})
+    same = row.model_copy(update={"sequence": before.sequence})
+    return same if same == before and not was_gone else _risen(same)
+
+
+def _risen(row: PlanRow) -> PlanRow:
+    return row.model_copy(update={"sequence": row.sequence + 1})

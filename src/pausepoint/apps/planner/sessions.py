@@ -33,7 +33,7 @@ from pausepoint.apps.planner.models import (
     Weekday,
 )
 from pausepoint.apps.planner.plan import settled
-from pausepoint.apps.planner.progress import Mark, marked, topic_of
+from pausepoint.apps.planner.progress import Mark, marked, topic_of, unmarked
 from pausepoint.apps.planner.stages import inputs_missing
 from pausepoint.apps.planner.workflow import EVENTS, joined, planner
 from pausepoint.engine import BlockingEngine
@@ -215,13 +215,16 @@ def mark(
 def unmark(engine: BlockingEngine, session_id: str, words: Sequence[str]) -> int:
     """Remove the marks of rows or topics, and return how many."""
     seen, state = _parked(engine, session_id), state_of(engine, session_id)
+    if not words:
+        raise BadInput("Name the rows or topics whose marks are to be removed.")
     names = {word.casefold() for word in words}
     kept = [each for each in state.user_inputs.progress if not {each.row_id.casefold(), each.topic.casefold()} & names]
     count = len(state.user_inputs.progress) - len(kept)
     if not count:
         raise BadInput(f"{', '.join(words)}: Nothing is marked with this row id or topic. Check the name.")
     inputs = state.user_inputs.model_copy(update={"progress": kept})
-    _change(engine, seen, {"user_inputs": inputs}, "finish", "marks removed")
+    planning = unmarked(state.planning_state, state.user_inputs, inputs)
+    _change(engine, seen, {"user_inputs": inputs, "planning_state": planning}, "finish", "marks removed")
     return count
 
 
@@ -271,9 +274,10 @@ def _change(
     if (position, info.held_by_guard) <= (ORDER.index(at), False):
         engine.edit(session_id, changes, **how)
         return
-    kept: dict[str, Any] = {"user_inputs": state.user_inputs, "file_registry": state.file_registry}
-    if at == "ingest":
-        kept["planning_state"] = state.planning_state  # its version must keep rising
+    kept: dict[str, Any] = {
+        "user_inputs": state.user_inputs, "file_registry": state.file_registry,
+        "planning_state": state.planning_state,  # its version and the sequence numbers of its rows must keep rising
+    }  # fmt: skip
     engine.rewind(session_id, at, kept | changes, reuse=True, **how)
 
 
@@ -289,13 +293,16 @@ def _parked(engine: BlockingEngine, session_id: str) -> SessionInfo:
 
 
 def retry(engine: BlockingEngine, session_id: str) -> list[str]:
-    """Read the missing chunks again, and return the ids of their files."""
+    """Read the missing chunks again, and return the ids of their files. Ask a language model again if it failed."""
     state = state_of(engine, session_id)
     lacking = [file_id for file_id, each in state.ingestion_state.files.items() if each.status != "complete"]
-    if not lacking:
+    unanswered = bool(state.ingestion_state.warnings)
+    if not lacking and not unanswered:
         raise BadInput(f"session {session_id}: All files are complete. There is nothing to retry.")
-    counted = {"planning_state": state.planning_state} if state.planning_state.plan_version else {}
-    engine.rewind(session_id, "ingest", counted, reuse=True, reason="the missing chunks are read again")
+    kept: dict[str, Any] = {"user_inputs": state.user_inputs, "file_registry": state.file_registry}
+    if state.planning_state.plan_version:
+        kept["planning_state"] = state.planning_state
+    engine.rewind(session_id, "ingest", kept, reuse=not unanswered, reason="the missing parts are read again")
     return lacking
 
 
@@ -383,7 +390,7 @@ def plans(engine: BlockingEngine, session_id: str) -> dict[int, PlanningState]:
     return dict(sorted(found.items()))
 
 
-def plan_of(engine: BlockingEngine, session_id: str, version: int | None) -> tuple[int, PlanningState]:
+def plan_of(engine: BlockingEngine, session_id: str, version: int | None) -> PlanningState:
     """Return one version of the plan, by default the current one."""
     known = plans(engine, session_id)
     present = state_of(engine, session_id).planning_state.plan_version
@@ -391,4 +398,4 @@ def plan_of(engine: BlockingEngine, session_id: str, version: int | None) -> tup
     if wanted not in known:
         have = f"Its plans: {', '.join(map(str, known))}." if known else "It has no plans yet."
         raise BadInput(f"session {session_id}: There is no plan {wanted or ''}".rstrip() + f". {have}")
-    return wanted, known[wanted]
+    return known[wanted]

@@ -24,6 +24,7 @@ from pausepoint.apps.planner.models import (
 )
 from pausepoint.apps.planner.progress import standings, statuses, today_of
 from pausepoint.apps.planner.rows import REVIEW
+from pausepoint.apps.planner.selftests import SelfTests, studies
 from pausepoint.apps.words import many
 
 VERDICTS = {
@@ -65,6 +66,12 @@ class Shown:
     def status(self, row: PlanRow) -> str:
         """Return the status of a row: ``planned``, ``done`` or ``skipped``."""
         return self.statuses.get(row.row_id, "planned") if row.row_id else "planned"
+
+    @property
+    def next_row_id(self) -> str:
+        """The id of the first work that is neither done nor skipped, or nothing."""
+        rows = (row for row in self.planning.plan_rows if row.estimated_minutes and row.row_id)
+        return next((row.row_id for row in rows if self.status(row) == "planned"), "")
 
     @cached_property
     def today(self) -> date:
@@ -136,7 +143,20 @@ class Shown:
                              f" {_names(less)}.")  # fmt: skip
             if any(each.topic == REVIEW for each in mine):
                 found.append(f"{course.course_name}: There is no time for a review before the midterm.")
+            found += self._missed(course.course_name, {each.topic for each in gone})
         return found
+
+    def _missed(self, course: str, gone: set[str]) -> list[str]:
+        """Say which topics of the plan need one that is left out."""
+        known = studies(self.inputs, self._ingestion.course_topic_evidence)
+        needed = [(topic, first) for (name, topic), study in known.items() if name == course and topic not in gone
+                  for first in study.prerequisites if first in gone]  # fmt: skip
+        return [f"{course}: {topic} needs {first}, which is left out." for topic, first in needed]
+
+    @cached_property
+    def self_tests(self) -> SelfTests:
+        """The questions of a language model, by row and by topic."""
+        return SelfTests(self.inputs, self._ingestion.course_topic_evidence, self.planning.plan_rows)
 
     @property
     def set_aside(self) -> list[str]:
@@ -145,7 +165,7 @@ class Shown:
 
     @property
     def warnings(self) -> list[str]:
-        """Files that were read only in part, events of a calendar that were not read, and uncertain estimates."""
+        """What was not read of files and calendars, what a language model has not done, and uncertain estimates."""
         found = []
         if self.inputs.busy_skipped:
             found.append(f"{many(self.inputs.busy_skipped, 'event')} of your calendar could not be read. The plan does"
@@ -154,7 +174,7 @@ class Shown:
             if each.warning:
                 read = f"{each.processed_chunks} of {many(each.chunking.total_chunks, 'chunk')} were read"
                 found.append(f"{self._files[file_id].filename} is partial ({read}): {each.warning}")
-        return [*found, *self.state.estimation_state.uncertainty_flags]
+        return [*found, *self._ingestion.warnings, *self.state.estimation_state.uncertainty_flags]
 
     @property
     def _ingestion(self) -> IngestionState:

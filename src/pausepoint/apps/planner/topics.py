@@ -44,14 +44,15 @@ LARGER, A_GOOD_SHARE = 1.08, 0.08
 _HASHES = re.compile(r"^(?P<level>#{1,6})\s+(?P<title>.+?)\s*#*$")
 _UNDERLINE = re.compile(r"^(=+|-{3,})$")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _SIGN = re.compile(r"[=+−∫∑∏√≤≥≠→⇒^∂∇∞×÷<>|{}\\πθλμσΔΣ]|\d+")
 _TASK = re.compile(
     r"(?i)^\s*(?:(?:exercise|example|problem|question|übung|aufgabe|beispiel|frage|exercice|exemple|ejercicio|ejemplo)"
     r"\s+[\dA-Z]|(?:練習|問題?|例題?|练习|习题|问题)\s*\d)"
 )
 _TASKS = re.compile(
-    r"(?i)\b(?:exercises|problems|questions|übungen|übungsaufgaben|aufgaben|fragen|exercices|ejercicios)\b|練習|問題|练习|习题"
+    r"(?i)\b(?:exercises|problems|questions|examples|übungen|übungsaufgaben|aufgaben|fragen|beispiele|exercices|exemples"
+    r"|ejercicios|ejemplos)\b|練習|問題|例題|练习|习题|例题"
 )
 _LISTED = re.compile(r"^\s*(?:[-*•]\s+\S|\(?\d{1,3}[.)]\s+\S)")
 _ENTRY = re.compile(r"(?:(?:\. ?){3,}|…|·{3,}|\s)\s*(?:\d{1,4}|[ivxlc]{1,7})$")
@@ -64,13 +65,14 @@ _USUAL = """about above after again also although always among another because b
     over page part problem same second section several shall should show shown since small some such table take taken
     than that their them then there therefore these they thing this those three through thus time under until upon used
     using very well were what when where whether which while will with within without would write your"""
-_COMMON = frozenset(_USUAL.split())
+COMMON = frozenset(_USUAL.split())
 
 
 class Piece(BaseModel):
     """The text from one heading to the next. Without a title it continues the previous piece. Pages start at 0.
 
-    ``sure`` is false for a line that only looks like a heading; ``size`` and ``bold`` say how it looks.
+    ``sure`` is false for a line that only looks like a heading; ``size`` and ``bold`` say how it looks. ``at`` is the
+    number of the piece in its window.
     """
 
     title: str = ""
@@ -86,6 +88,7 @@ class Piece(BaseModel):
     signs: int = 0
     tasks: int = 0
     terms: dict[str, int] = {}
+    at: int = 0
 
 
 class Findings(BaseModel):
@@ -115,7 +118,7 @@ class Heading(NamedTuple):
 def _is_task(line: str, heading: str) -> bool:
     """Return whether a line begins an exercise or an example. A list is one only under such a heading.
 
-    >>> _is_task("Aufgabe 3", ""), _is_task("1. Integrate x.", "Exercises"), _is_task("• A point", "Limits")
+    >>> _is_task("Aufgabe 3", ""), _is_task("1. Integrate x.", "Worked examples"), _is_task("• A point", "Limits")
     (True, True, False)
     """
     return bool(_TASK.match(line) or (_LISTED.match(line) and _TASKS.search(heading)))
@@ -132,17 +135,27 @@ class _Open:
     signs: int = 0
     tasks: int = 0
     terms: Counter[str] = field(default_factory=Counter)
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def counts(self) -> bool:
+        return bool(self.words or (self.heading and self.heading.title))
+
+    @property
+    def text(self) -> str:
+        return "\n".join([self.heading.title, *self.lines] if self.heading else self.lines)
 
     def take(self, page: int, line: str) -> None:
+        self.lines.append(line)
         if not line.strip():
             return
         self.last = page
         words = _WORD.findall(line)
-        ideographs = len(_CJK.findall(line))  # they have no spaces between words: two count as a word
-        self.words += sum(not _CJK.search(word) for word in words) + (ideographs + 1) // 2
+        ideographs = len(CJK.findall(line))  # they have no spaces between words: two count as a word
+        self.words += sum(not CJK.search(word) for word in words) + (ideographs + 1) // 2
         self.signs += len(_SIGN.findall(line))
         self.tasks += _is_task(line, self.heading.title if self.heading else "")
-        self.terms.update(word.lower() for word in words if len(word) > 3 and word.lower() not in _COMMON)
+        self.terms.update(word.lower() for word in words if len(word) > 3 and word.lower() not in COMMON)
 
     def closed(self) -> Piece:
         heading = self.heading or Heading("", 0)
@@ -156,8 +169,21 @@ class _Open:
 
 def findings(pages: Sequence[Page], content_type: str, first: int, bookmarks: Sequence[Bookmark]) -> Findings:
     """Return the pieces of a window that starts at page ``first``. With an outline, other headings do not count."""
+    found = Findings(pages=len(pages), styles=dict(_characters(pages).most_common(8)))
+    found.pieces = [piece.closed() for piece in _divided(pages, content_type, first, bookmarks, found)]
+    return found
+
+
+def texts(pages: Sequence[Page], content_type: str, first: int, bookmarks: Sequence[Bookmark]) -> list[str]:
+    """Return the text of each piece of a window, in the order of `findings`."""
+    return [piece.text for piece in _divided(pages, content_type, first, bookmarks, Findings())]
+
+
+def _divided(
+    pages: Sequence[Page], content_type: str, first: int, bookmarks: Sequence[Bookmark], found: Findings
+) -> list[_Open]:  # fmt: skip
+    """Divide a window into pieces. Note its pictures and its lists of contents in ``found``."""
     pieces = [_Open(None, first, first)]
-    found = Findings(pages=len(pages))
     usual = usual_style(_characters(pages))
     running = _running(pages) if usual.size else Counter[str]()
     for number, page in enumerate(pages, first):
@@ -173,10 +199,7 @@ def findings(pages: Sequence[Page], content_type: str, first: int, bookmarks: Se
             else:
                 pieces[-1].take(number, line)
         pieces[-1].last = number if page.picture else pieces[-1].last
-    closed = [piece.closed() for piece in pieces]
-    found.pieces = [each for each in closed if each.title or each.words]
-    found.styles = dict(_characters(pages).most_common(8))
-    return found
+    return [piece for piece in pieces if piece.counts]
 
 
 def _lines(
@@ -339,7 +362,7 @@ def _styled(page: Page, usual: Style, running: Counter[str]) -> Iterator[str | H
             continue
         heading = _possible(line, style, usual)
         if waiting is not None and heading is not None and _goes_on(waiting, heading):
-            waiting = waiting._replace(title=f"{waiting.title} {heading.title}", level=waiting.level)
+            waiting = waiting._replace(title=f"{waiting.title} {heading.title}")
             continue
         if waiting is not None:
             yield waiting

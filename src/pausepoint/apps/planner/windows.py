@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import get_args
 
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.planner.models import Weekday
+from pausepoint.apps.planner.models import WEEKDAYS, Weekday
 
-WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 GROUPS = {"daily": WEEKDAYS, "weekdays": WEEKDAYS[:5], "weekend": WEEKDAYS[5:]}
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from pausepoint.apps.planner.estimation import divided
-from pausepoint.apps.planner.hours import STEP
-from pausepoint.apps.planner.models import Course, Priority, SectionEstimate, TopicEstimate, UserInputs
+from pausepoint.apps.planner.models import STEP, Course, Priority, SectionEstimate, TopicEstimate, UserInputs
 
 WHOLE = 1000
 """The extent of a section. Progress is counted in thousandths of it."""

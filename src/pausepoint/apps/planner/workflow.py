@@ -223,7 +223,8 @@ async def finish(
         user_inputs=user_inputs, planning_state=planning_state, ingestion_state=ingestion_state,
         estimation_state=estimation_state, file_registry=file_registry,
     )  # fmt: skip
-    written: Artifacts = output.write(ctx.files.outputs, Shown.of(state), ctx.session_id, ctx.started_at)
+    folder = ctx.files.outputs
+    written: Artifacts = output.write(folder, Shown.of(state), ctx.session_id, ctx.started_at, folder)
     ctx.emit("complete", f"plan {planning_state.plan_version} is written")
     return {"status": moved(status, "completed"), "artifacts": written}
 

@@ -10,11 +10,12 @@ import click
 
 from pausepoint.cli.commands.edit import run_option
 from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.description import GUEST
 from pausepoint.cli.exits import CONFLICT, DONE, PERSON, USAGE, Refused
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import QUESTIONS, by_option, common
 from pausepoint.cli.prompts import Later, ask, assigned, at_terminal, confirmation, show_question
-from pausepoint.cli.text import GUEST, answer_hint, one_line, time_left
+from pausepoint.cli.text import answer_hint, one_line, time_left
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow

@@ -17,7 +17,7 @@ from pausepoint.cli.text import counted, one_line, size
 
 if TYPE_CHECKING:
     from pausepoint.artifacts.status import ArtifactState
-    from pausepoint.engine.plan import Plan
+    from pausepoint.engine.plans import Plan
     from pausepoint.model.views import SessionInfo, Stale
 
 ACTIONS = ("ls", "verify", "adopt", "restore")

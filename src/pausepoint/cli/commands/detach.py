@@ -82,8 +82,7 @@ def _wait_until_driven(cli: Cli, child: subprocess.Popen[bytes], log: Path, befo
 
 
 def _log(cli: Cli, name: str) -> Path:
-    assert cli.place.path is not None
-    folder = cli.place.path.parent / "logs"
+    folder = cli.folder / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{name}.log"
 

@@ -20,7 +20,7 @@ from pausepoint.cli.findings import Finding, Ways, damaged, findings_of
 from pausepoint.cli.host import command_line, how_to_start
 from pausepoint.cli.options import OneOf, common
 from pausepoint.cli.project import check_exists
-from pausepoint.cli.text import counted, wrap_after
+from pausepoint.cli.text import counted, size, wrap_after
 from pausepoint.cli.ways import with_commands
 from pausepoint.engine import documents
 from pausepoint.errors import DamagedRecord, PausepointError
@@ -47,7 +47,7 @@ class Known:
 
 async def examine(cli: Cli, accept_loss: bool = False) -> tuple[list[Finding], Known]:
     """Check everything. Nothing runs, and nothing is changed unless ``accept_loss`` is true and the log is damaged."""
-    known = Known(cli.place.url, sys.version.split()[0], _packages())
+    known = Known(cli.place.shown, sys.version.split()[0], _packages())
     findings = [_versions(known)]
     findings.append(_project(cli))
     if not cli.place.exists:
@@ -60,12 +60,21 @@ async def examine(cli: Cli, accept_loss: bool = False) -> tuple[list[Finding], K
         findings += _kept_logs(cli)
         findings += await _opened(cli, known, workflows)
     except PausepointError as error:
-        findings.append(Finding("bad", "store", f"{cli.place.url} cannot be used", error_message(error)))
+        findings.append(Finding("bad", "store", f"{cli.place.shown} cannot be used", error_message(error)))
     return findings + code, known
 
 
+async def _drawers(engine: Engine) -> list[Finding]:
+    """Return what the store keeps for other programs, beside its sessions."""
+    found = [
+        f"{each.name} ({counted(each.streams, 'stream')}, {counted(each.values, 'value')}, {size(each.bytes)})"
+        for each in await engine.drawers()
+    ]
+    return [Finding("ok", "drawers", ", ".join(found))] if found else []
+
+
 def _loss_accepted(cli: Cli) -> Finding:
-    from pausepoint.engine.engine import accept_loss
+    from pausepoint.engine.stores import accept_loss
 
     copy = accept_loss(cli.place.url)
     if copy is None:
@@ -134,7 +143,7 @@ async def _opened(cli: Cli, known: Known, workflows: list[Workflow[Any]]) -> lis
     async with Engine(cli.place.url, workflows=workflows, drives="none") as engine:
         known.health = health = await engine.health()
         left = {holder.number: await _resumes(cli, engine, holder.sessions[0]) for holder in health.gone}
-        findings = [*findings_of(health, left, _ways())]
+        findings = [*findings_of(health, left, _ways()), *await _drawers(engine)]
         return findings + [finding async for finding in _misfits(cli, engine, health.damaged)]
 
 

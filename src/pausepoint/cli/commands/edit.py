@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pausepoint.definition.workflow import Workflow
     from pausepoint.engine.engine import Engine
-    from pausepoint.engine.plan import Plan
+    from pausepoint.engine.plans import Plan
     from pausepoint.model.views import SessionInfo
 
 assignments = click.option(

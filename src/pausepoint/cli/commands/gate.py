@@ -252,7 +252,10 @@ class _refusals:
 def _installation(cli: Cli) -> Installation:
     from pausepoint.gate.installation import Installation
 
-    assert cli.place.path is not None  # every store of the command line is a file
+    if cli.place.path is None:
+        raise Refused(
+            f"The gate needs a store in a file, and {cli.place.shown} is on a server. Name a file with --store.", USAGE
+        )
     return Installation(cli.project.root, cli.place.path)
 
 

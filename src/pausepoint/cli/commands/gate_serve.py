@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.exits import CONFLICT, DONE, INTERRUPTED, TERMINATED, Refused
+from pausepoint.cli.exits import CONFLICT, DONE, Refused, stopped_by
 from pausepoint.cli.text import one_line
 
 if TYPE_CHECKING:
@@ -21,14 +21,10 @@ def serve(cli: Cli, settings: GateSettings) -> int:
     """Serve the gate until the process is stopped."""
     try:
         return int(run_async(_served(cli, settings)))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as end:
+        code = stopped_by(end)
         cli.out.note(ENDED)
-        return INTERRUPTED
-    except SystemExit as end:
-        if end.code != TERMINATED:
-            raise
-        cli.out.note(ENDED)
-        return TERMINATED
+        return code
 
 
 async def _served(cli: Cli, settings: GateSettings) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pausepoint.cli.commands.pause import LOOK_EVERY, print_sessions
 from pausepoint.cli.commands.worker import STOPPED, shown_log
 from pausepoint.cli.context import Cli, picked_up, program_of, run_async
-from pausepoint.cli.exits import CONFLICT, DONE, INTERRUPTED, TERMINATED
+from pausepoint.cli.exits import CONFLICT, DONE, stopped_by
 from pausepoint.cli.text import counted, standing_pause_line
 from pausepoint.engine import documents
 from pausepoint.errors import DamagedRecord
@@ -28,10 +28,9 @@ def lift(cli: Cli, by: str | None) -> int:
     try:
         return int(run_async(_lift(cli, by)))
     except (KeyboardInterrupt, SystemExit) as end:
-        if isinstance(end, SystemExit) and end.code != TERMINATED:
-            raise
+        code = stopped_by(end)
         cli.out.note(STOPPED)
-        return TERMINATED if isinstance(end, SystemExit) else INTERRUPTED
+        return code
 
 
 async def _lift(cli: Cli, by: str | None) -> int:

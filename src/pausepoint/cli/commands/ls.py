@@ -10,6 +10,7 @@ import click
 
 from pausepoint.cli.console import ago, columns, money
 from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.description import Description, describe, pause_note
 from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.filters import STATUSES, Filters, filter_options
 from pausepoint.cli.host import command_line, how_to_start
@@ -19,13 +20,11 @@ from pausepoint.cli.text import (
     counted,
     finishing_lines,
     one_line,
-    open_questions,
-    pause_note,
     position,
     short_holder,
     shortened,
     standing_pause_line,
-    status_note,
+    turn_facts,
 )
 from pausepoint.clock import to_datetime
 from pausepoint.errors import StoreError, UnknownSession, did_you_mean
@@ -33,7 +32,6 @@ from pausepoint.errors import StoreError, UnknownSession, did_you_mean
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
     from pausepoint.errors import DamagedRecord
-    from pausepoint.model.questions import Question
     from pausepoint.model.sessions import Pause
     from pausepoint.model.views import SessionInfo, StandingPause
 
@@ -64,6 +62,7 @@ SORTED_BY = f"Sort by {', '.join(SORTS[:-1])} or {SORTS[-1]}.  [default: updated
 @click.option(
     "--children/--no-children", default=True, show_default=True, help="Show each session's children below it."
 )
+@click.option("--stranded", is_flag=True, help="Only sessions that are ready, but that no running process drives.")
 @common(lines=True)
 def ls(cli: Cli, **how: Any) -> None:
     """List sessions, the last updated first.
@@ -138,9 +137,14 @@ class Wanted(NamedTuple):
 
 async def _list(
     cli: Cli, engine: Engine, *, sort: str, reverse: bool, limit: int, everything: bool, children: bool,
-    text: str | None, after: str | None, **given: Any,
+    text: str | None, after: str | None, stranded: bool, **given: Any,
 ) -> None:  # fmt: skip
     chosen = Filters.taken_from(given)
+    if stranded:
+        if chosen != Filters() or text or after or reverse or sort != "updated":
+            raise Refused("--stranded can be combined with --limit and --all only. Leave out the other options.", USAGE)
+        await _stranded(cli, engine, None if everything else limit)
+        return
     filters, workflow, owner = chosen.options | {"text": text}, chosen.workflow, chosen.owner
     wanted = Wanted(filters, sort, reverse, None if everything else limit, children, after)
     try:
@@ -166,6 +170,24 @@ async def _list(
         cli.out.note(_nothing(sum(known.values()), workflow, {name for name, _ in known}))
     elif len(shown) + len(damaged) < total:
         cli.out.note(f"{len(shown):,} of {total:,} sessions. --all lists all.")
+
+
+async def _stranded(cli: Cli, engine: Engine, limit: int | None) -> None:
+    """List the sessions that wait for a process with their code, and say how to start one."""
+    found = await engine.stranded(limit=1_000_000 if limit is None else limit)
+    if cli.out.for_people:
+        await _table(cli, engine, [(0, info) for info in found], 0)
+    else:
+        _print_list(cli, found, len(found), found.damaged)
+    if not found:
+        cli.out.note("No session is stranded: a running process drives the workflow and queue of every ready session.")
+    engines = await engine.engines() if found else []
+    for info in {(info.workflow, info.queue): info for info in found}.values():
+        verb, where = "worker", ""
+        if any(each.picks_up(info.workflow, info.session_id) for each in engines):
+            verb, where = f"worker --queue {info.queue}", f" in queue {info.queue}, which no running process drives"
+        worker = cli.command(verb, workflow=info.workflow)
+        cli.out.note(f"Drive the sessions of {info.workflow}{where}{cli.to_add(info)}:  {worker}")
 
 
 def _print_list(
@@ -208,7 +230,8 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]],
         if not any(cells[name]) or (out.terminal and _width(cells) > out.width - LEAST_NOTE):
             del cells[name]
     many = len(shown) > MANY
-    cells["NOTE"] = [status_note(info) if many else await _noted(engine, info) for _, info in shown]
+    told = [Description(info) if many else await describe(engine, info) for _, info in shown]
+    cells["NOTE"] = [each.note() for each in told]
     out.table(list(cells), list(zip(*cells.values(), strict=True)))
     waiting = [info for _, info in shown if info.status.value == "waiting" and "answer" in info.waiting]
     asking = [short.get(info.session_id, info.session_id) for info in waiting]
@@ -227,22 +250,23 @@ def _width(cells: dict[str, list[str]]) -> int:
     return sum(max(map(columns, [name, *column])) + 2 for name, column in cells.items())
 
 
-async def _noted(engine: Engine, info: SessionInfo) -> str:
-    pauses = await engine.pauses(info.session_id) if info.status.value == "paused" else ()
-    return status_note(info, pauses, await open_questions(engine, info))
-
-
 # status
 
 
 class StatusEntry(NamedTuple):
-    """A session, its pauses, the sessions and questions that it waits for, and its agents that are still at work."""
+    """A session, the agents in it that are still at work, by task, and what explains its status."""
 
     info: SessionInfo
-    pauses: Sequence[Pause]
-    waits_for: Sequence[SessionInfo]
-    questions: Sequence[Question] = ()
-    agents: Mapping[str, str] = {}  # by task
+    agents: Mapping[str, str]
+    told: Description
+
+    @property
+    def pauses(self) -> Sequence[Pause]:
+        return self.told.pauses
+
+    @property
+    def waits_for(self) -> Sequence[SessionInfo]:
+        return self.told.children if "child" in self.info.waiting else ()
 
 
 GROUPS = {
@@ -270,7 +294,7 @@ async def _status(cli: Cli, limit: int) -> None:
 
     if not (cli.place.exists or cli.place.explicit):
         if cli.out.as_json:
-            cli.out.document(documents.store_status(str(cli.place.path), None, None, {}, (), ()))
+            cli.out.document(documents.store_status(cli.place.shown, None, None, {}, (), ()))
         cli.out.note(f"No sessions yet: there is no store here. {how_to_start()}")
         return
     async with cli.engine() as engine:
@@ -283,9 +307,7 @@ async def _status(cli: Cli, limit: int) -> None:
             damaged += some.damaged
         if cli.out.as_json:
             standing = await engine.standing_pause()
-            cli.out.document(
-                documents.store_status(str(cli.place.path), engine.trouble, standing, counts, found, damaged)
-            )
+            cli.out.document(documents.store_status(cli.place.shown, engine.trouble, standing, counts, found, damaged))
         else:
             await _print_status(cli, engine, counts, found, damaged)
 
@@ -299,14 +321,8 @@ async def _counts(engine: Engine) -> dict[str, int]:
 
 
 async def _status_entry(engine: Engine, info: SessionInfo) -> StatusEntry:
-    called = await engine.children(info.session_id) if "child" in info.waiting else []
-    return StatusEntry(
-        info,
-        await engine.pauses(info.session_id) if info.status.value in ("pausing", "paused") else [],
-        [each for each in called if each.status.value not in ("completed", "cancelled")],
-        await open_questions(engine, info),
-        await _agents(engine, info) if info.status.value == "pausing" else {},
-    )
+    agents = await _agents(engine, info) if info.status.value == "pausing" else {}
+    return StatusEntry(info, agents, await describe(engine, info))
 
 
 async def _agents(engine: Engine, info: SessionInfo) -> dict[str, str]:
@@ -332,7 +348,7 @@ async def _print_status(
     named = [info.session_id for each in found for info in (each.info, *each.waits_for)]
     short = await shortened(cli, engine, named)
     said = [f"{count:,} {out.status(name)}" for name, count in counts.items()]
-    out.line(out.fitted(f"{', '.join(said) or 'no sessions yet'}  {out.paint(f'({cli.place.path})', dim=True)}"))
+    out.line(out.fitted(f"{', '.join(said) or 'no sessions yet'}  {out.paint(f'({cli.place.shown})', dim=True)}"))
     if (standing := await engine.standing_pause()) is not None:
         line = standing_pause_line(standing, counts.get("pausing", 0))
         out.say(out.paint(f"{line}. Resume everything:  {cli.lift}", "yellow"))
@@ -380,9 +396,10 @@ def _finishing_details(entry: StatusEntry) -> str:
 
 def _details(entry: StatusEntry, short: dict[str, str]) -> str:
     info = entry.info
-    in_heading = info.status.value == "ready"
-    parts = [] if in_heading else [status_note(info, entry.pauses, entry.questions)]
+    in_heading = info.status.value == "ready" and not info.waits_for_slot
+    parts = [] if in_heading else [entry.told.note()]
     parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in entry.waits_for]
+    parts += [f"{name} {value}" for name, value in turn_facts(info).items()]
     if info.holder is not None:
         parts += [f"running in {info.holder}", money(info.spent_usd) if info.spent_usd else ""]
     else:

@@ -25,30 +25,32 @@ if TYPE_CHECKING:
 @click.option("--field", metavar="NAME", help="A field of the state, now and in every record that contains it.")
 @click.option("--value", metavar="TEXT", help="With --field: the new value. Default: the field's default.")
 @click.option("--file", metavar="ID", help="A file: its bytes, its name and its metadata.")
+@click.option("--drawer", metavar="NAME", help="One of the session's drawers, with everything in it.")
 @click.option("--seq", type=Whole(1), metavar="NUMBER", help="The content of the record with this number.")
 @click.option("--event", metavar="CURSOR", help="The content of an event, by its cursor (see `events --json`).")
 @reason_and_by
 @common(target=True)
 def redact(
-    cli: Cli, session: str, field: str | None, value: str | None, file: str | None, seq: int | None,
-    event: str | None, reason: str, by: str | None,
+    cli: Cli, session: str, field: str | None, value: str | None, file: str | None, drawer: str | None,
+    seq: int | None, event: str | None, reason: str, by: str | None,
 ) -> None:  # fmt: skip
-    """Remove content from a SESSION permanently: one field, file, record or event.
+    """Remove content from a SESSION permanently: one field, file, drawer, record or event.
 
     The session must not be running. The log still shows that there was content, when, and who removed it, and `verify`
     still works. Copies in other fields, forks and backups are not removed. --field needs the workflow's code.
     """
-    given = {"field": field, "file": file, "seq": seq, "event": event}
+    given = {"field": field, "file": file, "drawer": drawer, "seq": seq, "event": event}
     named = {name: value for name, value in given.items() if value is not None}
     if len(named) != 1:
-        raise Refused("Name exactly one thing to redact: --field, --file, --seq or --event.", USAGE)
+        raise Refused("Name exactly one thing to redact: --field, --file, --drawer, --seq or --event.", USAGE)
     if value is not None and field is None:
         raise Refused("--value sets a field, but no field is named. Add --field.", USAGE)
     session_id, found = run_async(_redact(cli, session, value, named | {"by": by, "reason": reason}))
     if cli.out.as_json:
         cli.out.document(documents.redaction(session_id, found))
     taken = counted(len(found.records), "record") if found.records else counted(len(found.signals), "signal")
-    cli.out.line(f"{session_id}: redacted {next(iter(named))} {next(iter(named.values()))} in {taken}.")
+    where = "" if drawer is not None else f" in {taken}"
+    cli.out.line(f"{session_id}: redacted {next(iter(named))} {next(iter(named.values()))}{where}.")
     if not found.erased:
         cli.out.note("Another process was reading, so old bytes may still be in the write-ahead log. Erase them:"
                      f"  {command_line('gc', '--apply')}")  # fmt: skip

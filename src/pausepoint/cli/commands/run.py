@@ -14,22 +14,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from pausepoint.cli.context import Cli, picked_up, program_of, run_async
+from pausepoint.cli.description import GUEST
 from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, PERSON, USAGE, Refused
 from pausepoint.cli.fields import Field, collect_values, field_help, input_of, options_for, start_arguments, typed
 from pausepoint.cli.filters import Filters, Moment, filter_options
 from pausepoint.cli.host import TARGET, Start, command_line
-from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, BudgetOption, OneOf, Whole, by_option, common
+from pausepoint.cli.options import (
+    SESSIONS,
+    STEPS,
+    TARGETS,
+    BudgetOption,
+    OneOf,
+    Whole,
+    by_option,
+    common,
+    turn_options,
+    was_given,
+)
 from pausepoint.cli.project import find_project
 from pausepoint.cli.prompts import confirmed
 from pausepoint.cli.sessions import RESUMABLE, candidates, find_session, list_candidates, status_and_age
-from pausepoint.cli.text import GUEST, short_holder
+from pausepoint.cli.text import short_holder
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
     from pausepoint.engine.engine import Engine
-    from pausepoint.engine.plan import Plan
+    from pausepoint.engine.plans import Plan
     from pausepoint.model.views import SessionInfo
 
 
@@ -39,6 +51,19 @@ LOOK_EVERY = 0.1
 
 PICK_UP_LOOKS = 15
 """The number of looks until a session counts as left alone. Open engines look for sessions at least once a second."""
+
+
+WITHOUT_CODE = ("by", "owner", "budget")
+"""The options of a resume that do not need the code of the session."""
+
+
+_OPTIONS = (
+    "session_id", "owner", "tags", "budget", "at_step", "paused", "by", "folder", "queue", "priority", "lane",
+)  # fmt: skip
+
+
+NEW_ONLY = {name: f"--{name}" for name in ("paused", "queue", "priority", "lane", "folder")} | {"tags": "--tag"}
+"""The options of a run that an existing session cannot take."""
 
 
 class Loaded(NamedTuple):
@@ -134,6 +159,7 @@ def _loaded(target: str) -> Loaded:
 @click.option(
     "--budget", type=BudgetOption(), metavar="BUDGET", help="Dollars, or limits: usd=2,tokens=9000,operations=50."
 )
+@turn_options("The session's")
 @click.option("--at-step", metavar="STEP", shell_complete=STEPS, help="Start at a later step.")
 @click.option("--folder", metavar="PATH", help="The folder for the artifacts that steps publish.")
 @click.option("--resume", "again", is_flag=True, help="Resume an interrupted session that has the same input.")
@@ -164,15 +190,16 @@ def run(cli: Cli, **given: Any) -> int:
     values = loaded.start(cli, given)
     if given["again"] and given["force_restart"]:
         raise click.UsageError("--resume and --force-restart contradict each other. Give one of them.")
-    options = {
-        name: given[name] for name in ("session_id", "owner", "tags", "budget", "at_step", "paused", "by", "folder")
-    }
+    if given["again"] and (wrong := [option for name, option in NEW_ONLY.items() if was_given(name)]):
+        raise click.UsageError(f"{' and '.join(wrong)} cannot be used with --resume: the session may exist already.")
+    options = {name: given[name] for name in _OPTIONS}
     if given["detached_as"]:
         options["session_id"] = given["detached_as"]
     elif options["session_id"] is None and not given["force_restart"]:
-        former = _former(cli, loaded.workflow, values, options["at_step"], given["again"], asks=not given["detach"])
+        asks = not given["detach"] and not given["paused"]
+        former = _former(cli, loaded.workflow, values, options["at_step"], given["again"], asks)
         if former is not None:
-            how = {"by": options["by"], "owner": options["owner"]}
+            how = {name: options[name] for name in WITHOUT_CODE}
             return _resumed(cli, loaded.workflow, former, detach=given["detach"], **how)
     driven = DrivenSession(cli, loaded.workflow, options["by"], stays=bool(given["detached_as"]))
     driven.check_start(values, options)
@@ -264,14 +291,14 @@ def resume(
     if everything:
         from pausepoint.cli.commands.lift import lift
 
-        given = session or dry_run or start or detach or hand_over
+        given = session or dry_run or start or detach or hand_over or was_given("jobs")
         if given or any(value for name, value in how.items() if name != "by"):
             raise click.UsageError("--all is for the whole store. Give no session, and no other option but --by.")
         return lift(cli, how["by"])
     filters = _filters(session, how)
     if filters != Filters():
         return _resume_bulk(cli, filters, {"from": start, "detach": detach} | how, jobs, hand_over, dry_run)
-    chosen = run_async(_chosen(cli, session, start, dry_run, how, hand_over))
+    chosen = run_async(_chosen(cli, session, start, dry_run, how, hand_over, detach))
     if isinstance(chosen, int):
         return chosen
     info, workflow = chosen
@@ -315,9 +342,11 @@ def _resume_bulk(
 
 
 async def _chosen(
-    cli: Cli, session: str | None, start: str | None, dry_run: bool, how: dict[str, Any], hand_over: bool = False
+    cli: Cli, session: str | None, start: str | None, dry_run: bool, how: dict[str, Any], hand_over: bool, detach: bool
 ) -> tuple[SessionInfo, Workflow[Any]] | int:
     """Return the session to resume and its workflow; or an exit code if there is nothing more to do."""
+    from pausepoint.engine.base import check_owner
+
     until = how["until"]
 
     async with cli.engine(code=True, quiet=True) as engine:
@@ -325,12 +354,13 @@ async def _chosen(
         if len(found) > 1:
             return await list_candidates(cli, engine, found)
         info = found[0]
+        check_owner(info, how["owner"])  # before anything is rewound or withdrawn
         if info.guest:
             return await _resumed_guest(cli, engine, info, {"from": start, "dry-run": dry_run} | how)
         if hand_over:
-            return await _handed_over(cli, engine, info, {"from": start, "dry-run": dry_run} | how)
+            return await _handed_over(cli, engine, info, {"from": start, "dry-run": dry_run, "detach": detach} | how)
         if info.workflow not in engine.workflows and await _can_withdraw(cli, engine, info, start, dry_run, how):
-            return await _withdrawn(cli, engine, info, how["by"])
+            return await _withdrawn(cli, engine, info, **{name: how[name] for name in WITHOUT_CODE})
         cli.check_code(engine, info)
         workflow = engine.workflows[info.workflow]
         _check_rerun(workflow, how["rerun"])
@@ -356,10 +386,11 @@ async def _can_withdraw(
     cli: Cli, engine: Engine, info: SessionInfo, start: str | None, dry_run: bool, how: dict[str, Any]
 ) -> bool:
     """Return whether a resume without the code can withdraw the pause, so that a process with the code continues."""
+    if dry_run or start is not None or any(value for name, value in how.items() if name not in WITHOUT_CODE):
+        return False
     if info.kept_by is not None or info.status.value == "pausing":
         return True
-    needs_code = dry_run or start is not None or any(value for name, value in how.items() if name != "by")
-    if info.status.value != "paused" or not info.pause_requested or needs_code:
+    if info.status.value != "paused" or not info.pause_requested:
         return False
     own = cli.host.drives or bool(cli.host.workflows) or program_of(info.tags) is not None
     return not own or bool(await picked_up(engine, [info]))
@@ -367,15 +398,15 @@ async def _can_withdraw(
 
 async def _handed_over(cli: Cli, engine: Engine, info: SessionInfo, how: dict[str, Any]) -> int:
     """Leave a session to the open processes that have its code."""
-    known = {name: how.pop(name) for name in ("by", "owner", "budget")}
+    known = {name: how.pop(name) for name in WITHOUT_CODE}
     if wrong := [f"--{name}" for name, value in how.items() if value]:
         raise Refused(f"{' and '.join(wrong)} cannot be used with --hand-over.", USAGE)
     return await _withdrawn(cli, engine, info, **known)
 
 
-async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, by: str | None, **known: Any) -> int:
+async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, **known: Any) -> int:
     """Withdraw the pause of a session whose code is not loaded. A process that has the code continues it."""
-    await engine.resume(info.session_id, by=by, here=False, **known)
+    await engine.resume(info.session_id, here=False, **known)
     now = await _picked_up(engine, info.session_id)
     holder = now.holder or now.kept_by or info.kept_by or info.holder
     alone = holder is None and now.status.value in ("ready", "created")
@@ -386,11 +417,16 @@ async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, by: str | None
     if alone:
         cli.out.note(f"No open process has its workflow {info.workflow!r}. Start one, or run the session here.")
         cli.out.note(cli.resume_line(now))
+    is_paused = now.status.value == "paused"  # the process that picked it up has tested the reason again
+    for pause in await engine.pauses(name) if is_paused else ():
+        cli.out.note(f"{pause.kind}: {pause.reason}")
+    if is_paused:
+        cli.out.note(cli.resume_line(now))
     if not cli.out.for_people:
         from pausepoint.engine import documents
 
         cli.out.document(documents.stopped(now, cli.resume(now)))
-    return PERSON if alone else DONE
+    return PERSON if alone or is_paused else DONE
 
 
 async def _picked_up(engine: Engine, session_id: str) -> SessionInfo:
@@ -404,7 +440,7 @@ async def _picked_up(engine: Engine, session_id: str) -> SessionInfo:
 
 async def _resumed_guest(cli: Cli, engine: Engine, info: SessionInfo, how: dict[str, Any]) -> int:
     """Withdraw the pauses of a guest session. Its own program continues it."""
-    known = {name: how.pop(name) for name in ("by", "owner", "budget", "wake")}
+    known = {name: how.pop(name) for name in (*WITHOUT_CODE, "wake")}
     if wrong := [f"--{name}" for name, value in how.items() if value]:
         raise Refused(
             f"{' and '.join(wrong)} cannot be used for session {info.session_id!r}, which is a guest. {GUEST}", USAGE

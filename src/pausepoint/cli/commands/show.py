@@ -8,22 +8,20 @@ import click
 
 from pausepoint.cli.console import ago, facts, money, span, to_json
 from pausepoint.cli.context import Cli, not_found, run_async
+from pausepoint.cli.description import describe, open_questions
 from pausepoint.cli.exits import DONE, FAILED, error_message
 from pausepoint.cli.options import SESSIONS, STEPS, common
 from pausepoint.cli.plans import VERDICTS, paragraph, print_plan, why_of
 from pausepoint.cli.sessions import find_session, session_and_checkpoint
 from pausepoint.cli.text import (
     clock,
-    command_lines,
     counted,
     folded,
     limited,
     one_line,
-    open_questions,
     position_phrase,
-    status_lines,
-    status_reasons,
     traceback,
+    turn_facts,
     value,
 )
 from pausepoint.errors import DamagedRecord, FolderRefused, Redacted, did_you_mean
@@ -31,7 +29,7 @@ from pausepoint.errors import DamagedRecord, FolderRefused, Redacted, did_you_me
 if TYPE_CHECKING:
     from pausepoint.artifacts.status import ArtifactState
     from pausepoint.engine.engine import Engine
-    from pausepoint.engine.plan import Plan, PlannedStep
+    from pausepoint.engine.plans import Plan, PlannedStep
     from pausepoint.model.views import Checkpoint, SessionInfo, StoredState
 
 
@@ -142,11 +140,12 @@ async def _print_session(
         out.line()
         out.line(out.paint(heading, bold=True))
     else:
-        paragraph(cli, [*await status_reasons(cli, engine, info), *await _retries(engine, info)])
+        found = await describe(engine, info, cli)
+        paragraph(cli, [*found.reasons(cli), *await _retries(engine, info)])
         failed = info.failure is not None and info.status.value in ("failed", "paused")
         for line in ["", *traceback(cli, info, full)] if failed else ():
             out.line(line)
-        paragraph(cli, await command_lines(cli, engine, info))
+        paragraph(cli, found.commands(cli))
         paragraph(cli, artifacts)
     if wrong:
         out.line()
@@ -174,6 +173,7 @@ async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, objec
         "requested": "cancel" if info.cancel_requested else "",
         "owner": one_line(info.owner or ""),
         "tags": one_line(", ".join(info.tags)),
+        **turn_facts(info),
         "created": f"{clock(info.created_at)} ({ago(info.created_at)})",
         "updated": f"{clock(info.updated_at)} ({ago(info.updated_at)})",
         "running in": info.holder,
@@ -246,7 +246,7 @@ async def _plan(cli: Cli, text: str | None) -> int:
         if cli.out.as_json:
             cli.out.document(found.to_json())
         else:
-            print_plan(cli, found, await command_lines(cli, engine, info, planned=True))
+            print_plan(cli, found, (await describe(engine, info, cli)).commands(cli, planned=True))
     return DONE
 
 
@@ -279,7 +279,7 @@ async def _why_session(cli: Cli, text: str) -> int:
         running = info.status.value in ("running", "completed")
         said = f" in {info.holder}" if info.holder is not None and running else ""
         cli.out.line(f"{info.session_id} {cli.out.status_phrase(info.status.value)}{position_phrase(info)}{said}.")
-        for line in await status_lines(cli, engine, info):
+        for line in (await describe(engine, info, cli)).lines(cli):
             cli.out.say(line)
     return DONE
 
@@ -292,9 +292,9 @@ async def _why_step(cli: Cli, text: str, step: str) -> int:
             known = [each.step for each in found]
             raise not_found(f"Workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}")
         last = await _last_visit(engine, info, step)
-        ways = await command_lines(cli, engine, info, planned=True) if found.obstacles else []
+        ways = (await describe(engine, info, cli)).commands(cli, planned=True) if found.obstacles else []
         if planned.verdict == "next" and await open_questions(engine, info):
-            ways = await status_lines(cli, engine, info)
+            ways = (await describe(engine, info, cli)).lines(cli)
     if cli.out.as_json:
         from pausepoint.engine import documents
 

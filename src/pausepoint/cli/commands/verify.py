@@ -236,6 +236,7 @@ def _rows_of(report: CleanUp) -> list[tuple[str, str, str, list[SessionId]]]:
     questions = counted(report.questions, "old question")
     requests = counted(report.requests, "expired request")
     descriptions = counted(report.descriptions, "unused description")
+    drawers = counted(report.drawers, "old stream or value in drawers", "old streams and values in drawers")
     streams = counted(report.streams, "live stream of an ended session", "live streams of ended sessions")
     strays = counted(report.strays, "file of an interrupted upload", "files of interrupted uploads")
     weight = "" if done else size(report.expired_bytes)
@@ -247,6 +248,7 @@ def _rows_of(report: CleanUp) -> list[tuple[str, str, str, list[SessionId]]]:
         (bool(report.questions), "deleted" if done else "to delete", questions, "", []),
         (bool(report.requests), "deleted", requests, "", []),
         (bool(report.descriptions), "deleted", descriptions, "", []),
+        (bool(report.drawers), "deleted", drawers, "", []),
         (bool(report.streams), "deleted" if done else "to delete", streams, "", []),
         (bool(report.strays), "deleted" if done else "to delete", strays, size(report.stray_bytes), []),
         (bool(free), "returned" if done else "to return", "free space in the file", size(free), []),

@@ -12,10 +12,11 @@ import click
 
 from pausepoint.cli.console import money, span
 from pausepoint.cli.context import Cli, exit_code_of, run_async
+from pausepoint.cli.description import describe
 from pausepoint.cli.exits import DONE, FAILED, PERSON, USAGE, Refused
 from pausepoint.cli.options import SESSIONS, Whole, common
 from pausepoint.cli.sessions import find_session
-from pausepoint.cli.text import counted, one_line, open_questions, position, short_ids, status_lines, status_note
+from pausepoint.cli.text import counted, one_line, position, short_ids
 from pausepoint.clock import to_datetime
 from pausepoint.errors import did_you_mean
 from pausepoint.model.events import ENGINE_EVENTS
@@ -271,7 +272,7 @@ async def _print_end(cli: Cli, engine: Engine, info: SessionInfo) -> None:
     spent = f", {money(info.spent_usd)}" if info.spent_usd else ""
     took = span(info.updated_at - info.created_at)
     out.line(f"{info.session_id} {out.status_phrase(info.status.value)} ({took} after it was created{spent})")
-    for line in await status_lines(cli, engine, info):
+    for line in (await describe(engine, info, cli)).lines(cli):
         out.say(line)
 
 
@@ -337,7 +338,7 @@ async def _read(engine: Engine, session_id: str, cursor: str, printer: Printer |
 
 async def _report_stopped(cli: Cli, engine: Engine, session_id: str, printer: Printer) -> SessionInfo:
     info = await engine.info(session_id)
-    said = status_note(info, await engine.pauses(session_id), await open_questions(engine, info))
+    said = (await describe(engine, info)).note()
     printer.text(f"{printer.named(session_id)} {cli.out.status_phrase(info.status.value)}{f': {said}' if said else ''}")
     return info
 

@@ -39,6 +39,8 @@ function decoded(text) {
 class Page {
   isLinked = true;
   row = -1;  // chosen with j and k
+  begun = 0;  // loads that began, and the last of them that was drawn
+  drawn = 0;
 
   may(role) {
     const mine = this.me?.role;
@@ -63,25 +65,26 @@ class Page {
     await this.moved();
   }
 
-  // An older load that ends later is dropped.
+  // An older load that ends later is dropped, and so is one for an address that was left.
   async load() {
-    const { route, screen } = this, sees = this.may('viewer');
+    const { route, screen } = this, sees = this.may('viewer'), number = ++this.begun;
+    const isOld = () => route !== this.route || number < this.drawn;
     try {
       if (!this.me) throw this.error;
       if (!screen) throw new Problem(404, { detail: 'There is no such page. Choose one on the left.' });
       const [data, now] = await Promise.all([screen.load(route, this), sees && get('/now')]);
-      if (route !== this.route) return;
-      Object.assign(this, { data, now, error: null, missing: null });
+      if (isOld()) return;
+      Object.assign(this, { data, now, error: null, missing: null, drawn: number });
       const topics = ['now', ...screen.topics?.(route, data) ?? []];
       this.live.follow(sees ? topics.filter((topic) => topic !== 'inbox' || this.may('answerer')) : topics.slice(1));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      if (route !== this.route) return;
+      if (isOld()) return;
       if (error.status === 401) this.me = null;
       if (error.status === 404) this.missing = route;
       if (error.status || !this.data) this.error = error;  // without an answer, what is shown stays
       clearTimeout(this.again);
-      if (!error.status) this.again = setTimeout(() => this.load(), AGAIN);
+      if (!error.status || error.status >= 500) this.again = setTimeout(() => this.load(), AGAIN);
     }
     this.loaded = Date.now();
     this.draw();

@@ -70,7 +70,9 @@ export function live(name, data, page) {
 const meta = (s) => [
   html`<b>${s.workflow}</b> v${s.version}${s.guest ? ' (guest)' : ''}`,
   s.step && html`${s.held_by_guard ? '' : 'at '}<b class="mono">${at(s)}</b>${s.progress ? ` ${number(s.progress.done)} of ${number(s.progress.total)}` : ''}`,
+  s.queue !== 'default' && html`queue <a href="#/sessions?queue=${encodeURIComponent(s.queue)}"><b>${s.queue}</b></a>`, s.priority && html`priority <b>${s.priority}</b>`,
   s.owner && html`owner <a href="#/sessions?owner=${encodeURIComponent(s.owner)}"><b>${s.owner}</b></a>`,
+  s.lane !== s.owner && html`lane <b>${s.lane}</b>`,
   html`created <b>${time(s.created_at)}</b>`, html`changed <b>${time(s.updated_at)}</b>`,
   (s.spent_usd || s.budget_usd) && html`spent <b>${spent(s)}</b>`,
   s.spent_tokens && `${number(s.spent_tokens)} tokens`,
@@ -111,7 +113,8 @@ function waits(d, page) {
     [s.agent?.call, html`Waits to run <b class="mono">${s.agent?.call}</b>`],
     [s.agent?.background, html`Its commands: <b class="mono">${s.agent?.background}</b>`],
     [s.cancel_requested && !isIn('cancelled'), 'Will be cancelled at the next safe point'],
-    [isIn('ready', 'created') && !s.guest, 'Resume it, or an engine that drives its workflow picks it up'],
+    [s.waits_for_slot, `Waits for a free slot of ${s.waits_for_slot}`, html`<a class="b tiny" href="#/store">Limits</a>`],
+    [isIn('ready', 'created') && !s.guest && !s.waits_for_slot, 'Resume it, or an engine that drives its workflow picks it up'],
   ].map(([isSo, name, side], n) => isSo && [n, line(name, side)]);
 }
 

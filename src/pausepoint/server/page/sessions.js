@@ -8,7 +8,7 @@ import { why } from './dialog.js';
 
 const KEPT = 'pausepoint.columns';
 const VERBS = { Pause: 'paused', Resume: 'resumed', Cancel: 'cancelled' };
-const FURTHER = ['owner', 'tag', 'failed', 'text'];  // filters that are set elsewhere
+const FURTHER = ['owner', 'tag', 'queue', 'failed', 'text'];  // filters that are set elsewhere
 const COLUMNS = {  // what a cell shows, and its class
   at: [at],
   owner: [(s) => s.owner && filter('owner', s.owner)],
@@ -71,7 +71,7 @@ const filters = (page, asked) => html`<div class="filters" role="search" @change
 // verbs for what is selected, or for all that match
 
 function whom(asked) {
-  const { workflow, owner, tag } = asked, given = { workflow, owner, tag, status: asked.status?.split(','), failed: asked.failed && true };
+  const { workflow, owner, tag, queue } = asked, given = { workflow, owner, tag, queue, status: asked.status?.split(','), failed: asked.failed && true };
   if (selected.size) return { ids: [...selected] };
   return asked.text || !Object.values(given).some(Boolean) ? null : { filter: given };
 }
@@ -109,7 +109,8 @@ function nested(sessions) {
 }
 
 function row([s, depth], page) {
-  const { session_id: id, failure, parent_id: parent } = s, reason = failure ? `${failure.type}: ${failure.message.split('\n')[0]}` : s.pause?.reason;
+  const { session_id: id, failure, parent_id: parent } = s, reason = failure ? `${failure.type}: ${failure.message.split('\n')[0]}` :
+    s.waits_for_slot ? `waits for a free slot of ${s.waits_for_slot}` : s.pause?.reason;
   return html`<tr><td ?hidden=${!page.may('operator')}>${box(page, selected, id, `select ${id}`)}</td>
     <td class="depth${Math.min(depth, 4)}"><a class="name mono" data-row href="#${of(id)}">${id}</a><div class="dim small clip">
       ${s.workflow}${depth ? '' : parent && html` · child of <a href="#${of(parent)}">${parent}</a>`}${reason && ` · ${reason}`}</div></td>

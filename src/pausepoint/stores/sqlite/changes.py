@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import NamedTuple
 
-import apsw
 import msgspec
 
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.changes import DIGEST, Mark, Moved, Page, Point, Within
-from pausepoint.stores.sqlite import removal
-from pausepoint.stores.sqlite.rows import every, one
+from pausepoint.stores.sql import removal
+from pausepoint.stores.sql.connection import Connection
+from pausepoint.stores.sql.rows import every, one
 from pausepoint.stores.sqlite.sql import QUERIES
 
 _LAST = 2**63 - 1
@@ -56,12 +56,12 @@ class _Rows(NamedTuple):
     more: bool = False
 
 
-def is_removing(connection: apsw.Connection) -> bool:
+def is_removing(connection: Connection) -> bool:
     """Return whether sessions are being removed. A page passes over all their rows, which may be many."""
     return bool(connection.execute(QUERIES["any_removing"]).get)
 
 
-def read(connection: apsw.Connection, after: Mark | None, limit: int) -> Page | None:
+def read(connection: Connection, after: Mark | None, limit: int) -> Page | None:
     """Return the changes after a mark; None if one of its rows is gone. Without a mark, return the present one."""
     if after is None:
         return Page((), _present(connection))
@@ -78,7 +78,7 @@ def read(connection: apsw.Connection, after: Mark | None, limit: int) -> Page | 
     return _page(connection, after, start, _next(connection, start, limit))
 
 
-def _present(connection: apsw.Connection) -> Mark:
+def _present(connection: Connection) -> Mark:
     record, signal, stone = (
         (one(connection, QUERIES[end]) or (0,))[0] for end in ("last_live_record", "last_live_signal", "last_stone")
     )
@@ -89,13 +89,13 @@ def _present(connection: apsw.Connection) -> Mark:
     )
 
 
-def _holds(connection: apsw.Connection, mark: Mark) -> bool:
+def _holds(connection: Connection, mark: Mark) -> bool:
     """Return whether the rows that a mark names are the ones that its reader has read."""
     named = {"record_point": mark.record, "signal_point": mark.signal, "stone_point": mark.stone}
     return all(_point(connection, query, point.number) == point for query, point in named.items())
 
 
-def _point(connection: apsw.Connection, query: str, number: int) -> Point:
+def _point(connection: Connection, query: str, number: int) -> Point:
     if not number:
         return Point()
     found = one(connection, QUERIES[query], number)
@@ -113,7 +113,7 @@ def _removed(after: Mark, stones: Iterable[tuple[object, ...]]) -> Iterable[Move
         yield Moved(0, stone.session_id, stone.records + 1, stone.records, 0, 0, mark, stone=stone)
 
 
-def _next(connection: apsw.Connection, start: Within, limit: int) -> _Rows:
+def _next(connection: Connection, start: Within, limit: int) -> _Rows:
     """Return the next rows: about ``limit``, or more if a session's history would be out of order otherwise."""
     while True:
         rows = _cut(connection, start, limit)
@@ -122,7 +122,7 @@ def _next(connection: apsw.Connection, start: Within, limit: int) -> _Rows:
         limit *= 2
 
 
-def _cut(connection: apsw.Connection, start: Within, limit: int) -> _Rows:
+def _cut(connection: Connection, start: Within, limit: int) -> _Rows:
     records = _records(connection, start.record, _LAST, 0, limit)
     signals = _signals(connection, start.signal, _LAST, 0, limit)
     more = len(records) == limit or len(signals) == limit
@@ -132,7 +132,7 @@ def _cut(connection: apsw.Connection, start: Within, limit: int) -> _Rows:
     return _Rows(records, signals, signals[-1].id if signals else start.signal, more)
 
 
-def _is_out_of_order(connection: apsw.Connection, rows: _Rows) -> bool:
+def _is_out_of_order(connection: Connection, rows: _Rows) -> bool:
     """Return whether a record of the page comes after a signal that is not in the page.
 
     A commit can write both, and a page can end between them.
@@ -149,7 +149,7 @@ def _is_out_of_order(connection: apsw.Connection, rows: _Rows) -> bool:
     return False
 
 
-def _rest(connection: apsw.Connection, mark: Mark) -> _Rows:
+def _rest(connection: Connection, mark: Mark) -> _Rows:
     """Return the rows of a page that belong to the sessions after those that were read."""
     assert mark.within is not None
     start, ends = mark.within, (mark.record.number, mark.signal.number)
@@ -158,15 +158,15 @@ def _rest(connection: apsw.Connection, mark: Mark) -> _Rows:
     return _Rows(records, signals, ends[1], more=True)
 
 
-def _records(connection: apsw.Connection, *where: int) -> list[_Record]:
+def _records(connection: Connection, *where: int) -> list[_Record]:
     return [_Record(_Session(*row[:4]), *row[4:]) for row in every(connection, QUERIES["changed_records"], *where)]
 
 
-def _signals(connection: apsw.Connection, *where: int) -> list[_Signal]:
+def _signals(connection: Connection, *where: int) -> list[_Signal]:
     return [_Signal(_Session(*row[:4]), *row[4:]) for row in every(connection, QUERIES["changed_signals"], *where)]
 
 
-def _page(connection: apsw.Connection, after: Mark, start: Within, rows: _Rows) -> Page:
+def _page(connection: Connection, after: Mark, start: Within, rows: _Rows) -> Page:
     end = after
     if rows.records:
         end = msgspec.structs.replace(end, record=_later(connection, "record_point", end.record, rows.records[-1].id))
@@ -185,12 +185,12 @@ def _page(connection: apsw.Connection, after: Mark, start: Within, rows: _Rows) 
     return Page(tuple(moved), end, rows.more)
 
 
-def _later(connection: apsw.Connection, query: str, known: Point, number: int) -> Point:
+def _later(connection: Connection, query: str, known: Point, number: int) -> Point:
     return known if number <= known.number else _point(connection, query, number)
 
 
 def _moved(
-    connection: apsw.Connection, session: _Session, records: list[_Record], signals: list[_Signal], until: int,
+    connection: Connection, session: _Session, records: list[_Record], signals: list[_Signal], until: int,
     mark: Mark,
 ) -> Moved:  # fmt: skip
     key, session_id, parent, _ = session
@@ -203,7 +203,7 @@ def _moved(
     return Moved(key, session_id, *seqs, signals[0].n - 1, last.n, mark, above)
 
 
-def _last_signal(connection: apsw.Connection, session: _Session, until: int) -> int:
+def _last_signal(connection: Connection, session: _Session, until: int) -> int:
     """Return the number of a session's last signal up to a row."""
     found = one(connection, QUERIES["last_signal_until"], session.key, until) if session.signals else None
     return 0 if found is None else int(found[0])

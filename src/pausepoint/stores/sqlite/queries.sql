@@ -36,7 +36,7 @@ frozen + iif(ended IS NULL AND exempt < {last_lifted}, ifnull((SELECT sum(max(un
 )), 0), 0)
 
 -- part: frozen_since
--- Since when the timers stand still: `pausepoint.model.everything.frozen_since`.
+-- Since when the timers are frozen: `pausepoint.model.everything.frozen_since`.
 (SELECT min(since) FROM (
     SELECT {own_frozen} AS since
     UNION ALL
@@ -73,6 +73,106 @@ END
     OR (EXISTS (SELECT 1 FROM standing_pause WHERE instr(lower(reason), lower(:text))) AND {stopped})
 )
 
+-- part: by_session_id
+session_id = :session_id
+
+-- part: by_prefix
+-- A range, so that SQLite uses the index.
+session_id BETWEEN :prefix AND :prefix || char(1114111)
+
+-- part: by_workflow
+workflow = :workflow
+
+-- part: by_owner
+owner = :owner
+
+-- part: by_queue
+queue = :queue
+
+-- part: by_tag
+-- For sessions that are found by something else.
+EXISTS (SELECT 1 FROM tagged WHERE tag = :tag AND session = key)
+
+-- part: tagged
+-- Finds all sessions with a tag.
+key IN (SELECT session FROM tagged WHERE tag = :tag)
+
+-- part: by_parent
+parent = :parent
+
+-- part: by_input_digest
+input_digest = :input_digest
+
+-- part: by_ids
+session_id IN (SELECT value FROM json_each(:ids))
+
+-- part: by_since
+updated_at >= :since
+
+-- part: by_until
+updated_at <= :until
+
+-- part: by_text
+{mentions}
+
+-- part: paused
+EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL AND standing = 0)
+
+-- part: own_pause
+(pause_requested OR {paused})
+
+-- part: status
+-- The rules of `derive_status` in SQL, to count and filter sessions without reading each row. The store suite and the
+-- store model check that both agree.
+CASE
+    WHEN ended = 'completed' THEN 'completed'
+    WHEN ended = 'cancelled' THEN 'cancelled'
+    WHEN {asked} OR {paused} THEN iif(holder IN (SELECT value FROM json_each(:alive)), 'pausing', 'paused')
+    WHEN ended = 'failed' THEN 'failed'
+    WHEN holder IN (SELECT value FROM json_each(:alive)) THEN 'running'
+    WHEN wakes_at = 0 OR wakes_at <= :now THEN 'ready'
+    WHEN waiting IS NOT NULL THEN 'waiting'
+    WHEN wakes_at IS NOT NULL THEN 'sleeping'
+    WHEN seq <= 1 THEN 'created'
+    ELSE 'ready'
+END
+
+-- part: by_statuses
+{status} IN (SELECT value FROM json_each(:statuses))
+
+-- part: tree
+-- A session and its descendants.
+key IN (
+    WITH RECURSIVE down (key) AS (
+        SELECT key FROM sessions WHERE {by_session_id}
+        UNION
+        SELECT sessions.key FROM down JOIN sessions ON sessions.parent = down.key
+    )
+    SELECT key FROM down
+)
+
+-- part: trees
+-- Several sessions and their descendants.
+key IN (
+    WITH RECURSIVE down (key) AS (
+        SELECT key FROM sessions WHERE {by_ids}
+        UNION
+        SELECT sessions.key FROM down JOIN sessions ON sessions.parent = down.key
+    )
+    SELECT key FROM down
+)
+
+-- part: due
+-- The first condition is a range of the index; 0 is due even if the clock is before 1970. The plus keeps SQLite from
+-- looking at all sessions of the workflows instead.
+wakes_at <= max(:now, 0) AND (wakes_at <= :now OR wakes_at = 0) AND wakes_at IS NOT NULL
+    AND pause_requested = 0 AND guest = 0 AND removing = 0 AND (ended IS NULL OR ended = 'failed')
+    AND +workflow IN (SELECT value FROM json_each(:workflows))
+
+-- part: exempted
+-- While everything is paused, only the few sessions that were resumed since can run. A condition follows.
+INDEXED BY sessions_exempt WHERE exempt = :round AND exempt > 0 AND
+
 -- name: facts
 -- The facts about sessions, in the order of `SessionRow`. Callers add a WHERE.
 SELECT
@@ -84,7 +184,8 @@ SELECT
     progress, parent, keep_for, mail, {frozen},
     (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent),
     kept_by, removing, given_sum, moved_sum, ready_at,
-    iif({stopped}, (SELECT mode FROM standing_pause), NULL), guest, signals_n
+    iif({stopped}, (SELECT mode FROM standing_pause), NULL), guest, signals_n,
+    queue, priority, lane
 FROM sessions
 
 -- name: place
@@ -125,8 +226,11 @@ SELECT session_id FROM sessions WHERE key = ?
 INSERT INTO log (id, prev, session, seq, parent, kind, step, visit, at, payload, salt, body, digest)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: log_end
+-- part: log_end
 SELECT coalesce(max(id), 0) FROM log
+
+-- name: log_end
+{log_end}
 
 -- name: release
 -- What parks under the pause of everything is due once that is lifted.
@@ -159,18 +263,71 @@ UPDATE sessions SET holder = NULL, ready_at = {ready} WHERE key = ? AND fence = 
 -- name: release_all
 UPDATE sessions SET holder = NULL, ready_at = {ready} WHERE holder = ?
 
--- name: reap
--- Release the sessions of an engine that died, and count the crash.
-UPDATE sessions SET holder = NULL, crashes = crashes + 1, ready_at = {ready} WHERE holder = ?
+-- name: held_by
+SELECT key FROM sessions WHERE holder = ? ORDER BY key LIMIT ?
+
+-- name: free
+-- Release sessions whose engine died, and count the crash.
+UPDATE sessions SET holder = NULL, crashes = crashes + 1, ready_at = {ready}
+WHERE key IN (SELECT value FROM json_each(?))
 
 -- name: reckon
 -- Store since when a session is ready. Every change of the facts behind it ends with this.
 UPDATE sessions SET ready_at = iif(holder IS NULL, {ready}, NULL) WHERE key = ?
 
+-- name: ready_kinds
+-- The queues, workflows and priorities of the sessions that are ready now or later. Each step jumps to the next kind in
+-- the index, so the cost follows the number of kinds, not that of sessions.
+WITH RECURSIVE kinds (queue, workflow, priority) AS (
+    SELECT * FROM (
+        SELECT queue, workflow, priority FROM sessions INDEXED BY sessions_ready WHERE ready_at IS NOT NULL
+        ORDER BY queue, workflow, priority LIMIT 1
+    ) AS first
+    UNION ALL
+    SELECT following.queue, following.workflow, following.priority
+    FROM kinds CROSS JOIN sessions AS following
+    WHERE following.key = coalesce(
+        (SELECT other.key FROM sessions AS other INDEXED BY sessions_ready
+            WHERE other.queue = kinds.queue AND other.workflow = kinds.workflow AND other.priority > kinds.priority
+                AND other.ready_at IS NOT NULL ORDER BY other.priority LIMIT 1),
+        (SELECT other.key FROM sessions AS other INDEXED BY sessions_ready
+            WHERE other.queue = kinds.queue AND other.workflow > kinds.workflow AND other.ready_at IS NOT NULL
+            ORDER BY other.workflow, other.priority LIMIT 1),
+        (SELECT other.key FROM sessions AS other INDEXED BY sessions_ready
+            WHERE other.queue > kinds.queue AND other.ready_at IS NOT NULL
+            ORDER BY other.queue, other.workflow, other.priority LIMIT 1)
+    )
+)
+SELECT queue, workflow, priority FROM kinds
+
 -- name: ready
--- Ready sessions of one workflow, those that have waited longest first. Callers put the facts before it.
-INDEXED BY sessions_ready WHERE workflow = :workflow AND ready_at <= :now AND ready_at IS NOT NULL
-ORDER BY ready_at, key
+-- Ready sessions of one kind, those that have waited longest first, after a position.
+SELECT ready_at, key, lane, owner FROM sessions INDEXED BY sessions_ready
+WHERE queue = :queue AND workflow = :workflow AND priority = :priority AND ready_at <= :now AND ready_at IS NOT NULL
+    AND (ready_at, key) > (:after_at, :after_key) AND (:due = 0 OR wakes_at IS NOT NULL)
+ORDER BY ready_at, key LIMIT :limit
+
+-- name: ready_exempt
+-- The few ready sessions that the pause of everything does not stop.
+SELECT priority, ready_at, key, queue, workflow, lane, owner
+FROM sessions INDEXED BY sessions_exempt
+WHERE exempt = :round AND exempt > 0 AND ready_at <= :now AND ready_at IS NOT NULL
+
+-- part: due_candidates
+SELECT priority, wakes_at, key, queue, workflow, lane, owner FROM sessions
+
+-- part: by_keys
+key IN (SELECT value FROM json_each(:keys))
+
+-- name: at_work
+-- How many sessions each engine holds, by what limits look at.
+SELECT holder, queue, workflow, lane, owner, count(*) FROM sessions INDEXED BY sessions_held
+WHERE holder IS NOT NULL AND guest = 0 GROUP BY holder, queue, workflow, lane, owner
+
+-- name: ready_counts
+-- How many sessions are ready now, by queue and workflow.
+SELECT queue, workflow, count(*) FROM sessions INDEXED BY sessions_ready
+WHERE ready_at <= ? AND ready_at IS NOT NULL GROUP BY queue, workflow
 
 -- name: everything
 -- The pause of everything as one number: the round times two, plus one if it aborts. No row if it is not in effect.
@@ -254,7 +411,11 @@ UPDATE sessions SET mail = EXISTS (SELECT 1 FROM inbox WHERE session = key) WHER
 -- name: thaw
 UPDATE sessions SET frozen = 0, exempt = max(exempt, {last_lifted}) WHERE key = ?
 
+-- part: spent_usd
+spent_usd
+
 -- name: charge_ancestors
+-- One transaction writes at a time, so the rows of the ancestors can be changed at once. Postgres appends to a table.
 WITH RECURSIVE up (key) AS (
     SELECT parent FROM sessions WHERE key = ?1 AND parent IS NOT NULL
     UNION
@@ -304,9 +465,11 @@ UPDATE pauses SET took_effect_at = ?
 WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND standing = 0 AND took_effect_at IS NULL
 
 -- name: driven
--- The engines with sessions that a request to pause everything stops, after the last request ?, and how many.
+-- The engines with sessions that another request to pause everything would stop, and how many.
 SELECT holder, count(*) FROM sessions INDEXED BY sessions_held
-WHERE holder IS NOT NULL AND ended IS NULL AND removing = 0 AND exempt >= ? GROUP BY holder
+WHERE holder IS NOT NULL AND ended IS NULL AND removing = 0
+    AND exempt >= coalesce((SELECT round FROM standing_pause), 0)
+GROUP BY holder
 
 -- name: stopping
 -- How many sessions the pause of everything asked to stop, and the longest time that one of them took.
@@ -325,11 +488,11 @@ UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ?
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
     seq, head, key_frame, digest, step, visit, holder, ready_at, fence, budget_usd, signals_digest, parent, keep_for,
-    held_by_guard, given_sum, moved_sum, budget_tokens, budget_operations, guest, exempt
+    held_by_guard, given_sum, moved_sum, budget_tokens, budget_operations, guest, queue, priority, lane, wakes_at, exempt
 )
 VALUES (
-    ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24,
-    ?25, ?26, ?27,
+    ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ({log_end}) + ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
+    ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31,
     max({last_lifted}, ifnull((SELECT above.exempt FROM sessions AS above WHERE above.key = ?20), 0))
 )
 ON CONFLICT (session_id) DO NOTHING
@@ -342,8 +505,8 @@ SELECT value, created_at, sessions.key FROM sessions, json_each(tags) WHERE sess
 -- name: claim
 -- A claim reopens a failed session. The failure stays until the next commit.
 UPDATE sessions SET
-    holder = ?, kept_by = NULL, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL,
-    ready_at = NULL, moved_sum = ?
+    holder = ?, kept_by = NULL, fence = fence + 1, ended = NULL, waiting = NULL, wakes_at = NULL, ready_at = NULL,
+    moved_sum = ?
 WHERE key = ?
 
 -- name: reopen
@@ -353,7 +516,7 @@ UPDATE sessions SET ended = NULL, moved_sum = ? WHERE key = ?
 -- name: given
 -- The facts that `given_sum` covers, in the order of `checksums.given`.
 SELECT session_id, workflow, version, owner, tags, input_digest, created_at, parent, keep_for, budget_usd,
-    budget_tokens, budget_operations, cancel_requested, guest
+    budget_tokens, budget_operations, cancel_requested, guest, queue, priority, lane
 FROM sessions WHERE key = ?
 
 -- name: seal_given
@@ -385,6 +548,14 @@ UPDATE sessions SET wakes_at = 0 WHERE key = ?
 -- name: withdraw_pauses
 UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ?
 WHERE session = ? AND {open} AND kind = 'operator'
+
+-- name: close_reasons
+-- Close the pauses that an engine tests again when it drives the session.
+UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ?
+WHERE session = ? AND {open} AND kind <> 'operator' RETURNING 1
+
+-- name: forgive
+UPDATE sessions SET crashes = 0 WHERE key = ?
 
 -- name: request_pause
 UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ?
@@ -589,7 +760,7 @@ SELECT key, pause_requested, pause_mode, updated_at, {stopped},
 FROM sessions WHERE key IN (SELECT value FROM json_each(?)) AND removing = 0
 
 -- name: register
-INSERT INTO engines (pid, host, started_at, workflows) VALUES (?, ?, ?, ?) RETURNING id
+INSERT INTO engines (pid, host, started_at, workflows, queues) VALUES (?, ?, ?, ?, ?) RETURNING id
 
 -- name: forget_engine
 DELETE FROM engines WHERE id = ?
@@ -603,7 +774,7 @@ SELECT pid, host, started_at FROM engines WHERE id = ?
 
 -- name: leave_mark
 -- Also what the engine drives: this row is written anyway.
-UPDATE engines SET mark = ?, workflows = ? WHERE id = ?
+UPDATE engines SET mark = ?, workflows = ?, queues = ? WHERE id = ?
 
 -- name: mark
 SELECT mark FROM engines WHERE id = ?
@@ -751,11 +922,11 @@ INSERT INTO sessions (
     seq, head, key_frame, digest, step, visit, held_by_guard, ended, failure,
     pause_requested, pause_mode, cancel_requested, fence, waiting, wakes_at, mail, frozen, crashes,
     spent_usd, spent_tokens, spent_operations, budget_usd, budget_tokens, budget_operations,
-    progress, signals_n, signals_digest, given_sum, moved_sum, guest, exempt
+    progress, signals_n, signals_digest, given_sum, moved_sum, guest, queue, priority, lane, exempt
 )
 VALUES (
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-    ?, {last_lifted}
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ({log_end}) + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {last_lifted}
 )
 RETURNING key
 
@@ -801,7 +972,7 @@ SELECT coalesce(sum(json_extract(CAST(payload AS TEXT), '$.size')), 0) FROM sign
 WHERE session IN (SELECT value FROM json_each(?)) AND kind = 'file' AND length(payload)
 
 -- name: engines
-SELECT id, pid, host, started_at, workflows FROM engines ORDER BY id
+SELECT id, pid, host, started_at, workflows, queues FROM engines ORDER BY id
 
 -- name: tally_ended
 -- How many sessions have completed or were cancelled, by workflow. Callers add a condition and a GROUP BY.
@@ -937,6 +1108,9 @@ SELECT n FROM questions WHERE session NOT IN (SELECT key FROM sessions) OR root 
 -- name: request
 SELECT key, digest, answer, until, holder, took_effect, sum FROM remembered WHERE key = ?
 
+-- name: request_to_change
+SELECT key, digest, answer, until, holder, took_effect, sum FROM remembered WHERE key = ?
+
 -- name: keep_request
 INSERT INTO remembered (key, digest, answer, until, holder, took_effect, sum) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET digest = excluded.digest, answer = excluded.answer, until = excluded.until,
@@ -1001,3 +1175,262 @@ DELETE FROM descriptions WHERE n IN (
     WHERE seen_at < ? AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.workflow = descriptions.workflow)
     LIMIT ?
 )
+
+-- name: schedules
+SELECT * FROM schedules ORDER BY name
+
+-- name: schedule
+SELECT * FROM schedules WHERE name = ?
+
+-- name: due_schedules
+SELECT * FROM schedules
+WHERE (triggered_at IS NOT NULL OR (next_at <= ?1 AND paused_at IS NULL))
+    AND workflow IN (SELECT value FROM json_each(?2))
+ORDER BY next_at, name
+
+-- name: next_schedule
+SELECT min(next_at) FROM schedules
+WHERE next_at > ?1 AND paused_at IS NULL AND workflow IN (SELECT value FROM json_each(?2))
+
+-- name: put_schedule
+REPLACE INTO schedules VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: drop_schedule
+DELETE FROM schedules WHERE name = ?
+
+-- name: limits
+SELECT scope, name, "by", rate, declared, most, per, full_at, sum FROM limits ORDER BY scope, name, "by", rate, declared
+
+-- name: lock_limits
+-- A write of SQLite is alone, so this needs no lock.
+SELECT scope, name, "by", rate, declared, most, per, full_at, sum FROM limits ORDER BY scope, name, "by", rate, declared
+
+-- name: put_limit
+INSERT INTO limits (scope, name, "by", rate, declared, most, per, full_at, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (scope, name, "by", rate, declared) DO UPDATE SET
+    most = excluded.most, per = excluded.per, sum = excluded.sum,
+    full_at = CASE WHEN limits.most IS excluded.most AND limits.per = excluded.per THEN limits.full_at ELSE excluded.full_at END
+
+-- name: use_limit
+UPDATE limits SET full_at = ? WHERE scope = ? AND name = ? AND "by" = ? AND rate = ? AND declared = ?
+
+-- name: drop_limits
+DELETE FROM limits WHERE scope = ? AND name = ? AND declared = ?
+
+-- name: standing_or_limited
+-- Whether the pause of everything is in effect, and whether there are limits.
+SELECT EXISTS (SELECT 1 FROM standing_pause), EXISTS (SELECT 1 FROM limits)
+
+-- name: drawer_session
+-- The key of a session whose drawer is used.
+SELECT key FROM sessions WHERE session_id = ? AND removing = 0
+
+-- name: drawer
+SELECT id, changed, version, keep_for, sum FROM drawers WHERE session = ? AND name = ?
+
+-- name: new_drawer
+INSERT INTO drawers (session, name, changed, version, keep_for, sum) VALUES (?, ?, ?, ?, ?, ?) RETURNING id
+
+-- name: touch_drawer
+UPDATE drawers SET changed = ?, version = ?, keep_for = ?, sum = ? WHERE id = ?
+
+-- name: drawer_stream
+SELECT id, stream, n, changed, note, last, sum FROM drawer_streams WHERE drawer = ? AND stream = ?
+
+-- name: drawer_streams
+SELECT id, stream, n, changed, note, last, sum FROM drawer_streams WHERE drawer = ? AND stream >= ? AND stream < ?
+ORDER BY stream
+
+-- name: new_stream
+INSERT INTO drawer_streams (drawer, stream, n, changed, note, last, sum) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id
+
+-- name: touch_stream
+UPDATE drawer_streams SET n = ?, changed = ?, note = ?, last = ?, sum = ? WHERE id = ?
+
+-- name: drop_entries
+DELETE FROM drawer_entries WHERE stream = ?
+
+-- name: drop_stream
+DELETE FROM drawer_streams WHERE id = ?
+
+-- name: append_entry
+INSERT INTO drawer_entries (stream, n, data, sum) VALUES (?, ?, ?, ?)
+
+-- name: drawer_entries
+SELECT n, data, sum FROM drawer_entries WHERE stream = ? AND n > ? AND n <= ? ORDER BY n
+
+-- name: entries_size
+SELECT ifnull(sum(length(data)), 0) FROM drawer_entries WHERE stream = ? AND n > ?
+
+-- name: entry_sizes
+SELECT n, length(data) FROM drawer_entries WHERE stream = ? AND n > ? ORDER BY n LIMIT ?
+
+-- name: entry_sum
+SELECT sum FROM drawer_entries WHERE stream = ? AND n = ?
+
+-- name: pop_entry
+DELETE FROM drawer_entries WHERE stream = ? AND n = ?
+
+-- name: value_versions
+SELECT key, version FROM drawer_values WHERE drawer = ? AND key IN (SELECT value FROM json_each(?))
+
+-- name: put_value
+INSERT INTO drawer_values (drawer, key, version, changed, data, sum) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (drawer, key) DO UPDATE SET
+    version = excluded.version, changed = excluded.changed, data = excluded.data, sum = excluded.sum
+
+-- name: remove_value
+DELETE FROM drawer_values WHERE drawer = ? AND key = ?
+
+-- name: values_by_key
+SELECT key, version, changed, data, sum FROM drawer_values WHERE drawer = ? AND key IN (SELECT value FROM json_each(?))
+
+-- name: values_by_key_size
+SELECT ifnull(sum(length(data)), 0) FROM drawer_values WHERE drawer = ? AND key IN (SELECT value FROM json_each(?))
+
+-- name: value_sizes
+SELECT key, length(data) FROM drawer_values WHERE drawer = ? AND key > ? ORDER BY key LIMIT ?
+
+-- name: values_first
+-- With a second lower bound, SQLite would begin to search at the first one.
+SELECT key, version, changed, data, sum FROM drawer_values
+WHERE drawer = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
+
+-- name: values_first_size
+SELECT ifnull(sum(size), 0) FROM (
+    SELECT length(data) AS size FROM drawer_values
+    WHERE drawer = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
+)
+
+-- name: values_last
+-- With a second lower bound, SQLite would begin to search at the first one.
+SELECT key, version, changed, data, sum FROM drawer_values
+WHERE drawer = ? AND key >= ? AND key < ? ORDER BY key DESC LIMIT ?
+
+-- name: values_last_size
+SELECT ifnull(sum(size), 0) FROM (
+    SELECT length(data) AS size FROM drawer_values
+    WHERE drawer = ? AND key >= ? AND key < ? ORDER BY key DESC LIMIT ?
+)
+
+-- name: drawer_keys
+SELECT key FROM drawer_values WHERE drawer = ? AND key >= ? AND key < ? ORDER BY key
+
+-- name: clear_all_values
+DELETE FROM drawer_values WHERE drawer = ?
+
+-- name: clear_values
+DELETE FROM drawer_values WHERE drawer = ? AND key >= ? AND key < ?
+
+-- name: drawers
+SELECT id, name, changed, version, keep_for, sum FROM drawers WHERE session = ? ORDER BY name
+
+-- name: drawer_counts
+SELECT
+    (SELECT count(*) FROM drawer_streams WHERE drawer = ?1), (SELECT count(*) FROM drawer_values WHERE drawer = ?1)
+
+-- name: drawer_sizes
+SELECT
+    (SELECT count(*) FROM drawer_streams WHERE drawer = ?1),
+    (SELECT count(*) FROM drawer_values WHERE drawer = ?1),
+    (SELECT ifnull(sum(length(note)), 0) FROM drawer_streams WHERE drawer = ?1)
+    + (SELECT ifnull(sum(length(data)), 0) FROM drawer_values WHERE drawer = ?1)
+    + (SELECT ifnull(sum(length(data)), 0) FROM drawer_entries
+       WHERE stream IN (SELECT id FROM drawer_streams WHERE drawer = ?1))
+
+-- name: stray_drawers
+-- Rows whose drawer, stream or session does not exist. The session -1 stands for discarded streams.
+SELECT 'drawer ' || id FROM drawers WHERE session > 0 AND NOT EXISTS (SELECT 1 FROM sessions WHERE key = session)
+UNION ALL
+SELECT 'stream ' || id FROM drawer_streams WHERE NOT EXISTS (SELECT 1 FROM drawers WHERE drawers.id = drawer)
+UNION ALL
+SELECT 'value ' || id FROM drawer_values WHERE NOT EXISTS (SELECT 1 FROM drawers WHERE drawers.id = drawer)
+UNION ALL
+SELECT 'entry ' || id FROM drawer_entries
+WHERE NOT EXISTS (SELECT 1 FROM drawer_streams WHERE drawer_streams.id = drawer_entries.stream)
+
+-- name: expiring_drawers
+SELECT id, name, changed, version, keep_for, sum FROM drawers WHERE session = 0 AND keep_for IS NOT NULL ORDER BY id
+
+-- name: expired_streams
+SELECT id, stream, n, changed, note, last, sum FROM drawer_streams WHERE drawer = ? AND changed <= ? AND id > ?
+ORDER BY id LIMIT ?
+
+-- name: discard_stream
+UPDATE drawer_streams SET drawer = ?, stream = ? WHERE id = ?
+
+-- name: expired_values
+SELECT key, length(data) FROM drawer_values WHERE drawer = ? AND changed <= ? AND key > ? ORDER BY key LIMIT ?
+
+-- name: strip_entries
+DELETE FROM drawer_entries WHERE id IN (
+    SELECT drawer_entries.id FROM drawers JOIN drawer_streams ON drawer = drawers.id
+        JOIN drawer_entries ON drawer_entries.stream = drawer_streams.id
+    WHERE session = ?1 LIMIT ?2
+) RETURNING id
+
+-- name: strip_values
+DELETE FROM drawer_values WHERE id IN (
+    SELECT drawer_values.id FROM drawers JOIN drawer_values ON drawer = drawers.id WHERE session = ?1 LIMIT ?2
+) RETURNING id
+
+-- name: strip_streams
+DELETE FROM drawer_streams WHERE id IN (
+    SELECT drawer_streams.id FROM drawers JOIN drawer_streams ON drawer = drawers.id WHERE session = ?1 LIMIT ?2
+) RETURNING id
+
+-- name: strip_drawers
+DELETE FROM drawers WHERE id IN (SELECT id FROM drawers WHERE session = ?1 LIMIT ?2) RETURNING id
+
+-- name: drawer_weight
+SELECT ifnull(sum(
+    (SELECT ifnull(sum(length(data)), 0) FROM drawer_values WHERE drawer = drawers.id)
+    + (SELECT ifnull(sum(length(note)), 0) FROM drawer_streams WHERE drawer = drawers.id)
+    + (SELECT ifnull(sum(length(data)), 0) FROM drawer_entries
+       WHERE stream IN (SELECT id FROM drawer_streams WHERE drawer = drawers.id))
+), 0) FROM drawers WHERE session IN (SELECT value FROM json_each(?))
+
+-- name: drawer_source
+-- Whether a session exists whose drawers are copied.
+SELECT key FROM sessions WHERE key = ? AND removing = 0
+
+-- name: copy_drawers
+INSERT INTO drawers (session, name, changed, version, keep_for, sum)
+SELECT ?2, name, changed, version, keep_for, sum FROM drawers WHERE session = ?1
+
+-- name: copy_streams
+INSERT INTO drawer_streams (drawer, stream, n, changed, note, last, sum)
+SELECT new.id, stream, n, drawer_streams.changed, note, last, drawer_streams.sum
+FROM drawers AS old JOIN drawers AS new ON new.session = ?2 AND new.name = old.name
+    JOIN drawer_streams ON drawer = old.id
+WHERE old.session = ?1
+
+-- name: copy_entries
+INSERT INTO drawer_entries (stream, n, data, sum)
+SELECT target.id, drawer_entries.n, data, drawer_entries.sum
+FROM drawers AS old JOIN drawers AS new ON new.session = ?2 AND new.name = old.name
+    JOIN drawer_streams AS source ON source.drawer = old.id
+    JOIN drawer_streams AS target ON target.drawer = new.id AND target.stream = source.stream
+    JOIN drawer_entries ON drawer_entries.stream = source.id
+WHERE old.session = ?1
+
+-- name: copy_values
+INSERT INTO drawer_values (drawer, key, version, changed, data, sum)
+SELECT new.id, key, drawer_values.version, drawer_values.changed, data, drawer_values.sum
+FROM drawers AS old JOIN drawers AS new ON new.session = ?2 AND new.name = old.name
+    JOIN drawer_values ON drawer = old.id
+WHERE old.session = ?1
+
+-- name: empty_entries
+DELETE FROM drawer_entries WHERE stream IN (
+    SELECT drawer_streams.id FROM drawer_streams JOIN drawers ON drawers.id = drawer WHERE session = ? AND name = ?
+)
+
+-- name: empty_streams
+DELETE FROM drawer_streams WHERE drawer = (SELECT id FROM drawers WHERE session = ? AND name = ?)
+
+-- name: empty_values
+DELETE FROM drawer_values WHERE drawer = (SELECT id FROM drawers WHERE session = ? AND name = ?)
+
+-- name: empty_drawer
+DELETE FROM drawers WHERE session = ? AND name = ?

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
-import apsw
-
 from pausepoint.name import NAME
 from pausepoint.stores.sqlite import schema
+from pausepoint.stores.sqlite.connection import Connection
 from pausepoint.stores.sqlite.errors import edge
 
 THREADS = 2
@@ -30,7 +29,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def snapshot(connection: apsw.Connection) -> Iterator[apsw.Connection]:
+def snapshot(connection: Connection) -> Iterator[Connection]:
     """Make all statements of the ``with`` block see the same moment."""
     connection.execute("BEGIN")
     try:
@@ -44,11 +43,11 @@ class InlineRead(edge):
 
     __slots__ = ("connection",)
 
-    def __init__(self, path: str, connection: apsw.Connection) -> None:
+    def __init__(self, path: str, connection: Connection) -> None:
         super().__init__(path)
         self.connection = connection
 
-    def __enter__(self) -> apsw.Connection:
+    def __enter__(self) -> Connection:
         return self.connection
 
 
@@ -57,13 +56,13 @@ class _Read:
 
     __slots__ = ("abandoned", "at_once", "future", "run")
 
-    def __init__(self, run: Callable[[apsw.Connection], Any], at_once: bool, future: asyncio.Future[Any]) -> None:
+    def __init__(self, run: Callable[[Connection], Any], at_once: bool, future: asyncio.Future[Any]) -> None:
         self.run = run
         self.at_once = at_once
         self.future = future
         self.abandoned = False
 
-    def perform(self, connection: apsw.Connection) -> Any:
+    def perform(self, connection: Connection) -> Any:
         if self.abandoned:
             return None
         # An interrupt from the loop would have no effect between two statements.
@@ -85,7 +84,7 @@ class Reader:
         self._ends: list[asyncio.Future[None]] = []  # one for each thread, done when the thread has ended
         self._unfinished = 0
 
-    async def do(self, run: Callable[[apsw.Connection], T], at_once: bool = False) -> T:
+    async def do(self, run: Callable[[Connection], T], at_once: bool = False) -> T:
         """Return what ``run`` returns for a connection. If the task is cancelled, the read is interrupted.
 
         With ``at_once``, all its statements see the same moment. It must not keep the connection or a cursor.
@@ -125,7 +124,7 @@ class Reader:
             read.future.set_result(answer)
 
     def _serve(self, end: asyncio.Future[None]) -> None:
-        connection: apsw.Connection | None = None
+        connection: Connection | None = None
         while (read := self._queue.get()) is not None:
             answer, error = None, None
             try:

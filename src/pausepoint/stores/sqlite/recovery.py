@@ -18,7 +18,7 @@ import apsw
 
 from pausepoint.errors import StoreDamaged
 from pausepoint.stores.disk import sync_folder
-from pausepoint.stores.sqlite.liveness import FileHold
+from pausepoint.stores.liveness import FileHold
 from pausepoint.stores.sqlite.wal import HEADER, INDEX, Damage, Index, Read, Wal, find_damage, index_of
 
 PATIENCE = 500  # milliseconds to wait for a writer

@@ -19,9 +19,10 @@ import apsw
 from pausepoint.errors import NewerSchema, StoreMissing, StoreUnavailable
 from pausepoint.name import NAME
 from pausepoint.stores.disk import make_folder, sync_folder
+from pausepoint.stores.sql.statements import Migration
 from pausepoint.stores.sqlite import recovery, sql
+from pausepoint.stores.sqlite.connection import Connection
 from pausepoint.stores.sqlite.errors import edge
-from pausepoint.stores.sqlite.sql import Migration
 
 APPLICATION_ID = 0x486F6C64  # "Hold"
 VERSION = 1
@@ -128,14 +129,14 @@ def _missing(path: Path) -> StoreMissing:
     )
 
 
-def connect(place: Place, serialized: bool = False) -> apsw.Connection:
+def connect(place: Place, serialized: bool = False) -> Connection:
     """Return a new connection with the store's settings.
 
     Unless it is ``serialized``, no two threads may use it at once, so SQLite does not need to lock it for each call.
     """
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if place.in_memory else 0)
     flags |= apsw.SQLITE_OPEN_FULLMUTEX if serialized else apsw.SQLITE_OPEN_NOMUTEX
-    connection = apsw.Connection(place.path, flags=flags, vfs=place.vfs)
+    connection = Connection(place.path, flags=flags, vfs=place.vfs)
     try:
         _tune(connection, place)
     except BaseException:
@@ -151,6 +152,8 @@ def _tune(connection: apsw.Connection, place: Place) -> None:
     # and would write to a file that it does not own.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    # Without it, SQLite prepares some statements again for every new value, which takes much longer than running them.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute(f"PRAGMA synchronous = {place.synchronous}")
     connection.execute("PRAGMA secure_delete = ON").fetchall()  # deleted data must not remain in the file
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}").fetchall()

@@ -23,6 +23,9 @@ CREATE TABLE sessions (
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     keep_for INTEGER,
+    queue TEXT NOT NULL DEFAULT 'default',
+    priority INTEGER NOT NULL DEFAULT 0,
+    lane TEXT,
     guest INTEGER NOT NULL DEFAULT 0 CHECK (guest IN (0, 1)),
     removing INTEGER NOT NULL DEFAULT 0 CHECK (removing IN (0, 1)),
     removal TEXT,
@@ -68,12 +71,12 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_created ON sessions (created_at);
 CREATE INDEX sessions_workflow ON sessions (workflow DESC, created_at);
 CREATE INDEX sessions_owner ON sessions (owner, created_at) WHERE owner IS NOT NULL;
-CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
+CREATE INDEX sessions_held ON sessions (holder, queue, workflow, lane, owner, guest) WHERE holder IS NOT NULL;
 CREATE INDEX sessions_rested ON sessions (updated_at) WHERE holder IS NULL;
 CREATE INDEX sessions_spent ON sessions (spent_usd) WHERE holder IS NULL;
 CREATE INDEX sessions_waking ON sessions (wakes_at)
     WHERE wakes_at IS NOT NULL AND pause_requested = 0 AND guest = 0;
-CREATE INDEX sessions_ready ON sessions (workflow, ready_at) WHERE ready_at IS NOT NULL;
+CREATE INDEX sessions_ready ON sessions (queue, workflow, priority, ready_at) WHERE ready_at IS NOT NULL;
 CREATE INDEX sessions_exempt ON sessions (exempt) WHERE exempt > 0;
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
@@ -321,15 +324,107 @@ CREATE TABLE descriptions (
 
 CREATE INDEX descriptions_workflow ON descriptions (workflow, version, seen_at);
 
+-- When sessions of a workflow start on their own: `pausepoint.model.schedules.Schedule`. `input` are the given fields.
+CREATE TABLE schedules (
+    name TEXT NOT NULL PRIMARY KEY,
+    workflow TEXT NOT NULL,
+    cron TEXT NOT NULL,
+    zone TEXT NOT NULL,
+    overlap TEXT NOT NULL CHECK (overlap IN ('skip', 'queue', 'allow')),
+    catch_up TEXT NOT NULL CHECK (catch_up IN ('newest', 'all', 'none')),
+    input BLOB NOT NULL,
+    owner TEXT,
+    tags TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    "by" TEXT,
+    next_at INTEGER NOT NULL,
+    triggered_at INTEGER,
+    triggered_by TEXT,
+    paused_at INTEGER,
+    paused_by TEXT,
+    last_at INTEGER,
+    last_session TEXT,
+    skipped INTEGER NOT NULL,
+    queue TEXT,
+    priority INTEGER,
+    lane TEXT,
+    sum INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Limits of the sessions at work at once, or with `per` of those that get to work in a time: `pausepoint.model.limits`.
+-- A slot has no row: it is the hold of a session. `sum` covers all columns but `full_at`.
+CREATE TABLE limits (
+    scope TEXT NOT NULL CHECK (scope IN ('queue', 'workflow', 'lane')),
+    name TEXT NOT NULL,
+    "by" TEXT NOT NULL CHECK ("by" IN ('', 'owner', 'lane')),
+    rate INTEGER NOT NULL CHECK (rate IN (0, 1)),
+    declared INTEGER NOT NULL CHECK (declared IN (0, 1)),
+    most INTEGER,
+    per INTEGER NOT NULL,
+    full_at INTEGER NOT NULL,
+    sum INTEGER NOT NULL,
+    PRIMARY KEY (scope, name, "by", rate, declared)
+) STRICT, WITHOUT ROWID;
+
+-- Bytes that programs keep beside the sessions: `pausepoint.model.drawers`. `session` is 0 for the store's own drawers,
+-- and -1 for what is about to be deleted.
+-- `changed` (milliseconds) and `version` are the last ones that the drawer gave out.
+CREATE TABLE drawers (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    session INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    changed INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    keep_for INTEGER,
+    sum INTEGER NOT NULL,
+    UNIQUE (session, name)
+) STRICT;
+
+-- `n` is how many entries a stream has, and `last` the checksum of the last one.
+CREATE TABLE drawer_streams (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    drawer INTEGER NOT NULL REFERENCES drawers (id),
+    stream TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    changed INTEGER NOT NULL,
+    note BLOB,
+    last INTEGER NOT NULL,
+    sum INTEGER NOT NULL,
+    UNIQUE (drawer, stream)
+) STRICT;
+
+-- `sum` is the checksum of an entry and all before it.
+CREATE TABLE drawer_entries (
+    id INTEGER PRIMARY KEY,
+    stream INTEGER NOT NULL REFERENCES drawer_streams (id),
+    n INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    sum INTEGER NOT NULL,
+    UNIQUE (stream, n)
+) STRICT;
+
+CREATE TABLE drawer_values (
+    id INTEGER PRIMARY KEY,
+    drawer INTEGER NOT NULL REFERENCES drawers (id),
+    key TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    changed INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    sum INTEGER NOT NULL,
+    UNIQUE (drawer, key)
+) STRICT;
+
 -- The engines that may hold sessions. A number is never reused. It is also the byte of the lock file that the engine
--- keeps locked while it is alive. `workflows` are those whose due sessions it picks up. `mark` identifies the engine's
--- last transaction, so that the engine can check whether it took effect if COMMIT reported an error.
+-- keeps locked while it is alive. `workflows` and `queues` (NULL: all) are those whose due sessions it picks up. `mark`
+-- identifies the engine's last transaction, so that the engine can check whether it took effect if COMMIT reported an
+-- error.
 CREATE TABLE engines (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     pid INTEGER NOT NULL,
     host TEXT NOT NULL,
     started_at INTEGER NOT NULL,
     workflows TEXT NOT NULL DEFAULT '[]',
+    queues TEXT,
     mark TEXT
 ) STRICT;
 

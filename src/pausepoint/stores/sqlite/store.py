@@ -10,81 +10,73 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
-import msgspec
 
 from pausepoint.clock import Clock, SystemClock
-from pausepoint.errors import DamagedRecord, HoldLost, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
+from pausepoint.errors import HoldLost, LimitReached, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
 from pausepoint.model.changes import Mark, Page
+from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
-from pausepoint.model.sessions import (
-    About,
-    Commit,
-    Filter,
-    Flags,
-    NewSession,
-    Pause,
-    Proved,
-    QuestionStatus,
-    Removal,
-    SessionRow,
-    Space,
-    Status,
-    Stopping,
-    Sweep,
-    Tombstone,
-    Whole,
-)
+from pausepoint.model.schedules import Fired, Schedule
+from pausepoint.model.sessions import Filter, Pause, QuestionStatus, SessionRow, Status, Stopping
+from pausepoint.stores.changed import OnChange
+from pausepoint.stores.files import Files
+from pausepoint.stores.folders import SessionFolders
 from pausepoint.stores.found import Found, FoundQuestions
+from pausepoint.stores.liveness import FileHold, Hold, MemoryHold, refuse_inherited
 from pausepoint.stores.places import StreamFolder
-from pausepoint.stores.sqlite import (
+from pausepoint.stores.remembered import current
+from pausepoint.stores.sql import (
     answers,
     blobs,
-    changes,
+    crashes,
     creation,
     endings,
     engines,
     files,
     pauses,
     pickup,
-    records,
-    recovery,
     revision,
-    schema,
+    schedules,
     sessions,
     signals,
     standing,
 )
-from pausepoint.stores.sqlite import questions as asking
-from pausepoint.stores.sqlite import removal as cleaning
-from pausepoint.stores.sqlite import transfer as moving
-from pausepoint.stores.sqlite import verify as checking
-from pausepoint.stores.sqlite.about import about
+from pausepoint.stores.sql import questions as asking
+from pausepoint.stores.sql import records as shared_records
+from pausepoint.stores.sql.connection import Connection
+from pausepoint.stores.sql.notes import Notes
+from pausepoint.stores.sql.queues import Wanted
+from pausepoint.stores.sql.remembered import Takes
+from pausepoint.stores.sqlite import changes, records, recovery, schema
 from pausepoint.stores.sqlite.ballast import SIZE, Ballast
+from pausepoint.stores.sqlite.connection import Connection as SqliteConnection
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.errors import edge, is_full
-from pausepoint.stores.sqlite.liveness import FileHold, Hold, MemoryHold, refuse_inherited
-from pausepoint.stores.sqlite.notes import Notes
 from pausepoint.stores.sqlite.pace import Pace
 from pausepoint.stores.sqlite.reader import InlineRead, Reader, snapshot
-from pausepoint.stores.sqlite.remembered import Takes
-from pausepoint.stores.sqlite.removal import session_folder
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.trouble import Trouble
+from pausepoint.stores.sqlite.upkeep import Upkeep
+from pausepoint.stores.sqlite.work import Brief
 from pausepoint.stores.sqlite.writer import Writer, parks
+from pausepoint.stores.text import of_commit
 
 T = TypeVar("T")
 
 INLINE = 64
 """More records than these of one session are read on another thread too."""
+
+BRIEF = 64 * 2**10
+"""A message with more bytes than these is written on the writer's thread."""
 
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
@@ -102,7 +94,7 @@ def _real_path(path: str | Path) -> str:
         ) from exc
 
 
-class SqliteStore(Notes):
+class SqliteStore(Notes, Upkeep):
     """A `pausepoint.stores.base.Store` in one SQLite file, or in memory with the path ``:memory:``.
 
     With ``create=False``, opening raises `StoreMissing` if the file does not exist. ``synchronous`` is for tests: only
@@ -131,14 +123,17 @@ class SqliteStore(Notes):
         self._place = schema.Place(self.path, vfs, synchronous, create)
         if self._place.in_memory and not create:
             raise StoreError("A store in memory is always new, so create=False needs a path. Pass the path of a file.")
+        self._files = SessionFolders(Path(f"{self.path}.sessions"))
         self._ballast = Ballast(self.path, 0 if self._place.in_memory else ballast)
         self._clock = clock
         self._poll = poll
         self._held: set[int] = set()
         self._state = "new"
         self._forks = _forks[-1]
-        self._read: apsw.Connection | None = None
-        self._drives = "[]"
+        self._read: SqliteConnection | None = None
+        self._drives = engines.NOTHING
+
+    _engine: OwnEngine
 
     # opening and closing
 
@@ -155,7 +150,7 @@ class SqliteStore(Notes):
                 " space and check the folder's permissions, then try again."
             ) from exc
 
-    async def open(self, on_change: Callable[[], None]) -> None:
+    async def open(self, on_change: OnChange) -> None:
         if self._state != "new":
             raise StoreClosed(
                 f"The store {self.path} was opened before and cannot be opened again. Create another SqliteStore."
@@ -167,7 +162,9 @@ class SqliteStore(Notes):
         self._hold: Hold = MemoryHold() if self._place.in_memory else self._file_hold()
         self._engine = OwnEngine(self._hold, self._clock, self._drives)
         self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
-        self._writer = Writer(self._place, self._engine, self._held, self._trouble, self._ballast, on_change)
+        self._writer = Writer(
+            self._place, self._engine, self._held, self._trouble, self._ballast, lambda: on_change(None)
+        )
         self._writer.start()
         self._reader = Reader(self._place)
         try:
@@ -219,10 +216,21 @@ class SqliteStore(Notes):
     async def _register(self) -> None:
         """Give this engine its number in a first transaction, which also ends the cancelled sessions left open.
 
-        On a full disk, the engine opens for reading only.
+        On a full disk, the engine opens for reading only. An engine that picks up nothing gets its number with its
+        first write, so that one that only looks does not wait for another program's write.
         """
+        if self._drives == engines.NO_QUEUE and not self._has_cancelled():
+            return
         with suppress(StoreReadOnly):
-            await self._writer.do(lambda connection: endings.end_cancelled(connection, self._engine))
+            await self._writer.do(self._end_cancelled)
+
+    def _has_cancelled(self) -> bool:
+        assert self._read is not None  # it is connected
+        with edge(self.path):
+            return endings.are_left_open(self._read, self._engine)
+
+    def _end_cancelled(self, connection: Connection) -> None:
+        endings.end_cancelled(connection, self._engine, endings.cancelled_open(connection))
 
     async def close(self) -> None:
         if self._state == "new":
@@ -257,7 +265,7 @@ class SqliteStore(Notes):
             self._hold.drop()
             recovery.close_deleted()
 
-    async def _watch(self, on_change: Callable[[], None]) -> None:
+    async def _watch(self, on_change: OnChange) -> None:
         time, pace = asyncio.get_running_loop().time, Pace(self._poll)
         while True:
             await asyncio.sleep(pace.interval(time()))
@@ -267,7 +275,10 @@ class SqliteStore(Notes):
             pace.check(time(), now != self._seen, commits)
             if now != self._seen:
                 self._seen = now
-                on_change()
+                on_change(None)  # SQLite knows that there was a write, and not which one
+
+    def lease_left(self, number: int) -> float | None:
+        return None
 
     def has_news(self) -> bool:
         return self._watcher is not None and self._data_version() != self._seen
@@ -279,10 +290,10 @@ class SqliteStore(Notes):
             return None  # the next read raises the error, and becoming readable again counts as a change
         return version
 
-    def announce(self, workflows: Sequence[str]) -> None:
-        self._drives = msgspec.json.encode(sorted(workflows)).decode()
+    def announce(self, workflows: Sequence[str], queues: Sequence[str] | None = None) -> None:
+        self._drives = engines.Drives.of(workflows, queues)
         if self._state == "open":
-            self._engine.workflows = self._drives
+            self._engine.drives = self._drives
 
     # sessions
 
@@ -326,7 +337,7 @@ class SqliteStore(Notes):
 
     async def key_frame(self, key: int, seq: int) -> int:
         with self._reading() as connection:
-            return records.key_frame(connection, key, seq)
+            return shared_records.key_frame(connection, key, seq)
 
     async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         with self._snapshot() as connection:
@@ -345,17 +356,19 @@ class SqliteStore(Notes):
     async def claim(
         self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
     ) -> SessionRow:  # fmt: skip
-        def verb(connection: apsw.Connection) -> SessionRow:
+        def verb(connection: Connection) -> SessionRow | LimitReached:
             return pickup.claim(connection, self._engine, session_id, steal, fence, paused)
 
-        row = await self._do(verb)
+        row = await self._do(Brief(verb))
+        if isinstance(row, LimitReached):
+            raise row
         self._held.add(row.key)
         return row
 
     async def commit(self, commit: Commit) -> Flags | None:
         self._check()
         try:
-            flags = await self._writer.commit(commit)
+            flags = await self._writer.commit(of_commit(commit))
         except (HoldLost, StoreReadOnly):
             self._held.discard(commit.key)
             raise
@@ -364,7 +377,7 @@ class SqliteStore(Notes):
         return flags
 
     async def revise(self, commit: Commit) -> Found:
-        def verb(connection: apsw.Connection) -> Found:
+        def verb(connection: Connection) -> Found:
             return revision.revise(connection, self._engine, commit)
 
         return await self._act(verb, urgent=parks(commit))
@@ -390,23 +403,30 @@ class SqliteStore(Notes):
             return sessions.purses(connection, key)
 
     async def due(
-        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None
+        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None,
+        queues: Sequence[str] | None = None, skip: Mapping[int, int] | None = None,
     ) -> list[SessionRow]:  # fmt: skip
         with self._reading() as connection:
-            return pickup.due(connection, self._engine.present, now, workflows, limit, tree)
+            return pickup.due(connection, self._engine.present, now, workflows, limit, tree, queues, skip)
 
     async def take(
-        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None
-    ) -> list[SessionRow]:
-        skipped = {} if skip is None else dict(skip)
-        with self._reading() as connection:  # an idle worker looks often and must not write
-            present = self._engine.present
-            found = pickup.ready(connection, present, now, workflows, 1, skipped)
-            if not found and not pickup.dead_holders(connection, present):
+        self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None,
+        queues: Sequence[str] | None = None,
+    ) -> list[SessionRow]:  # fmt: skip
+        wanted = Wanted(now, workflows, limit, queues, {} if skip is None else dict(skip))
+        await self.reap()
+        with self._reading() as connection:
+            if not pickup.anything_to_take(connection, self._engine.present, wanted):
                 return []
-        rows = await self._do(lambda connection: pickup.take(connection, self._engine, now, workflows, limit, skipped))
+        rows = await self._do(lambda connection: pickup.take(connection, self._engine, wanted))
         self._held.update(row.key for row in rows)
         return rows
+
+    async def reap(self) -> frozenset[int]:
+        freed: set[int] = set()
+        while await self._look(lambda connection: crashes.dead_holders(connection, self._engine.present)):
+            freed.update(await self._do(lambda connection: crashes.reap(connection, self._engine)))
+        return frozenset(freed)
 
     async def release(self, key: int, fence: int) -> None:
         try:
@@ -417,12 +437,18 @@ class SqliteStore(Notes):
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         with self._reading() as connection:
-            return pickup.next_wake(connection, now, workflows, tree)
+            return schedules.next_wake(connection, now, workflows, tree)
+
+    async def set_schedule(self, before: Schedule | None, after: Schedule, new: NewSession | None = None) -> Fired:
+        fired = await super().set_schedule(before, after, new)
+        if fired.row is not None and fired.row.holder is not None:
+            self._held.add(fired.row.key)
+        return fired
 
     # from outside
 
     async def pause(self, query: Filter, pause: Pause) -> Found:
-        def verb(connection: apsw.Connection, takes: Takes) -> Found:
+        def verb(connection: Connection, takes: Takes) -> Found:
             return pauses.pause(connection, self._engine, query, pause, takes)
 
         return await self._act_on(verb, urgent=True)
@@ -441,24 +467,32 @@ class SqliteStore(Notes):
     async def unpause(
         self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
     ) -> SessionRow:
-        def verb(connection: apsw.Connection, takes: Takes) -> SessionRow:
+        def verb(connection: Connection, takes: Takes) -> SessionRow:
             return pauses.unpause(connection, self._engine, session_id, by, at, budget, wake, takes)
 
         return await self._act_on(verb)
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
-        def verb(connection: apsw.Connection, takes: Takes) -> Found:
+        def verb(connection: Connection, takes: Takes) -> Found:
             return endings.cancel(connection, self._engine, session_id, by, reason, at, takes)
 
         return await self._act_on(verb, urgent=True)
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
-        return await self._act(lambda connection: signals.send(connection, self._engine, session_id, by, at, payload))
+        def verb(connection: Connection) -> SessionRow:
+            return signals.send(connection, self._engine, session_id, by, at, payload)
+
+        if current(self) is None:
+            return await self._do(Brief(verb) if len(payload) <= BRIEF else verb)
+        return await self._act(verb)
 
     async def answer(self, given: Answer) -> Answered:
-        return await self._act(
-            lambda connection: answers.answer(connection, self._engine, given), wrote=lambda found: found.was_delivered
-        )
+        def verb(connection: Connection) -> Answered:
+            return answers.answer(connection, self._engine, given)
+
+        if current(self) is None:
+            return await self._do(Brief(verb) if len(given.value) <= BRIEF else verb)
+        return await self._act(verb, wrote=lambda found: found.was_delivered)
 
     async def questions(self, query: Inquiry) -> FoundQuestions:
         now = self._clock.now()
@@ -503,34 +537,17 @@ class SqliteStore(Notes):
                 return changes.read(connection, after, limit)
         return await self._scan(lambda connection: changes.read(connection, after, limit), at_once=True)
 
-    def describe_holder(self, holder: int | None) -> str:
+    async def describe_holders(self, holders: Collection[int]) -> dict[int, str]:
         with self._reading() as connection:
-            return engines.describe(connection, holder)
+            return {each: engines.describe(connection, each) for each in holders}
 
-    # removing data
+    # places on the disk
 
-    async def remove(
-        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False, ended_for: int | None = None
-    ) -> list[Removal]:
-        def verb(connection: apsw.Connection) -> list[Removal]:
-            return cleaning.remove(connection, self._engine, session_id, by, reason, at, expired, ended_for)
+    def files_of(self, session_id: str) -> Files | None:
+        return None if self._place.in_memory else self._files.of(session_id)
 
-        return await self._act(verb, urgent=True)
-
-    async def removing(self) -> list[Removal]:
-        return await self._scan(cleaning.removing)
-
-    async def strip(self, key: int, limit: int) -> Tombstone | None:
-        return await self._do(lambda connection: cleaning.strip(connection, key, limit), urgent=True)
-
-    async def expired(self, now: int, after: int, limit: int, ended_for: int | None = None) -> list[tuple[int, str]]:
-        return await self._scan(lambda connection: cleaning.expired(connection, now, after, limit, ended_for))
-
-    async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
-        return await self._scan(lambda connection: cleaning.tombstones(connection, session_id))
-
-    def folder(self, session_id: str) -> Path | None:
-        return None if self._place.in_memory else session_folder(self.path, session_id)
+    async def sessions_with_files(self) -> list[str]:
+        return [] if self._place.in_memory else await self._files.sessions()
 
     def flag(self) -> Path | None:
         return None if self._place.in_memory else Path(f"{self.path}-paused")
@@ -538,69 +555,9 @@ class SqliteStore(Notes):
     def streams(self) -> StreamFolder | None:
         return None if self._place.in_memory else StreamFolder(Path(f"{self.path}-streams"), Path(self.path))
 
-    async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
-        if apply:
-            return await self._do(lambda connection: cleaning.sweep(connection, after, limit), urgent=True)
-        return await self._scan(lambda connection: cleaning.swept(cleaning.unnamed(connection, after, limit), limit))
-
-    async def weight(self, *session_ids: str) -> int:
-        def read(connection: apsw.Connection) -> int:
-            tree = sessions.find(connection, Filter(ids=session_ids, tree=True), self._engine.present)
-            return cleaning.weight(connection, tree)
-
-        return await self._scan(read, at_once=True)
-
-    async def space(self) -> Space:
-        return await self._scan(cleaning.space, at_once=True)
-
-    async def compact(self, at_most: int) -> int:
-        pages = max(1, at_most // schema.PAGE_SIZE)
-        given = await self._do(lambda connection: cleaning.compact(connection, pages), urgent=True)
-        return given * schema.PAGE_SIZE
-
-    async def fold(self) -> bool:
-        self._check()
-        return self._place.in_memory or await asyncio.to_thread(schema.fold, self._place)
-
-    # verification
-
-    async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
-        return await self._scan(
-            lambda connection: checking.survey(connection, after, limit, self._engine.present), at_once=True
-        )
-
-    async def names(self, key: int) -> dict[bytes, bool]:
-        with self._reading() as connection:
-            return checking.names(connection, key)
-
-    async def values(self, after: int, limit: int) -> Proved:
-        return await self._scan(lambda connection: checking.values(connection, after, limit))
-
-    async def check(self) -> list[str]:
-        self._check()
-        if not self._place.in_memory:  # on a thread of its own, because it reads every page of the file
-            return await asyncio.to_thread(checking.check_file, self._place)
-        with self._reading() as connection:
-            return checking.check(connection)
-
-    async def about(self) -> About:
-        return await self._scan(
-            lambda connection: about(connection, self._place, self._ballast, self._engine.present), at_once=True
-        )
-
-    # transfer
-
-    async def whole(self, session_id: str) -> list[Whole]:
-        return await self._scan(
-            lambda connection: moving.whole(connection, session_id, self._engine.present), at_once=True
-        )
-
-    async def import_(self, sessions: Sequence[Whole]) -> bool:
-        return await self._act(lambda connection: moving.import_(connection, self._engine, sessions), wrote=bool)
-
     # helpers
 
-    async def _do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
+    async def _do(self, verb: Callable[[Connection], T], *, urgent: bool = False) -> T:
         self._check()
         return await self._writer.do(verb, urgent=urgent)
 
@@ -613,7 +570,7 @@ class SqliteStore(Notes):
             what = "is not open yet. Call open() first." if self._state == "new" else "is closed. Create another store."
             raise StoreClosed(f"The store {self.path} {what}")
 
-    async def _scan(self, read: Callable[[apsw.Connection], T], *, at_once: bool = False) -> T:
+    async def _scan(self, read: Callable[[Connection], T], *, at_once: bool = False) -> T:
         """Read what may take long on a thread of its own; with ``at_once``, all statements see the same moment."""
         self._check()
         if self._place.in_memory:
@@ -621,13 +578,18 @@ class SqliteStore(Notes):
                 return read(connection)
         return await self._reader.do(read, at_once)
 
+    async def _look(self, read: Callable[[Connection], T], *, at_once: bool = False) -> T:
+        """Read what takes microseconds on the loop's thread; ``at_once`` is as in `_scan`."""
+        with self._snapshot() if at_once else self._reading() as connection:
+            return read(connection)
+
     def _reading(self) -> InlineRead:
         self._check()
         assert self._read is not None  # the store is open
         return InlineRead(self.path, self._read)
 
     @contextmanager
-    def _snapshot(self) -> Iterator[apsw.Connection]:
+    def _snapshot(self) -> Iterator[Connection]:
         """Read with several statements that all see the same moment."""
         with self._reading() as connection, snapshot(connection):
             yield connection

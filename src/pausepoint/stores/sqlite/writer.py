@@ -1,9 +1,9 @@
 """Adaptive group commit.
 
-A single session commits inline, on the event loop's thread, as long as commits are cheap. Otherwise all work of one
-loop tick goes to a writer thread as one transaction. The next batch collects in the meantime. Another process's write
-lock never blocks the loop: inline commits do not wait, and work that finds the database locked goes to the thread,
-which waits.
+A single session commits inline, on the event loop's thread, as long as commits are cheap. So do the brief writes that
+wake it: a message, an answer, a claim. Otherwise all work of one loop tick goes to a writer thread as one transaction.
+The next batch collects in the meantime. Another process's write lock never blocks the loop: inline commits do not wait,
+and work that finds the database locked goes to the thread, which waits.
 
 While the disk is in trouble, all work goes to the thread. The thread checks from time to time whether the trouble is
 over. It refuses normal work, and uses the ballast for work that stops sessions or frees space.
@@ -23,17 +23,19 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
-import msgspec
 
 from pausepoint.errors import PausepointError, StoreReadOnly, StoreUnavailable
-from pausepoint.model.sessions import Commit, Flags
+from pausepoint.model.commits import Commit, Flags
 from pausepoint.name import NAME
 from pausepoint.stores.sqlite import commits, schema
 from pausepoint.stores.sqlite.ballast import Ballast
+from pausepoint.stores.sqlite.connection import Connection
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.errors import BROKEN, LOCK_PATIENCE
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.trouble import Trouble
+from pausepoint.stores.sqlite.work import Brief
+from pausepoint.stores.sqlite.work import Work as Work
 
 logger = logging.getLogger(NAME)
 
@@ -43,34 +45,6 @@ REFUSALS = 3  # after this many refusals in a row by a full disk, the rest of a 
 NOTE_BYTES = 64 * 2**10  # the largest final note about a session that may use the ballast
 
 T = TypeVar("T")
-
-
-class Work(msgspec.Struct, eq=False):
-    """One commit or one other write, and its result. ``urgent`` work may use the ballast.
-
-    A struct, because one is made for every commit, and ``__init__`` would cost more than the rest.
-    """
-
-    commit: Commit | None = None
-    verb: Callable[[apsw.Connection], Any] | None = None
-    urgent: bool = False
-    answer: Any = None
-    error: BaseException | None = None
-    future: asyncio.Future[Any] | None = None
-
-    def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.answer
-
-    def deliver(self) -> None:
-        future = self.future
-        if future is None or future.done():  # the waiting task was cancelled
-            return
-        if self.error is not None:
-            future.set_exception(self.error)
-        else:
-            future.set_result(self.answer)
 
 
 class Trace(NamedTuple):
@@ -85,18 +59,18 @@ class Transactions:
     """Runs batches on one connection. Finds out whether a batch took effect even if COMMIT reports an error."""
 
     def __init__(
-        self, place: schema.Place, engine: OwnEngine, trouble: Trouble, tune: Callable[[apsw.Connection], None]
+        self, place: schema.Place, engine: OwnEngine, trouble: Trouble, tune: Callable[[Connection], None]
     ) -> None:
         self._place = place
         self._engine = engine
         self._trouble = trouble
         self._tune = tune
-        self._connection: apsw.Connection | None = None
+        self._connection: Connection | None = None
         self._cursor: apsw.Cursor | None = None  # reused for single commits, because creating cursors is slow
         self.commits = 0
 
     @property
-    def connection(self) -> apsw.Connection:
+    def connection(self) -> Connection:
         if self._connection is None:
             self._connection = schema.connect(self._place)
             self._tune(self._connection)
@@ -176,7 +150,7 @@ class Transactions:
             self._abandon(exc)
             raise
 
-    def _perform(self, connection: apsw.Connection, batch: Sequence[Work]) -> Callable[[], Trace | None]:
+    def _perform(self, connection: Connection, batch: Sequence[Work]) -> Callable[[], Trace | None]:
         """Perform the work and return a function that says how to find out whether it took effect."""
         moved: Commit | None = None
         verbs = False
@@ -191,7 +165,7 @@ class Transactions:
             return lambda: mark
         return lambda: None if moved is None else _trace(moved)
 
-    def _move_all(self, connection: apsw.Connection, run: Sequence[Work]) -> Commit | None:
+    def _move_all(self, connection: Connection, run: Sequence[Work]) -> Commit | None:
         """Apply the commits, and return the last one that was written; None if all were refused."""
         moves = [work.commit for work in run if work.commit is not None]
         moved: Commit | None = None
@@ -203,12 +177,12 @@ class Transactions:
                 moved = work.commit if outcome is not None else moved
         return moved
 
-    def _mark(self, connection: apsw.Connection) -> Trace:
+    def _mark(self, connection: Connection) -> Trace:
         mark, number = str(uuid.uuid4()), self._engine.number
-        connection.execute(QUERIES["leave_mark"], (mark, self._engine.workflows, number))
+        connection.execute(QUERIES["leave_mark"], (mark, *self._engine.drives, number))
         return Trace(QUERIES["mark"], (number,), mark)
 
-    def _commit(self, place: apsw.Connection | apsw.Cursor, trace: Callable[[], Trace | None]) -> None:
+    def _commit(self, place: Connection | apsw.Cursor, trace: Callable[[], Trace | None]) -> None:
         self.commits += 1
         try:
             place.execute("COMMIT")
@@ -252,7 +226,7 @@ class Transactions:
             connection.close(True)
 
 
-def _do(work: Work, connection: apsw.Connection) -> None:
+def _do(work: Work, connection: Connection) -> None:
     assert work.verb is not None
     work.answer = work.error = None
     before = connection.total_changes()
@@ -325,6 +299,7 @@ class Writer:
         self._flush_due = False
         self._tick_task: asyncio.Task[Any] | None = None  # the task that commits inline in this tick of the loop
         self._tick_until = 0.0  # when its time is over
+        self._answered = 0  # batches whose tasks have an answer, but have not run since
         self._tick_over = False  # whether it must let other tasks run
         self._cost = 0.0  # moving average of the duration of a single commit, in seconds
         self._waited_since = 0.0
@@ -371,16 +346,17 @@ class Writer:
         answer: Flags | None = await self._submit(Work(commit=commit, urgent=parks(commit)))
         return answer
 
-    async def do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
+    async def do(self, verb: Callable[[Connection], T], *, urgent: bool = False) -> T:
         """Run a write in a transaction, possibly together with others. ``urgent`` work may use the ballast.
 
-        Only work that stops sessions or frees space is urgent, never work that resumes them.
+        Only work that stops sessions or frees space is urgent, never work that resumes them. A `Brief` write may run on
+        the loop's thread, like a commit.
         """
         work = Work(verb=verb, urgent=urgent)
-        if not self._in_memory:
-            await self._submit(work)
-        else:
+        if self._in_memory:
             self.inline.run((work,))
+        elif not (isinstance(verb, Brief) and self._is_free() and self._do_inline(work)):
+            await self._submit(work)
         answer: T = work.result()
         return answer
 
@@ -400,6 +376,13 @@ class Writer:
             return False
         # If two tasks commit in one tick, a batch is faster.
         return self._tick_task is None or self._tick_task is asyncio.current_task()
+
+    def _is_free(self) -> bool:
+        """Return whether a write may run on the loop's thread now. The caller need not let others run afterwards.
+
+        Tasks that the thread has answered come first: what they wrote is in the store, but they do not know it yet.
+        """
+        return not (self._pending or self._tick_over or self._answered) and self._cheap()
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -424,12 +407,33 @@ class Writer:
         work.deliver()
         return True
 
-    def _move_inline(self, commit: Commit) -> Flags | None:
+    def _do_inline(self, work: Work) -> bool:
+        """Run one write on the loop's thread. Return False, with nothing done, if another process is writing."""
+        start = self._enter_tick()
+        try:
+            self.inline.run((work,))
+        except apsw.BusyError:
+            return False
+        if isinstance(work.error, StoreReadOnly):
+            self._heed_trouble()
+        self._leave_tick(start)
+        return True
+
+    def _enter_tick(self) -> float:
         start = time.perf_counter()
         if self._tick_task is None:
             self._tick_task = asyncio.current_task()
             self._tick_until = start + TICK
             self._loop.call_soon(self._next_tick)
+        return start
+
+    def _leave_tick(self, start: float) -> None:
+        end = time.perf_counter()
+        self._note_cost(end - start)
+        self._tick_over = end > self._tick_until
+
+    def _move_inline(self, commit: Commit) -> Flags | None:
+        start = self._enter_tick()
         try:
             flags = self.inline.move(commit)
         except apsw.BusyError:
@@ -440,19 +444,17 @@ class Writer:
                 raise _Elsewhere from None
             self.lose(commit.key, commit.fence)
             raise
-        end = time.perf_counter()
-        self._note_cost(end - start)
-        self._tick_over = end > self._tick_until
+        self._leave_tick(start)
         return flags
 
     def _next_tick(self) -> None:
-        self._tick_task = None
+        self._tick_task, self._tick_over = None, False
 
     def _note_cost(self, seconds: float) -> None:
         # Limit the weight of one slow commit (a key frame, a WAL checkpoint). Only many slow commits matter.
         self._cost += (min(seconds, 2 * CHEAP) - self._cost) * 0.1
 
-    def _tune_inline(self, connection: apsw.Connection) -> None:
+    def _tune_inline(self, connection: Connection) -> None:
         connection.set_busy_timeout(0)  # never wait on the loop; the thread waits instead
         connection.wal_autocheckpoint(schema.WAL_PAGES)
 
@@ -528,14 +530,14 @@ class Writer:
         self._trouble.is_over()
         return True
 
-    def _give_back(self, connection: apsw.Connection) -> bool:
+    def _give_back(self, connection: Connection) -> bool:
         """Release the sessions in ``lost``. This is the first write after the trouble."""
         bindings = [(key, fence, self._engine.number) for key, fence in self.lost.items()]
         for query in ("give_back", "unkeep"):
             connection.executemany(QUERIES[query], bindings)
         return True
 
-    def _tune_threaded(self, connection: apsw.Connection) -> None:
+    def _tune_threaded(self, connection: Connection) -> None:
         connection.set_busy_handler(self._wait_for_lock)
         connection.wal_autocheckpoint(schema.WAL_PAGES)
 
@@ -560,6 +562,11 @@ class Writer:
         self._flush()  # first, so that thread and loop work in parallel
         for work in batch:
             work.deliver()
+        self._answered += 1
+        self._loop.call_soon(self._heard)
+
+    def _heard(self) -> None:
+        self._answered -= 1
 
     def _heed_trouble(self) -> None:
         """Report trouble that has begun or ended, and schedule the next check while it lasts."""

@@ -11,14 +11,16 @@ from typing import Any, ParamSpec
 
 import pytest
 
+from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.records import Record, first_digest, seal
-from pausepoint.model.sessions import Commit, Flags, NewSession, Pause, SessionRow
+from pausepoint.model.sessions import Pause, SessionRow
 from pausepoint.stores.base import Store
+from pausepoint.stores.changed import OnChange
 from pausepoint.testing.clock import ManualClock
 
 P = ParamSpec("P")
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 """Seconds after which a waiting test fails."""
 
 
@@ -41,7 +43,7 @@ class Place:
         self.clock = ManualClock(start=1_000_000)
 
     @asynccontextmanager
-    async def store(self, on_change: Callable[[], None] = lambda: None) -> AsyncIterator[Store]:
+    async def store(self, on_change: OnChange = lambda keys: None) -> AsyncIterator[Store]:
         """Open a store for the duration of the block."""
         store = self.make(self.folder, self.clock)
         await store.open(on_change)
@@ -62,6 +64,10 @@ class Suite:
         raise NotImplementedError(
             f"{type(self).__name__} does not create a store. Define make_store(self, folder, clock) to return one."
         )
+
+    def lose_engine(self, store: Store) -> None:
+        """Let a store look as if the process of its engine had died. If not overridden, its tests are skipped."""
+        pytest.skip(f"{type(self).__name__} does not define lose_engine(self, store)")
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
@@ -119,9 +125,9 @@ async def started(store: Store, session_id: str = "s1", **changes: Any) -> Drive
     return Driver(store, await created(store, session_id, **changes))
 
 
-async def parked(store: Store, session_id: str = "s1", **facts: Any) -> SessionRow:
-    """Create a session and release it. ``facts`` say what it waits for."""
-    await (await started(store, session_id)).commit(release=True, **facts)
+async def parked(store: Store, session_id: str = "s1", **changes: Any) -> SessionRow:
+    """Create a session and release it. ``changes`` say what it waits for."""
+    await (await started(store, session_id)).commit(release=True, **changes)
     return await stored(store, session_id)
 
 

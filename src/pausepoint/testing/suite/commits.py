@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pausepoint.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded
 from pausepoint.model.sessions import Failure, Filter, Pause, Status
@@ -56,6 +57,22 @@ class CommitTests(Suite):
             assert await payloads(store, driver.key) == [b"{}"]
             with pytest.raises(DamagedRecord):
                 await store.blobs([blob[0]])
+
+    @pytest.mark.parametrize("count", [1, 2])
+    @pytest.mark.parametrize("changes", [{"fence": 0}, {"fence": 2}, {"base_seq": 0}, {"key": 99}])
+    @on_loop
+    async def test_a_plain_commit_that_does_not_fit_writes_nothing(
+        self, place: Place, changes: dict[str, Any], count: int
+    ) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            before = await stored(store)
+            first, *others = [driver.next(plain=True, **changes) for _ in range(count)]
+            records = (*first.records, *(record for each in others for record in each.records))
+            with pytest.raises(HoldLost, match=r"(?i)nothing was written"):
+                await store.commit(replace(first, records=records))
+            assert await stored(store) == before
+            assert await payloads(store, driver.key) == [b"{}"]
 
     @on_loop
     async def test_of_two_simultaneous_commits_one_takes_effect(self, place: Place) -> None:
@@ -158,7 +175,7 @@ class CommitTests(Suite):
             driver = await started(store)
             with pytest.raises(AlreadyRunning) as refusal:
                 await store.claim("s1")
-            assert str(refusal.value.holder) == store.describe_holder((await stored(store)).holder)
+            assert await store.describe_holders([store.number]) == {store.number: refusal.value.holder}
             row = await store.claim("s1", steal=True)
             assert (row.fence, row.crashes) == (2, 0)
             with pytest.raises(HoldLost):
@@ -184,17 +201,18 @@ class CommitTests(Suite):
                 await store.claim("s1", steal=True)
             assert refusal.value.status == ended
 
+    @pytest.mark.parametrize("ended", ["completed", "cancelled"])
     @on_loop
     async def test_a_commit_that_ends_the_session_closes_its_pauses_and_withdraws_the_request(
-        self, place: Place
+        self, place: Place, ended: str
     ) -> None:
         async with place.store() as store:
             driver = await started(store)
             await driver.commit(open_pauses=(Pause("g", "guard", "no sources yet", None, 10),))
             await store.pause(Filter(), operator())
-            await driver.commit(ended="completed", release=True)
+            await driver.commit(ended=ended, release=True)
             row = await stored(store)
-            assert (row.pause_requested, row.open_pauses, row.status) == (False, 0, Status.COMPLETED)
+            assert (row.pause_requested, row.open_pauses, row.status) == (False, 0, Status(ended))
             assert await store.pauses(row.key) == []
             assert len(await store.pauses(row.key, open_only=False)) == 2
 
@@ -204,7 +222,10 @@ class CommitTests(Suite):
             driver = await started(store)
             row = await stored(store)
             assert (row.holder, row.live) == (store.number, True)
-            assert store.describe_holder(row.holder) != store.describe_holder(None)
+            named = await store.describe_holders([store.number, 9_999])
+            assert list(named) == [store.number, 9_999]
+            assert len(set(named.values())) == 2
+            assert await store.describe_holders([]) == {}
             await driver.commit(release=True)
             assert ((await stored(store)).holder, (await stored(store)).live) == (None, False)
 

@@ -12,16 +12,8 @@ import msgspec
 from pausepoint.errors import PausepointError
 from pausepoint.model.questions import QuestionRow
 from pausepoint.model.records import Record, SignalRecord
-from pausepoint.model.sessions import (
-    Filter,
-    Pause,
-    QuestionFacts,
-    QuestionStatus,
-    Removal,
-    SessionRow,
-    Status,
-    Tombstone,
-)
+from pausepoint.model.sessions import Filter, Pause, QuestionFacts, QuestionStatus, SessionRow, Status
+from pausepoint.model.stores import Removal, Tombstone
 from pausepoint.stores.base import Store
 from pausepoint.stores.found import Found, FoundQuestions
 from pausepoint.testing.suite.interleaving import Letter

@@ -41,6 +41,8 @@ from pausepoint.testing.suite.interleaving import (
     together,
 )
 from pausepoint.testing.suite.verbs import (
+    OTHER_SETTINGS,
+    OTHER_VERBS,
     SETTINGS,
     VERBS,
     Actor,
@@ -55,6 +57,11 @@ INTERLEAVINGS = 3
 
 PAIRS = tuple(itertools.combinations_with_replacement(VERBS, 2))
 """Every pair of verbs, and each verb with itself."""
+
+DRAWER_PAIRS = (
+    ("append", "append"), ("append", "pop"), ("replace", "replace"), ("append", "replace"), ("append", "remove"),
+)  # fmt: skip
+"""The pairs of verbs about drawers. All of them use one drawer of the main session."""
 
 PEOPLE: dict[Letter, str] = {"a": "ann", "b": "ben"}
 """For whom each engine acts."""
@@ -123,7 +130,7 @@ class Arena:
             self._turnstile.reached(letter)
 
     def _open(self, letter: Letter, store: Store) -> Store:
-        self._lanes[letter].call(store.open(lambda: None))
+        self._lanes[letter].call(store.open(lambda keys: None))
         return store
 
     def __exit__(
@@ -135,14 +142,17 @@ class Arena:
                     lane.call(store.close())
             lane.stop()
 
-    def trial(self, pair: tuple[str, str], n: int, seed: int = 0) -> Trial:
+    def trial(self, pair: tuple[str, str], n: int, seed: int = 0, setting: str = "") -> Trial:
         """Run interleaving ``n`` of a pair of verbs, and search for a serial order that explains it.
 
         The first three are the same with every seed, apart from the sessions that they use: both engines at once, and
-        each engine overtaken by the other one after its first call. All others are random.
+        each engine overtaken by the other one after its first call. All others are random. ``setting`` names the
+        sessions before, which are drawn otherwise.
         """
         chance = random.Random(f"{seed} {pair} {n}")
         case = draw_case(pair, chance)
+        if setting:
+            case = case._replace(setting=setting)
         turnstile = schedule(n, chance)
         played = self._play(self._stores, case, turnstile)
         orders, wrong = self._explain(case, played)
@@ -177,12 +187,13 @@ class Arena:
             each.result()
         self._turnstile = None
         state = lanes["a"].call(state_of(stores["a"], scene, plain))
-        lanes["a"].call(_clean_up(stores["a"], self._clock.now()))
+        lanes["a"].call(_clean_up(stores["a"], scene, self._clock.now()))
         return Played(calls, state)
 
 
-async def _clean_up(store: Store, now: int) -> None:
+async def _clean_up(store: Store, scene: Scene, now: int) -> None:
     """End what would affect the next run."""
+    await store.drop_limits("workflow", scene.run)
     await store.lift(None, now)
     await strip(store)
 
@@ -203,12 +214,12 @@ def draw_case(pair: tuple[str, str], chance: random.Random) -> Case:
 async def _prepare(store: Store, case: Case, scene: Scene) -> None:
     if "import" in case.verbs:
         await prepare_move(store, scene)
-    await SETTINGS[case.setting](store, scene)
+    await (SETTINGS | OTHER_SETTINGS)[case.setting](store, scene)
 
 
 async def _act(recorder: Recorder, verb: str, scene: Scene) -> None:
     try:
-        await VERBS[verb](Actor(cast(Store, recorder), scene, PEOPLE[recorder.letter]))
+        await (VERBS | OTHER_VERBS)[verb](Actor(cast(Store, recorder), scene, PEOPLE[recorder.letter]))
     except PausepointError:
         pass  # a refusal is a result like any other, and is recorded
     finally:
@@ -229,8 +240,10 @@ class ConcurrencySuite(Suite):
     """Tests of two engines that use a store at the same time, for every pair of verbs.
 
     The engines are in two threads, each with its own event loop and a store from `make_store`. Stores that are made
-    with the same folder must share their data.
+    with the same folder must share their data. Set ``interleavings`` to test more or fewer of each pair of verbs.
     """
+
+    interleavings = INTERLEAVINGS
 
     def make_reference(self, folder: Path, clock: ManualClock) -> Store:
         """Return a new, unopened store that is known to be correct. By default it is a SQLite store.
@@ -264,5 +277,21 @@ class ConcurrencySuite(Suite):
         """Test a verb with itself and with each verb after it in `VERBS`."""
         with arena:
             for pair in PAIRS:
-                for n in range(INTERLEAVINGS if pair[0] == verb else 0):
+                for n in range(self.interleavings if pair[0] == verb else 0):
                     assert not (wrong := arena.trial(pair, n).wrong), wrong
+
+    def test_engines_that_take_at_the_same_time_stay_below_a_limit(self, arena: Arena) -> None:
+        with arena:
+            for n in range(2 * INTERLEAVINGS):
+                assert not (wrong := arena.trial(("take", "take"), n, setting="limited").wrong), wrong
+
+    def test_writes_to_a_drawer_at_the_same_time_act_as_if_one_came_first(self, arena: Arena) -> None:
+        with arena:
+            for pair in DRAWER_PAIRS:
+                for n in range(self.interleavings):
+                    assert not (wrong := arena.trial(pair, n, setting="waiting").wrong), wrong
+
+    def test_children_that_spend_at_the_same_time_charge_their_parent_for_all_of_it(self, arena: Arena) -> None:
+        with arena:
+            for n in range(2 * INTERLEAVINGS):
+                assert not (wrong := arena.trial(("spend", "spend"), n, setting="siblings").wrong), wrong

@@ -7,6 +7,7 @@ from hashlib import sha256
 import pytest
 
 from pausepoint.errors import DamagedRecord
+from pausepoint.model.files import FileFacts
 from pausepoint.model.records import first_digest, intact
 from pausepoint.model.sessions import Filter
 from pausepoint.stores.base import Store
@@ -55,6 +56,26 @@ class ProofTests(Suite):
                 assert intact(record, previous)
                 previous = record.digest
             assert previous == driver.digest
+
+    @on_loop
+    async def test_text_that_not_every_store_can_hold_is_replaced_and_not_taken_for_damage(self, place: Place) -> None:
+        bad, good = "b\0b\udcff", "b\ufffdb\ufffd"
+        async with place.store() as store:
+            driver = await started(store, owner=bad, tags=(bad,))
+            await store.pause(Filter(), operator(bad, by=bad))
+            await store.send("s1", bad, 1, b"{}")
+            await store.add_file("s1", bad, 2, FileFacts("file_1", "a.txt", "text/plain", 1, "ab" * 32, "txt"))
+            await store.cancel("s1", bad, bad, 3)
+            await driver.commit(release=True, closed_by=bad, ended="completed")
+            [row] = await store.find(Filter(owner=bad, tag=bad))
+            assert (row.owner, row.tags) == (good, (good,))
+            (pause,) = await store.pauses(row.key, open_only=False)
+            assert (pause.reason, pause.by, pause.closed_by) == (good, good, good)
+            assert [signal.by for signal in await store.signals(row.key, 0)] == [good] * 4
+            assert await store.check() == []
+            await store.remove("s1", bad, bad, 9)
+            [removal] = await store.removing()
+            assert (removal.tombstone.by, removal.tombstone.reason) == (good, good)
 
     @on_loop
     async def test_the_last_key_frame_up_to_a_record_is_found(self, place: Place) -> None:

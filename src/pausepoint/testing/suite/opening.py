@@ -31,6 +31,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "tally": lambda store: store.tally(Filter()),
     "records": lambda store: store.records(1, 1),
     "claim": lambda store: store.claim("s1"),
+    "reap": lambda store: store.reap(),
     "take": lambda store: store.take(1, ["brief"], 1),
     "flags": lambda store: store.flags([1]),
     "pause": lambda store: store.pause(Filter(), operator()),
@@ -39,7 +40,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
 
 
 class LifeTests(Suite):
-    """Tests of `open`, `close`, `number`, `trouble` and `describe_holder`."""
+    """Tests of `open`, `close`, `number`, `trouble` and `describe_holders`."""
 
     @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
     @on_loop
@@ -49,7 +50,7 @@ class LifeTests(Suite):
         store = place.make(place.folder, place.clock)
         with pytest.raises(StoreClosed):
             await verb(store)
-        await store.open(lambda: None)
+        await store.open(lambda keys: None)
         driver = await started(store)
         await asyncio.gather(store.close(), store.close())
         await store.close()
@@ -75,7 +76,7 @@ class LifeTests(Suite):
     @on_loop
     async def test_closing_finishes_what_was_submitted(self, place: Place) -> None:
         store = place.make(place.folder, place.clock)
-        await store.open(lambda: None)
+        await store.open(lambda keys: None)
         drivers = [await started(store, f"s{n}") for n in range(5)]
         commits = [asyncio.ensure_future(driver.commit(b"last")) for driver in drivers]
         await asyncio.sleep(0)  # the calls are submitted now, but not finished
@@ -134,7 +135,7 @@ class SharingTests(Suite):
             assert (row.holder, row.live, row.status) == (mine.number, True, Status.RUNNING)
             with pytest.raises(AlreadyRunning) as refusal:
                 await other.claim("s1")
-            assert refusal.value.holder == other.describe_holder(mine.number)
+            assert {mine.number: refusal.value.holder} == await other.describe_holders([mine.number])
             await driver.commit(release=True)
             taken = await other.claim("s1")
             assert (taken.fence, taken.holder) == (2, other.number)
@@ -192,7 +193,7 @@ class SharingTests(Suite):
     async def test_what_each_engine_drives_is_known_to_the_others(self, place: Place) -> None:
         mine = place.make(place.folder, place.clock)
         mine.announce(["memo", "brief"])
-        await mine.open(lambda: None)
+        await mine.open(lambda keys: None)
         async with place.store() as other:
             drives = {each.number: each.workflows for each in (await other.about()).holders if each.live}
             assert drives == {mine.number: ("brief", "memo"), other.number: ()}
@@ -202,6 +203,10 @@ class SharingTests(Suite):
             await mine.pause(Filter(), operator())
             drives = {each.number: each.workflows for each in (await mine.about()).holders if each.live}
             assert drives == {mine.number: (), other.number: ("devs",)}
+            other.announce(["devs"], ["mail", "gpu"])
+            await created(other, "s2")
+            queues = {each.number: each.queues for each in (await mine.about()).holders if each.live}
+            assert queues == {mine.number: None, other.number: ("gpu", "mail")}
             other.announce(["devs", "memo"])
             await mine.close()
             await other.pause(Filter(), operator("night", mode="abort"))
@@ -240,7 +245,25 @@ class SharingTests(Suite):
     @on_loop
     async def test_an_engine_is_notified_soon_after_another_one_wrote(self, place: Place) -> None:
         heard = asyncio.Event()
-        async with place.store(heard.set), place.store() as other:
+        async with place.store(lambda keys: heard.set()), place.store() as other:
             heard.clear()
             await created(other)
             await heard.wait()
+
+    @on_loop
+    async def test_an_engine_is_told_which_session_has_changed_or_that_anything_may_have(self, place: Place) -> None:
+        heard: asyncio.Queue[frozenset[int] | None] = asyncio.Queue()
+        async with place.store(heard.put_nowait), place.store() as other:
+            first, second = await started(other, "s1"), await started(other, "s2")
+            verbs: list[tuple[int, Callable[[], Awaitable[Any]]]] = [
+                (first.key, lambda: other.send("s1", "ann", 9500, b"{}")),
+                (second.key, lambda: other.pause(Filter(session_id="s2"), operator())),
+                (first.key, lambda: first.commit(release=True)),
+                (first.key, lambda: other.claim("s1")),
+            ]
+            for key, verb in verbs:
+                while not heard.empty():
+                    heard.get_nowait()
+                await verb()
+                while (keys := await heard.get()) is not None and key not in keys:
+                    pass

@@ -15,7 +15,8 @@ from pausepoint.errors import CallRefused, KeyLost
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer
 from pausepoint.model.remembered import LARGEST_ANSWER, LONGEST_DIGEST, LONGEST_KEY, Remembered
-from pausepoint.model.sessions import Filter, Whole
+from pausepoint.model.sessions import Filter
+from pausepoint.model.stores import Whole
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, new_session, on_loop, operator, parked, stored
 

@@ -8,7 +8,8 @@ from hashlib import sha256
 import pytest
 
 from pausepoint.errors import AlreadyRunning, DamagedRecord, UnknownSession, VerbRefused
-from pausepoint.model.sessions import Filter, Sweep, Tombstone
+from pausepoint.model.sessions import Filter
+from pausepoint.model.stores import Sweep, Tombstone
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import Place, Suite, created, new_session, on_loop, operator, parked, started, stored
 
@@ -77,6 +78,17 @@ class EndTests(Suite):
             await driver.commit()
             with pytest.raises(UnknownSession):
                 await store.remove("nobody", None, "", 9000)
+
+    @on_loop
+    async def test_a_session_whose_child_is_held_is_not_removed(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root")
+            driver = await started(store, "child", parent=root.key)
+            with pytest.raises(AlreadyRunning):
+                await store.remove("root", None, "", 9000)
+            assert await store.removing() == []
+            await driver.commit(release=True)
+            assert len(await store.remove("root", None, "", 9000)) == 2
 
     @on_loop
     async def test_a_tree_is_removed_by_its_root_children_first(self, place: Place) -> None:

@@ -66,7 +66,7 @@ class SessionTests(Suite):
     @on_loop
     async def test_find_combines_its_filters_and_lists_the_newest_first(self, place: Place) -> None:
         async with place.store() as store:
-            await store.create(new_session("a", owner="ann", tags=("x",), created_at=1))
+            await store.create(new_session("a", owner="ann", tags=("x",), created_at=1, queue="gpu"))
             await store.create(new_session("b", owner="ben", tags=("x", "y"), created_at=3))
             done = await started(store, "c", workflow="other", owner="ann", created_at=2)
             await done.commit(ended="completed", release=True)
@@ -86,7 +86,9 @@ class SessionTests(Suite):
             assert await ids(ids=("a", "c", "nobody")) == ["c", "a"]
             assert await ids(ids=("a", "c"), tag="x") == ["a"]
             assert await ids(ids=()) == []
-            for query in (Filter(), Filter(owner="ann"), Filter(tag="x"), Filter(workflow="brief", limit=1)):
+            assert await ids(queue="gpu", workflow="brief") == await ids(queue="gpu") == ["a"]
+            assert await store.tally(Filter(queue="gpu")) == {("brief", Status.RUNNING): 1}
+            for query in (Filter(), Filter(owner="ann"), Filter(tag="x"), Filter(queue="gpu", limit=1)):
                 assert await store.ids(query) == [row.session_id for row in await store.find(query)]
             assert await store.ids(Filter(unended=True, reverse=True)) == ["a", "b"]
             assert await store.ids(Filter(tag="z")) == []

@@ -164,6 +164,20 @@ class StandingTests(Suite):
             assert sorted(signals) == [("cancel", "cid", 7000), ("pause", "ann", 5000), ("resume", "ben", 6000)]
 
     @on_loop
+    async def test_a_later_lift_does_not_change_when_an_earlier_pause_was_lifted(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.pause(ALL, everything(at=5000))
+            await driver.commit(release=True, only_if_paused=True)
+            await store.lift("ben", 6000)
+            await store.pause(ALL, everything("again", "cid", 7000))
+            await store.lift("dan", 8000)
+            for _ in ("as it was left", "as the claim has written it"):
+                closed, *_ = await store.pauses(driver.key, open_only=False)
+                assert (closed.reason, closed.closed_at, closed.closed_by) == ("fire drill", 6000, "ben")
+                await store.claim("s1", steal=True)
+
+    @on_loop
     async def test_a_session_created_meanwhile_is_paused_and_not_held(self, place: Place) -> None:
         async with place.store() as store:
             await store.pause(ALL, everything(freeze=True))
@@ -225,6 +239,22 @@ class StandingTests(Suite):
             await store.pause(ALL, everything(at=7000))
             assert await requests(store, row) == [("fire drill", True)]
             assert [pause.created_at for pause in await store.pauses(row.key)] == [7000]
+
+    @pytest.mark.parametrize("plain", [True, False])
+    @on_loop
+    async def test_a_commit_asks_a_resumed_session_to_stop_only_if_everything_is_paused_again(
+        self, place: Place, plain: bool
+    ) -> None:
+        async with place.store() as store:
+            await parked(store)
+            await store.pause(ALL, everything())
+            await store.unpause("s1", "ben", 6000)
+            driver = Driver(store, await store.claim("s1"))
+            for asked in (False, True):
+                flags = await driver.commit(plain=plain)
+                assert flags is not None
+                assert flags.pause_requested is asked
+                await store.pause(ALL, everything(at=7000))
 
     @on_loop
     async def test_what_is_resumed_by_itself_is_left_to_who_resumes_it(self, place: Place) -> None:

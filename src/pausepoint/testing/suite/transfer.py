@@ -12,7 +12,8 @@ from pausepoint.errors import FileRefused, HoldLost, InvalidSessionId, UnknownSe
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer
 from pausepoint.model.records import first_digest, seal_signal
-from pausepoint.model.sessions import Filter, Status, Whole
+from pausepoint.model.sessions import Filter, Status
+from pausepoint.model.stores import Whole
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
 
@@ -97,15 +98,6 @@ class MovingTests(Suite):
             with pytest.raises(FileRefused, match="is not derived from its hash"):
                 await store.import_([replace(whole, signals=[signal])])
             assert await store.find(Filter()) == []
-
-    @on_loop
-    async def test_the_folder_of_an_invalid_id_is_refused(self, place: Place) -> None:
-        async with place.store() as store:
-            if store.folder("any") is None:
-                return
-            for id in ("../out", "/etc", "..", "a/b", ""):
-                with pytest.raises(InvalidSessionId):
-                    store.folder(id)
 
     @on_loop
     async def test_a_tree_moves_as_one(self, place: Place) -> None:

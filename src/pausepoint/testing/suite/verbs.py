@@ -14,18 +14,14 @@ import msgspec
 
 from pausepoint.errors import UnknownSession
 from pausepoint.log.replay import WaitBody, to_payload
+from pausepoint.model.commits import ChildReport, NewSession, Report
+from pausepoint.model.drawers import Change, DrawerId
+from pausepoint.model.limits import StoredLimit
 from pausepoint.model.questions import Answer, Asked, digest
 from pausepoint.model.records import first_digest, seal
-from pausepoint.model.sessions import (
-    ChildReport,
-    Filter,
-    NewSession,
-    QuestionFacts,
-    QuestionStatus,
-    Report,
-    SessionRow,
-    Whole,
-)
+from pausepoint.model.schedules import Schedule
+from pausepoint.model.sessions import Filter, QuestionFacts, QuestionStatus, SessionRow
+from pausepoint.model.stores import Whole
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import Driver, new_session, operator, started
 
@@ -47,9 +43,9 @@ class Scene:
         """The id of the main session's question."""
         return str(uuid5(NAMESPACE_OID, self.run))
 
-    def new(self, name: str, **facts: Any) -> NewSession:
+    def new(self, name: str, **changes: Any) -> NewSession:
         """Return a session of this run to create."""
-        return new_session(self.id(name), workflow=self.run, **facts)
+        return new_session(self.id(name), workflow=self.run, **changes)
 
 
 @dataclass
@@ -155,10 +151,26 @@ async def under_everything(store: Store, scene: Scene) -> None:
     await driver.commit(release=True, only_if_paused=True)
 
 
+async def limited(store: Store, scene: Scene) -> None:
+    """Two sessions are ready, and one of them may be at work."""
+    await ready(store, scene)
+    await Driver(store, await _created(store, scene.new("second"))).commit(release=True)
+    await store.set_limit(StoredLimit("workflow", scene.run, 1))
+
+
+async def siblings(store: Store, scene: Scene) -> None:
+    """The session waits for two children, one of which each engine drives."""
+    driver = Driver(store, await _created(store, scene.new("main", budget_usd=1000)))
+    for by in ("ann", "ben"):
+        child = Driver(store, await _created(store, scene.new(f"child-{by}", parent=driver.key)))
+        await child.commit(release=True)
+    await driver.commit(release=True, waiting="child")
+
+
 Setting = Callable[[Store, Scene], Awaitable[None]]
 SETTINGS: dict[str, Setting] = {
     each.__name__: each
-    for each in (ready, waiting, sleeping, paused, driven, pausing, kept, failed, under_everything)
+    for each in (ready, waiting, sleeping, paused, driven, pausing, kept, failed, under_everything, limited)
 }  # fmt: skip
 
 
@@ -218,6 +230,11 @@ async def take(actor: Actor) -> None:
         await Driver(actor.store, row).commit(b"taken", spend_usd=3)
 
 
+async def reap(actor: Actor) -> None:
+    """Free the sessions of engines that died. Both engines live."""
+    await actor.store.reap()
+
+
 async def steal(actor: Actor) -> None:
     """Take the session over from the engine that drives it."""
     row = await actor.store.claim(actor.id(), steal=True, paused=True)
@@ -251,9 +268,25 @@ async def end_child(actor: Actor) -> None:
     )
 
 
+async def spend(actor: Actor) -> None:
+    """Drive a child, whose cost is added to the parent's, and look at the parent's purse."""
+    row = await actor.store.claim(actor.id(f"child-{actor.by}"))
+    driver = Driver(actor.store, row)
+    for usd in (3, 4):
+        await driver.commit(b"worked", parent=row.parent, spend_usd=usd, spend_tokens=1, spend_operations=1)
+    await actor.store.purses(row.key)
+
+
 async def create(actor: Actor) -> None:
     """Start a session. Both engines use the same id."""
     await actor.store.create(actor.scene.new("new", owner=actor.by))
+
+
+async def fire(actor: Actor) -> None:
+    """Start the due session of a schedule. Both engines have read the same run."""
+    due = Schedule(actor.scene.run, actor.scene.run, "0 3 * * *", "UTC", "skip", "newest", b"{}", None, (), 1, None, 2)
+    await actor.store.set_schedule(None, due)
+    await actor.store.set_schedule(due, msgspec.structs.replace(due, next_at=3), actor.scene.new("fired"))
 
 
 async def spawn(actor: Actor) -> None:
@@ -312,22 +345,49 @@ async def import_(actor: Actor) -> None:
     await actor.store.import_(actor.scene.moved)
 
 
+async def append(actor: Actor) -> None:
+    """Append to a stream of the session's drawer, whose note counts the writers, and read the stream."""
+    drawer = DrawerId("lg", actor.id())
+    for n in (1, 2):
+        entry = b"%b %d" % (actor.by.encode(), n)
+        await actor.store.drawer_append(drawer, "s", [entry], lambda old, now: (old or b"") + actor.by[:1].encode())
+    await actor.store.drawer_read(drawer, "s")
+
+
+async def pop(actor: Actor) -> None:
+    """Take the last entries of the stream away."""
+    for _ in range(2):
+        await actor.store.drawer_pop(DrawerId("lg", actor.id()), "s")
+
+
+async def replace(actor: Actor) -> None:
+    """Replace a value in the session's drawer under the version that was read."""
+    drawer = DrawerId("lg", actor.id())
+    found = (await actor.store.drawer_get(drawer, ["k"])).get("k")
+    await actor.store.drawer_put(drawer, [Change("k", actor.by.encode(), 0 if found is None else found.version)])
+
+
 Verb = Callable[[Actor], Awaitable[None]]
 VERBS: dict[str, Verb] = {
     each.__name__.strip("_"): each
     for each in (
-        pause, pause_everything, lift, resume, take_up, take, steal, commit, park, end, end_child, create, spawn,
-        fork, send, answer, cancel, edit, rewind, remove, import_,
+        pause, pause_everything, lift, resume, take_up, take, reap, steal, commit, park, end, end_child, create, fire,
+        spawn, fork, send, answer, cancel, edit, rewind, remove, import_,
     )
 }  # fmt: skip
+
+OTHER_SETTINGS: dict[str, Setting] = {"siblings": siblings}
+OTHER_VERBS: dict[str, Verb] = {"spend": spend, "append": append, "pop": pop, "replace": replace}
+"""What is not tried with everything else, but in a test of its own."""
 
 _NEEDS: dict[str, tuple[str, ...]] = {
     "commit": ("driven", "pausing"),
     "park": ("pausing",),
     "end": ("driven",),
     "steal": ("driven", "kept"),
-    "take": ("ready", "sleeping", "under_everything"),
-    "take_up": ("ready", "sleeping", "waiting"),
+    "reap": ("driven", "pausing"),
+    "take": ("ready", "sleeping", "under_everything", "limited"),
+    "take_up": ("ready", "sleeping", "waiting", "limited"),
     "lift": ("under_everything",),
     "answer": ("waiting", "driven"),
     "edit": ("ready", "waiting", "paused", "kept"),

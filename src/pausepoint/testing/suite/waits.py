@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from pausepoint.errors import SessionEnded, UnknownSession
 from pausepoint.model.budgets import Purse
+from pausepoint.model.commits import Report
 from pausepoint.model.questions import Answer
-from pausepoint.model.sessions import Failure, Filter, Pause, Report, Status, ready_at
+from pausepoint.model.sessions import Failure, Filter, Pause, Status, ready_at
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
 from pausepoint.testing.suite.questions import asking
 
@@ -145,6 +146,28 @@ class WaitingTests(Suite):
                 await store.pause(Filter(session_id=id), operator())
                 await store.unpause(id, "ben", 6000, wake=True)
             assert [row.session_id for row in await store.due(now, ["brief"], 9)] == ["ready", "failed"]
+
+    @on_loop
+    async def test_what_is_unpaused_for_another_engine_keeps_no_other_pause(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            for id, waiting in {"crashed": None, "waiting": "message", "guest": None}.items():
+                driver = await started(store, id, guest=id == "guest")
+                why = Pause(f"p-{id}", "crashes", "3 processes died", None, 10)
+                await driver.commit(open_pauses=(why,), release=True, waiting=waiting)
+            assert await store.due(now, ["brief"], 9) == []
+            for id in ("crashed", "waiting", "guest"):
+                for _ in range(2):
+                    await store.unpause(id, "ben", 6000, wake=True)
+            assert [row.session_id for row in await store.due(now, ["brief"], 9)] == ["crashed"]
+            rows = {id: await stored(store, id) for id in ("crashed", "waiting", "guest")}
+            assert [row.status for row in rows.values()] == [Status.READY, Status.WAITING, Status.PAUSED]
+            for id in ("crashed", "waiting"):
+                (pause,) = await store.pauses(rows[id].key, open_only=False)
+                assert (pause.kind, pause.closed_by, pause.closed_at) == ("crashes", "ben", 6000)
+                assert [each.kind for each in await store.signals(rows[id].key, 0)] == ["resume"], "only once"
+            await store.unpause("guest", "ben", 6000)
+            assert (await stored(store, "guest")).open_pauses == 1
 
     @on_loop
     async def test_a_failed_or_interrupted_session_can_be_handed_to_any_engine(self, place: Place) -> None:

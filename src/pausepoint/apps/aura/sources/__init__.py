@@ -25,7 +25,7 @@ class Source(Protocol):
     is_file: bool
 
     def students(self) -> list[str]:
-        """Return the known students by id or e-mail address. Empty if the source cannot list them."""
+        """Return each known student once: an e-mail address, a name or an id. Empty if the source cannot list them."""
         ...
 
     def name(self, student: str) -> str:
@@ -33,7 +33,7 @@ class Source(Protocol):
         ...
 
     def courses(self, student: str) -> list[Course]:
-        """Return the courses of a student, given by id or e-mail address. Empty for an unknown student."""
+        """Return the courses of a student, given by id, e-mail address or name. Empty for an unknown student."""
         ...
 
     def assignments(self, course: Course) -> list[Assignment]:
@@ -56,6 +56,6 @@ def open_source(place: str, time_zone: str, dates: Order | None = None) -> Sourc
     if path.suffix.lower() == ".zip":
         return Takeout(path, zone)
     raise BadInput(
-        f"data: {place} is neither a Takeout (.zip), nor a folder with an export, nor a .csv file. For the live API,"
-        f" write {LIVE}TOKEN.json."
+        f"data: {place} is neither a Takeout (.zip), nor a folder with an export, nor a .csv file. Save a spreadsheet"
+        f" as .csv. For the live API, write {LIVE}TOKEN.json."
     )

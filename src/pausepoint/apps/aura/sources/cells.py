@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Iterable
 from datetime import date, datetime, time
-from typing import Literal
+from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from pausepoint.apps.aura.models import in_utc
 from pausepoint.apps.input import BadInput
+from pausepoint.apps.words import one_line
 
 Order = Literal["day-first", "month-first"]
 
@@ -23,7 +24,8 @@ COLUMNS = {
     "due": "duedate dueon deadline dueat fällig fälligam fälligkeit abgabe abgabedatum abgabetermin termin frist bis",
     "handed_in": "submitted turnedin submittedat handedinat status done abgegeben abgegebenam erledigt eingereicht",
     "late": "islate verspätet zuspät",
-    "points": "grade score mark result pointsearned punkte note ergebnis erreicht erreichtepunkte",
+    "points": "grade score result pointsearned punkte ergebnis erreicht erreichtepunkte",
+    "mark": "note zensur schulnote lettergrade",
     "max_points": "maxpoints maxscore outof maximum total pointspossible maxpunkte maximalpunkte maximalepunkte von",
     "minutes": "duration effort time dauer minuten aufwand zeit",
     "graded_at": "gradedat gradedon gradedate returned korrigiertam benotetam zurückgegeben",
@@ -42,6 +44,9 @@ SLASHES = re.compile(r"^(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})$")
 DOTS = re.compile(r"^(\d{1,2})\.\s?(\d{1,2})\.\s?(\d{4}|\d{2})$")
 NAMED = re.compile(r"^(?:[a-zäöü]+\.?,?\s+)?(\d{1,2})\.?\s+([a-zäöü]{3,})\.?,?\s+(\d{4})$", re.IGNORECASE)
 AMERICAN = re.compile(r"^(?:[a-z]+\.?,?\s+)?([a-z]{3,})\.?\s+(\d{1,2}),?\s+(\d{4})$", re.IGNORECASE)
+MARK = re.compile(r"^(?:[A-Fa-f][+-]?|[1-6]\s?[+-])$")
+"""A mark that is no number: B, C+ or 2-."""
+
 CLOCK = re.compile(r"[\s,T]+(\d{1,2}):(\d{2})(?::\d{2})?\s*(am|pm|uhr)?$", re.IGNORECASE)
 
 
@@ -130,18 +135,44 @@ def _time(match: re.Match[str]) -> time:
     return time(hour, int(match[2]))
 
 
-def points(text: str) -> tuple[float, float | None]:
-    """Return points, and their maximum if the cell says it.
+class Grade(NamedTuple):
+    """Points and their maximum, as far as a cell says them. ``text`` is a grade that is not a number of points."""
 
-    >>> points("8,5"), points("17/20"), points("9 von 10"), points("85%")
-    ((8.5, None), (17.0, 20.0), (9.0, 10.0), (85.0, 100.0))
+    points: float | None = None
+    most: float | None = None
+    text: str = ""
+
+
+def grade(text: str) -> Grade:
+    """Return the grade in a cell for points.
+
+    >>> grade("8,5"), grade("9 von 10")
+    (Grade(points=8.5, most=None, text=''), Grade(points=9.0, most=10.0, text=''))
+    >>> grade("85 %"), grade("2+")
+    (Grade(points=85.0, most=100.0, text='85 %'), Grade(points=None, most=None, text='2+'))
     """
-    if text.rstrip().endswith("%"):
-        return _number(text.rstrip()[:-1]), 100.0
-    parts = re.split(r"\s*(?:/|von|of|out of)\s*", text.strip())
+    text = text.strip()
+    if MARK.match(text):
+        return Grade(text=text)
+    if text.endswith("%"):
+        return Grade(_number(text[:-1]), 100.0, text)
+    parts = re.split(r"\s*(?:/|von|out of|of)\s*", text)
     if len(parts) > 2:
         raise ValueError(text)
-    return _number(parts[0]), _number(parts[1]) if len(parts) == 2 else None
+    return Grade(_number(parts[0]), _number(parts[1]) if len(parts) == 2 else None)
+
+
+def mark(text: str) -> Grade:
+    """Return the grade in a cell for marks: points with a maximum, or any other text as it is.
+
+    >>> mark("9/15"), mark("2,3").text, mark("very good").text
+    (Grade(points=9.0, most=15.0, text=''), '2,3', 'very good')
+    """
+    try:
+        found = grade(text)
+    except ValueError:
+        found = Grade()
+    return found if found.text or found.most else Grade(text=one_line(text))
 
 
 def _number(text: str) -> float:

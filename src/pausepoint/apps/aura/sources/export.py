@@ -7,7 +7,7 @@ a folder of pages (``courseWork/mathematics.json``). If a folder has no courses,
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,7 +57,7 @@ class ExportFolder:
 
     def students(self) -> list[str]:
         """Return the students of all accounts."""
-        return sorted({name for account in self.accounts.values() for name in account.people})
+        return sorted({name for account in self.accounts.values() for name in account.students()})
 
     def name(self, student: str) -> str:
         """Return the student's full name, if a profile has it."""
@@ -96,14 +96,22 @@ class Account:
         self.profiles = _resources(folder, "userProfiles", UserProfile)
         profiles = [*self.profiles, *(each.profile for each in self.enrolled if each.profile is not None)]
         self.names = {each.id: each.name.full_name for each in profiles if each.name}
-        self.people = self._people(profiles)
+        self.addresses = {each.id: each.email_address for each in profiles if each.email_address}
+        self.ids = {each.user_id for each in self.submissions} | {each.user_id for each in self.enrolled}
+        self.ids |= {each.id for each in self.profiles}
+        self.people = self._people()
 
-    def _people(self, profiles: list[UserProfile]) -> dict[str, str]:
-        """Return the student ids by name: the id itself or an e-mail address."""
-        ids = {each.user_id for each in self.submissions} | {each.user_id for each in self.enrolled}
-        ids |= {each.id for each in self.profiles}
-        addresses = {each.email_address.casefold(): each.id for each in profiles if each.email_address}
-        return addresses | {each.casefold(): each for each in ids}
+    def _people(self) -> dict[str, str]:
+        """Return the student ids by id, by e-mail address, and by name if only one student has the name."""
+        names = [(name.casefold(), user) for user, name in self.names.items()]
+        counted = Counter(name for name, _ in names)
+        unique = {name: user for name, user in names if counted[name] == 1}
+        addresses = {address.casefold(): user for user, address in self.addresses.items()}
+        return unique | addresses | {user.casefold(): user for user in self.ids}
+
+    def students(self) -> list[str]:
+        """Return each student once: the e-mail address, the name or the id."""
+        return [self.addresses.get(user) or self.names.get(user) or user for user in self.ids]
 
     def courses_of(self, user: str) -> list[CourseShape]:
         """Return a student's active courses: those that an enrolment or a submission names.

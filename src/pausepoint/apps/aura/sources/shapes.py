@@ -183,7 +183,7 @@ def _assignment(course: Course, work: CourseWork, done: StudentSubmission | None
     at = None if done is None or done.handed_in_at is None else done.handed_in_at.astimezone(UTC)
     graded = None if done is None or done.assigned_grade is None else done.update_time
     return Assignment(
-        id=f"{course.account}/{course.course_id}/{work.id}", account=course.account, course=course.name,
+        id=f"{course.course_id}/{work.id}", account=course.account, course=course.name,
         title=one_line(work.title) or work.id, kind=work.work_type, due=due, max_points=work.max_points,
         handed_in=done is not None and done.handed_in, handed_in_at=at,
         late=done is not None and (done.late or (at is not None and due is not None and at > due)),

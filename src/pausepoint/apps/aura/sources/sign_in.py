@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pausepoint.apps.aura.files import put
+from pausepoint.apps.files import put
 from pausepoint.apps.input import BadInput
 
 SCOPES = [
@@ -35,7 +35,7 @@ def sign_in(client: Path, token: Path) -> Path:
         raise BadInput(f"client: Google gave no token ({error.error}). Sign in again, and allow the access.") from None
     except AttributeError:  # the library has no answer to read
         raise BadInput(f"client: Nobody signed in within {PATIENCE} seconds. Try again.") from None
-    put(token, found.to_json().encode())
+    put(token, found.to_json().encode(), private=True)
     return token
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from pausepoint.apps.aura.models import Assignment, Course
 from pausepoint.apps.aura.sources import cells
-from pausepoint.apps.aura.sources.cells import COLUMNS, NEEDED, AmbiguousDates, Order
+from pausepoint.apps.aura.sources.cells import COLUMNS, NEEDED, AmbiguousDates, Grade, Order
 from pausepoint.apps.input import BadInput, decoded
 from pausepoint.apps.words import one_line
 
@@ -61,11 +63,14 @@ class Row:
     def _moment(self, text: str) -> datetime:
         return cells.moment(text, self.table.zone, self.table.order)
 
-    def points(self) -> tuple[float | None, float | None]:
-        """Return the points and their maximum. The cell may say both: 17/20."""
-        found, most = self.get("points", cells.points, "a number of at least 0") or (None, None)
-        named = self.get("max_points", cells.points, "a number of at least 0")
-        return found, most if named is None else named[0]
+    def grade(self) -> Grade:
+        """Return the grade. The cell may also say the maximum: 17/20. The maximum of a percentage is 100."""
+        found = self.get("points", cells.grade, "a number of at least 0") or Grade()
+        most = self.get("max_points", cells.grade, "a number of at least 0")
+        if found == Grade():
+            read = cells.mark if most is None else cells.grade
+            found = self.get("mark", read, "a number of at least 0") or found
+        return found if most is None or found.text else found._replace(most=most.points)
 
     def minutes(self) -> int | None:
         """Return how many minutes the work takes."""
@@ -121,41 +126,41 @@ class CsvTable:
 
     def assignments(self, course: Course) -> list[Assignment]:
         """Return all assignments of one course."""
-        found: dict[str, Assignment] = {}
-        for row in self.rows:
-            if row.is_of(course.user_id) and row.texts["course"] == course.course_id:
-                assignment = self._assignment(row, course)
-                if assignment.id in found:
-                    raise BadInput(
-                        f"{row.where}: {assignment.title!r} occurs twice in {course.name}. Give each its own id."
-                    )
-                found[assignment.id] = assignment
-        return list(found.values())
+        rows = [row for row in self.rows if row.is_of(course.user_id) and row.texts["course"] == course.course_id]
+        found = [(row, self._assignment(row, course)) for row in rows]
+        _number_alike(found)
+        return [assignment for _, assignment in found]
 
     def _assignment(self, row: Row, course: Course) -> Assignment:
         handed_in, at = row.handed_in()
         due = row.moment("due")
-        points, most = row.points()
+        points, most, grade = row.grade()
         return Assignment(
-            id=f"{course.account}/{course.course_id}/{row.texts.get('id') or row.texts['title']}",
+            id=f"{course.course_id}/{row.texts.get('id') or row.texts['title']}",
             account=course.account, course=course.name, title=one_line(row.texts["title"]),
             kind=row.texts.get("kind") or "ASSIGNMENT", due=due, handed_in=handed_in, handed_in_at=at,
             graded_at=row.moment("graded_at"), points=points, max_points=most,
             late=row.late() or (at is not None and due is not None and at > due), minutes=row.minutes(),
+            grade=grade,
         )  # fmt: skip
 
     def _read(self) -> list[Row]:
         try:
             text = decoded(self.path.read_bytes())
+            if not text.strip():
+                raise BadInput(f"{self.place} is empty. Save the table again, or name another file.")
             head = text.partition("\n")[0]
             separator = max(SEPARATORS, key=head.count)
             reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
             columns = self._columns([each.strip() for each in next(reader, [])])
-            return [self._row(reader.line_num, line, columns) for line in reader if any(map(str.strip, line))]
+            rows = [self._row(reader.line_num, line, columns) for line in reader if any(map(str.strip, line))]
         except OSError as error:
             raise BadInput(f"{self.place} cannot be read: {error.strerror}. Check the path.") from None
         except csv.Error as error:
             raise BadInput(f"{self.place} is not a CSV file. Save it as one. The error: {error}") from None
+        if not rows:
+            raise BadInput(f"{self.place} has no lines below its headings. Add the work, or name another file.")
+        return rows
 
     def _columns(self, headings: list[str]) -> list[str | None]:
         """Return the known column of each heading. Other columns are ignored, unless they look like a slip."""
@@ -189,3 +194,22 @@ class CsvTable:
             if name in columns and not texts.get(name):
                 raise BadInput(f"{where}, column {name!r}: The cell is empty. Fill it in.")
         return Row(where, texts, self)
+
+
+def _number_alike(found: Sequence[tuple[Row, Assignment]]) -> None:
+    """Number work with the same id by its due date: a test of vocabulary every month has the same title.
+
+    Raises `BadInput` if the due dates are also the same, because then one of the two lines is probably a mistake.
+    """
+    alike: dict[str, list[tuple[Row, Assignment]]] = defaultdict(list)
+    for row, work in found:
+        alike[work.id].append((row, work))
+    for several in alike.values():
+        several.sort(key=lambda each: (each[1].due is None, each[1].due and each[1].due.timestamp()))
+        for number, ((_, before), (row, work)) in enumerate(pairwise(several), 2):
+            if work.due == before.due:
+                raise BadInput(
+                    f"{row.where}: {work.title!r} occurs twice in {work.course}. Remove one line, or give each a due"
+                    " date or an id of its own."
+                )
+            work.id = f"{work.id} ({number})"

@@ -1,18 +1,21 @@
 """A Google Takeout of Classroom: the archive that Google sends to a student or a teacher, zipped or unpacked.
 
 Each class is one JSON file with its posts. A post with course work has the submissions: the student's own one, or in a
-teacher's archive those of all students. Files that are not a class are ignored.
+teacher's archive those of all students. Files that are not a class are ignored. Google does not document the archive,
+so the names and shapes of the API are understood as well, empty values count as missing, and ids may be numbers.
 """
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
-from datetime import UTC
-from pathlib import Path
+import zlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 from pydantic_core import from_json
 
 from pausepoint.apps.aura.models import Assignment, Course
@@ -68,17 +71,23 @@ class TakeoutSubmission(Shape, frozen=True):
     state: str = "NEW"
     late: bool = False
     assigned_grade: Points | None = None
-    grade: Points | dict[str, Any] | None = None
+    grade: Any = None
     update_time: Instant | None = None
     submission_history: tuple[History, ...] = ()
     student: TakeoutStudent | None = None
 
     @property
     def points(self) -> float | None:
-        """The grade, which may be written as an object."""
-        if isinstance(self.grade, dict):
-            return next((self.grade[key] for key in ("pointsEarned", "points", "value") if key in self.grade), None)
-        return self.grade if self.assigned_grade is None else self.assigned_grade
+        """The grade, which may be a number, a text or an object. Any other form counts as no grade."""
+        if self.assigned_grade is not None:
+            return self.assigned_grade
+        found = self.grade
+        if isinstance(found, dict):
+            found = next((found[key] for key in ("pointsEarned", "points", "value") if key in found), None)
+        try:
+            return msgspec.convert(found, Points, strict=False)
+        except msgspec.ValidationError:
+            return None
 
     @property
     def person(self) -> Person:
@@ -97,25 +106,35 @@ class TakeoutSubmission(Shape, frozen=True):
 
 
 class TakeoutWork(Shape, frozen=True):
-    """The course work of a post. ``dueTime`` is a whole time, unlike in the API."""
+    """The course work of a post. ``dueTime`` is a whole time, or as in the API the time of day of ``dueDate``."""
 
     id: str = ""
     title: str = ""
     work_type: str = "ASSIGNMENT"
-    due_time: Instant | None = None
+    due_date: Day | None = None
+    due_time: Instant | TimeOfDay | None = None
     max_points: Points | None = None
     submissions: tuple[TakeoutSubmission, ...] = ()
+    student_submissions: tuple[TakeoutSubmission, ...] = ()
 
     def __post_init__(self) -> None:
-        check_year(self.due_time, "dueTime")
+        if isinstance(self.due_time, datetime):
+            check_year(self.due_time, "dueTime")
+
+    @property
+    def done(self) -> tuple[TakeoutSubmission, ...]:
+        """The submissions, under either name."""
+        return self.submissions or self.student_submissions
 
     def of(self, course: Course, key: str) -> CourseWork:
         """Return the work as the API has it."""
-        due = None if self.due_time is None else self.due_time.astimezone(UTC)
+        day, time = self.due_date, self.due_time
+        if isinstance(time, datetime):
+            due = time.astimezone(UTC)
+            day, time = Day(due.year, due.month, due.day), TimeOfDay(due.hour, due.minute, due.second)
         return CourseWork(
-            course.course_id, key, self.title, work_type=self.work_type, max_points=self.max_points,
-            due_date=None if due is None else Day(due.year, due.month, due.day),
-            due_time=None if due is None else TimeOfDay(due.hour, due.minute, due.second),
+            course.course_id, key, self.title, work_type=self.work_type, max_points=self.max_points, due_date=day,
+            due_time=time,
         )  # fmt: skip
 
 
@@ -152,7 +171,7 @@ class Takeout:
         if self._known is None:
             found: dict[str, TakeoutClass] = {}
             for where, content in _classes(self.path):
-                (each,) = parsed(TakeoutClass, [content], where)
+                (each,) = parsed(TakeoutClass, [_tidy(content)], where)
                 found[each.id or where.rpartition("/")[2].removesuffix(".json")] = each
             if not found:
                 raise BadInput(
@@ -179,7 +198,7 @@ class Takeout:
         return [
             Course(account=self.path.stem, course_id=key, name=each.name or key, user_id=user)
             for key, each in self.classes.items()
-            if len(people) == 1 or any(one.person.id == user for _, work in _work(each) for one in work.submissions)
+            if len(people) == 1 or any(one.person.id == user for _, work in _work(each) for one in work.done)
         ]
 
     def assignments(self, course: Course) -> list[Assignment]:
@@ -188,13 +207,13 @@ class Takeout:
         done: list[StudentSubmission] = []
         for key, each in _work(self.classes[course.course_id]):
             work.append(each.of(course, key))
-            done += [one.of(course, key) for one in each.submissions if one.person.id == course.user_id]
+            done += [one.of(course, key) for one in each.done if one.person.id == course.user_id]
         return as_assignments(course, work, done, self.zone)
 
     def _people(self) -> Iterator[Person]:
         for each in self.classes.values():
             for _, work in _work(each):
-                yield from (one.person for one in work.submissions)
+                yield from (one.person for one in work.done)
 
 
 def holds_takeout(folder: Path) -> bool:
@@ -214,6 +233,16 @@ def _work(found: TakeoutClass) -> Iterator[tuple[str, TakeoutWork]]:
         yield key if seen[key] == 1 else f"{key} ({seen[key]})", work
 
 
+def _tidy(found: Any) -> Any:
+    """Return the content of a class without empty values, and with ids as texts."""
+    if isinstance(found, list):
+        return [_tidy(each) for each in found]
+    if not isinstance(found, dict):
+        return found
+    kept = {key: _tidy(each) for key, each in found.items() if each is not None}
+    return kept | {key: str(kept[key]) for key in ("id", "userId") if key in kept}
+
+
 def _classes(path: Path) -> Iterator[tuple[str, Any]]:
     """Yield the content of each file that is a class, with its place."""
     for where, content in _files(path):
@@ -228,14 +257,18 @@ def _classes(path: Path) -> Iterator[tuple[str, Any]]:
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
         if path.is_dir():
-            for page in sorted(path.rglob("*.json")):
-                yield str(page), page.read_bytes()
+            for name in _of_classroom(sorted(map(str, path.rglob("*.json")))):
+                yield name, Path(name).read_bytes()
             return
         with zipfile.ZipFile(path) as archive:
-            for name in sorted(archive.namelist()):
-                if name.endswith(".json") and "Classroom" in name.split("/"):
-                    yield f"{path}/{name}", archive.read(name)
-    except zipfile.BadZipFile:
+            for name in _of_classroom(sorted(name for name in archive.namelist() if name.endswith(".json"))):
+                yield f"{path}/{name}", archive.read(name)
+    except (zipfile.BadZipFile, zlib.error, EOFError):
         raise BadInput(f"data: {path} is not a whole .zip file. Download it again.") from None
     except OSError as error:
         raise BadInput(f"data: {path} cannot be read: {error.strerror}. Check its permissions.") from None
+
+
+def _of_classroom(pages: Sequence[str]) -> Sequence[str]:
+    """Return the files in the folder `Classroom`, or all if there is no such folder. A Takeout has other products."""
+    return [name for name in pages if "Classroom" in PurePath(name).parts] or pages

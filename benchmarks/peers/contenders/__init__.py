@@ -1,0 +1,1 @@
+"""One file per contender. Each is a program that does one job and prints one sample."""

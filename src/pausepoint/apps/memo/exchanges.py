@@ -1,0 +1,176 @@
+"""Find figures that a claim has exchanged: it gives one figure where its passage gives another one.
+
+Every year, every word and every “from” or “to” belongs to the figure that it stands next to, in the claim and in the
+passage. A claim with two figures of the same unit has exchanged them if more of this belongs to the other figure in
+the passage than to the same one. In a table, a figure belongs to the label of its row and the head of its column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+from pausepoint.apps.memo.facts import Fact, facts, is_same_number, placed
+from pausepoint.apps.memo.prose import sentences, stems
+from pausepoint.apps.memo.tables import spoken
+
+APART = 4
+"""How many words a comma or a conjunction between a word and a figure counts."""
+
+ENOUGH = 2
+"""How much has to belong to the other figure. A year or a “from” counts as much as two words."""
+
+_OLD = re.compile(
+    r"(?:\bfrom|\bthan|\bversus|\bvs\.?|\bagainst|\bcompared (?:to|with))\s(?:about |nearly |almost )?$", re.IGNORECASE
+)
+_NEW = re.compile(r"(?<!compared)\s(?:to|reached|at)\s(?:about |nearly |almost )?$", re.IGNORECASE)
+_BREAK = re.compile(
+    r"[,;:()]|\b(?:and|but|while|whereas|to|from|compared|versus|than|up|down|after|before)\b", re.IGNORECASE
+)
+_OF_A_DATE = re.compile(
+    r"\s?(?:(?:in|for|at|during|on|of|as|the|fiscal|year|years|end|ended|quarter)\s)*", re.IGNORECASE
+)
+_WORD = re.compile(r"[^\W\d_][\w’'-]*")
+_OLDER, _NEWER = "older figure", "newer figure"
+_ROLES = {_OLDER, _NEWER}
+
+
+class Anchor(NamedTuple):
+    """Something that belongs to a figure. ``outside``: it stands before or after all figures, and may belong to all."""
+
+    figure: Fact
+    outside: bool = False
+
+
+def exchanged(claim: str, passage: str, company: str = "") -> str:
+    """Return two figures that a claim has exchanged, or an empty string.
+
+    >>> exchanged("Sales fell from 7 million to 5 million.", "Sales rose from 5 million to 7 million.")
+    '7 million and 5 million'
+    >>> exchanged("Sales were 7 million, up from 5 million.", "Sales rose from 5 million to 7 million.")
+    ''
+    """
+    own = _anchors(claim)
+    its = {*stems(company)}
+    for there in _places(passage):
+        known = [figure for those in there.values() for figure, _ in those]
+        mine = [fact for _, fact in placed(claim) if fact.kind == "number" and _is_among(fact, known)]
+        for one, other in combinations(mine, 2):
+            differ = one.value[1] == other.value[1] and not is_same_number(one, other)
+            if differ and _crossed(own, there, one, other, its):
+                return f"{one.text} and {other.text}"
+        if len(mine) == 1 and (wrong := _of_another_year(own, there, mine[0])):
+            return wrong
+    return ""
+
+
+def _is_among(fact: Fact, known: list[Fact]) -> bool:
+    return any(is_same_number(fact, other) for other in known)
+
+
+def _crossed(
+    own: dict[str, list[Anchor]], there: dict[str, list[Anchor]], one: Fact, other: Fact, its: set[str]
+) -> bool:
+    """Return whether more of what belongs to two figures of a claim belongs to the other one in the passage."""
+    straight, crossed, around = 0, 0, 0
+    for name in (own.keys() & there.keys()) - its:
+        figure, outside = own[name][0]
+        if not (is_same_number(figure, one) or is_same_number(figure, other)):
+            continue
+        theirs = [each.figure for each in there[name]]
+        same = _is_among(figure, theirs)
+        if same == _is_among(other if is_same_number(figure, one) else one, theirs):
+            continue
+        weight = 2 if name in _ROLES or name.isdigit() else 1
+        if same:
+            straight += weight
+        elif outside and all(each.outside for each in there[name]):
+            around = 1  # all words around the figures count as one: they may belong to both
+        else:
+            crossed += weight
+    return crossed > 0 and crossed + around >= ENOUGH and crossed + around > straight
+
+
+def _of_another_year(own: dict[str, list[Anchor]], there: dict[str, list[Anchor]], figure: Fact) -> str:
+    """Return the year that a claim gives for its only figure, if the passage gives the figure for another one."""
+    years = [name for name, those in own.items() if name.isdigit() and is_same_number(those[0].figure, figure)]
+    theirs = [
+        name for name, those in there.items() if name.isdigit() and _is_among(figure, [each.figure for each in those])
+    ]
+    if len(years) == 1 and theirs and years[0] in there and years[0] not in theirs:
+        return f"{figure.text} and the figure of {years[0]}"
+    return ""
+
+
+def _places(passage: str) -> Iterator[dict[str, list[Anchor]]]:
+    """Yield what belongs to the figures of the table of a passage, and of each sentence with several figures."""
+    lines = passage.splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    if rows:
+        yield _of_table(rows)
+    for sentence in sentences("\n".join(line for line in lines if not line.startswith("|"))):
+        if sum(fact.kind == "number" for _, fact in placed(sentence)) > 1:
+            yield _anchors(sentence)
+
+
+def _of_table(rows: list[str]) -> dict[str, list[Anchor]]:
+    """Return what belongs to the figures of a table."""
+    found: dict[str, list[Anchor]] = {}
+    cells = [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in rows]
+    for row in cells[2:]:
+        for column, cell in enumerate(row[1:], 1):
+            head = cells[0][column] if column < len(cells[0]) else ""
+            years = re.findall(r"\b(?:19|20)\d\d\b", head)
+            given = [fact for text in _with_units(cells[0][0], cell) for fact in facts(text) if fact.kind == "number"]
+            for name in {*stems(row[0]), *stems(head), *years}:
+                found.setdefault(name, []).extend(Anchor(fact) for fact in given)
+    return found
+
+
+def _with_units(units: str, cell: str) -> list[str]:
+    """Return a cell as it is, and with the units of its table."""
+    return spoken(f"| {units} |\n| {cell} |").splitlines()[1:]
+
+
+def _anchors(text: str) -> dict[str, list[Anchor]]:
+    """Return the words, years and roles of a sentence that belong to a figure. A word that repeats is left out."""
+    points = placed(text)
+    figures = [(at, fact) for at, fact in points if fact.kind == "number"]
+    dates = [(at, fact) for at, fact in points if fact.kind == "date"]
+    if not figures:
+        return {}
+    if re.search(r"\brespectively\b", text, re.IGNORECASE):
+        pairs = zip(dates, figures, strict=True) if len(dates) == len(figures) else ()
+        return {str(date.value[0]): [Anchor(figure)] for (_, date), (_, figure) in pairs}
+    found: dict[str, list[Anchor]] = {}
+    for at, fact in figures:
+        for role, form in ((_OLDER, _OLD), (_NEWER, _NEW)):
+            if form.search(text[:at]):
+                found.setdefault(role, []).append(Anchor(fact))
+    for at, date in dates:
+        if (owner := _owner(text, at, at + len(date.text), figures, is_date=True)) is not None:
+            found.setdefault(str(date.value[0]), []).append(owner)
+    taken = [(at, at + len(fact.text)) for at, fact in points]
+    for match in _WORD.finditer(text):
+        inside = any(start <= match.start() < end for start, end in taken)
+        if not inside and (owner := _owner(text, match.start(), match.end(), figures)) is not None:
+            for word in stems(match[0]):
+                found.setdefault(word, []).append(owner)
+    return {name: those for name, those in found.items() if len(those) == 1}
+
+
+def _owner(text: str, start: int, end: int, figures: list[tuple[int, Fact]], is_date: bool = False) -> Anchor | None:
+    """Return the figure next to a part of a sentence, or None in doubt. A date belongs to the figure before it."""
+    costs = []
+    for at, fact in figures:
+        over = at + len(fact.text)
+        between = text[over:start] if over <= start else text[end:at]
+        if is_date and over <= start and _OF_A_DATE.fullmatch(between):
+            return Anchor(fact)
+        costs.append((len(between.split()) + APART * len(_BREAK.findall(between)), fact))
+    costs.sort(key=lambda each: each[0])
+    if len(costs) > 1 and costs[0][0] == costs[1][0]:
+        return None
+    return Anchor(costs[0][1], end <= figures[0][0] or start >= figures[-1][0] + len(figures[-1][1].text))

@@ -1,0 +1,219 @@
+"""Tables of HTML pages as Markdown, with every figure in one cell: as filings have them, with cells that span columns.
+
+A filing sets ``$``, ``%`` and ``)`` in cells of their own, lets a heading span several columns, and uses tables for
+layout as well: cover pages, check boxes, lists, signatures. Only a grid of figures becomes a table. The rest is text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+MOST_HEADERS = 5
+"""The maximum number of rows that can be the header of a table."""
+
+LONGEST = 300
+"""The number of characters that a cell can have. A longer one is a paragraph, so the rows are text."""
+
+_OPENS = re.compile(r"[$€£¥(]{1,2}|US\$")
+_CLOSES = re.compile(r"\)?\s?%|\)|%\)|pts?|x|[*†]+")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_FIGURE = re.compile(r"[-−(]*(?:US)?[$€£¥]?\s?[-−(]*\d[\d,]*(?:\.\d+)?\)?\s?(?:%|x|pts?)?\)?(?:\s?\w{1,8}){0,2}[*†]*")
+_NONE = re.compile(r"[$€£¥(]{0,2}[—–-]\s?%?\)?")
+_VALUE = re.compile(r"\d|[—–-]$")
+UNITS = re.compile(
+    r"\(?\s*(?:amounts |dollars |all |\$ )*in (?:thousands|millions|billions)\b[^)|]{0,80}\)?", re.IGNORECASE
+)
+"""The units of all figures of a table."""
+
+_UNLIKE = re.compile(r"[%()]|\.\d\d$")
+_SCALE = re.compile(r"\bin (thousand|million|billion)s\b", re.IGNORECASE)
+_BOXES = re.compile("[☐☒☑□■✓✔]")
+_BULLET = re.compile(r"[•●○◦▪·*–—-]")
+_PAGE = re.compile(r"page(?: no\.?| number)?", re.IGNORECASE)
+_LISTING = re.compile(
+    r"(?:item \d|part [iv]+\b|exhibit|/s/|signature|table of contents|\(\w\)\s|(?:10-[KQ]|8-K|S-\d|DEF)(?:/A)?$)",
+    re.IGNORECASE,
+)
+
+
+class Cell(NamedTuple):
+    """A cell of an HTML table, and how many columns and rows it spans."""
+
+    text: str
+    columns: int = 1
+    rows: int = 1
+    heads: bool = False
+
+
+class Table(NamedTuple):
+    """A table as Markdown, or the text of something that is laid out as a table."""
+
+    markdown: str = ""
+    texts: tuple[str, ...] = ()
+
+
+def table(rows: list[list[Cell]], above: str = "") -> Table:
+    """Return the rows of an HTML table as Markdown if they are a grid of figures, else as text.
+
+    ``above`` are the units, if the page names them in a line above the table.
+    """
+    rows = [row for row in rows if any(cell.text for cell in row)]
+    heads = any(cell.heads for row in rows[:1] for cell in row)
+    if not _is_grid(rows, heads):
+        return Table(texts=tuple(_texts(rows)))
+    grid, spans = _placed(rows)
+    count = _headers(grid, heads)
+    columns = _columns(grid[count:])
+    units = [match[0].strip(" ()") for row in spans[:count] for text in row if (match := UNITS.search(text))]
+    body = [[row[column] for column in columns] for row in grid[count:]]
+    if len(columns) < 2 or not body:
+        return Table(texts=tuple(_texts(rows)))
+    head = [_header([row[column] for row in spans[:count]]) for column in columns]
+    head[0] = head[0] or ", ".join(dict.fromkeys(units)) or above.strip(" ()")
+    return Table(markdown=markdown(*_merged(head, [row for row in body if any(row)])))
+
+
+def spoken(text: str) -> str:
+    """Return a text, and below it the figures of its tables with their units: “in millions” makes 5 million of 5.
+
+    Percentages, losses in brackets and prices such as 2.16, which are per share, have no such unit.
+
+    >>> spoken("| Dollars in millions | 2025 |\\n|---|---|\\n| Revenue | $46,309 |").splitlines()[-1]
+    '$46,309 million'
+    """
+    found = []
+    unit = ""
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            unit = ""
+        elif match := _SCALE.search(line):
+            unit = match[1].lower()
+        elif unit:
+            cells = (cell.strip() for cell in line.strip("| ").split("|"))
+            found += [f"{cell} {unit}" for cell in cells if _is_figure(cell) and not _UNLIKE.search(cell)]
+    return "\n".join([text, *found])
+
+
+def markdown(head: list[str], body: list[list[str]]) -> str:
+    """Return rows as a Markdown table."""
+    lines = [f"| {' | '.join(row)} |" for row in (head, *body)]
+    return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
+
+
+def _is_grid(rows: list[list[Cell]], heads: bool) -> bool:
+    """Return whether rows are a table of figures, or one with a header of its own."""
+    texts = [cell.text for row in rows for cell in row if cell.text]
+    if len(rows) < 2 or any(_BOXES.search(text) or _PAGE.fullmatch(text) or len(text) > LONGEST for text in texts):
+        return False
+    if sum(map(_is_listing, texts)) > len(rows) // 3:
+        return False
+    if heads and max(len([cell for cell in row if cell.text]) for row in rows) > 1:
+        return True
+    figures = [sum(1 for cell in row[1:] if _is_figure(cell.text)) for row in rows]
+    return sum(1 for count in figures if count) >= 2 and sum(figures) >= max(2, len(rows) // 3)
+
+
+def _is_listing(text: str) -> bool:
+    return _LISTING.match(text) is not None
+
+
+def _is_figure(text: str) -> bool:
+    """Return whether a cell has a figure, which a year is not.
+
+    >>> [_is_figure(text) for text in ("12,422,309", "(4.2)", "44 %", "2029", "Total", "$", "—")]
+    [True, True, True, False, False, False, False]
+    """
+    return bool(_FIGURE.fullmatch(text)) and any(letter.isdigit() for letter in text) and not _YEAR.fullmatch(text)
+
+
+def _placed(rows: list[list[Cell]]) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the rows on one grid of columns, twice: each text at the last column of its cell, and in its whole span.
+
+    Figures end at the same column in every row, wherever their cells begin. A heading belongs to all of its columns.
+    """
+    taken: dict[tuple[int, int], str] = {}
+    ends: list[dict[int, str]] = []
+    for number, row in enumerate(rows):
+        ends.append({})
+        column = 0
+        for cell in _joined(row):
+            while (number, column) in taken:
+                column += 1
+            for down in range(cell.rows):
+                taken.update({(number + down, column + right): cell.text for right in range(cell.columns)})
+            column += cell.columns
+            if cell.text:
+                ends[-1][column - 1] = cell.text
+    width = max((column for _, column in taken), default=-1) + 1
+    grid = [[each.get(column, "") for column in range(width)] for each in ends]
+    spans = [[taken.get((number, column), "") for column in range(width)] for number in range(len(rows))]
+    return grid, spans
+
+
+def _joined(row: list[Cell]) -> list[Cell]:
+    """Join signs in cells of their own with their figure: ``$`` with the next cell, ``%`` and ``)`` with the last."""
+    found: list[Cell] = []
+    opened, columns = "", 0
+    for cell in row:
+        text, last = cell.text, _last(found)
+        if _OPENS.fullmatch(text):
+            opened, columns = opened + text, columns + cell.columns
+        elif text and _CLOSES.fullmatch(text) and last is not None and _VALUE.search(found[last].text):
+            found[last] = found[last]._replace(text=f"{found[last].text}{text}")
+            found.append(Cell("", cell.columns))
+        else:
+            found.append(cell._replace(text=opened + text if text else "", columns=cell.columns + columns))
+            opened, columns = "" if text else opened, 0
+    return found if not opened else [*found, Cell(opened, columns or 1)]
+
+
+def _last(found: list[Cell]) -> int | None:
+    return next((at for at in reversed(range(len(found))) if found[at].text), None)
+
+
+def _headers(grid: list[list[str]], heads: bool) -> int:
+    """Return how many rows are the header: those before the first figure. A row with a label alone ends it."""
+    if heads:
+        return 1
+    for number, row in enumerate(grid[: MOST_HEADERS + 1]):
+        label, values = _label(row)
+        only_units = bool(UNITS.fullmatch(label)) and not values
+        has_value = any(_is_figure(value) or _NONE.fullmatch(value) for value in values)
+        if has_value or (label and not values and not only_units and number):
+            return max(number, 1)
+    return 1
+
+
+def _label(row: list[str]) -> tuple[str, list[str]]:
+    filled = [text for text in row if text]
+    has_label = bool(filled) and not _is_figure(filled[0]) and row.index(filled[0]) < 4
+    return (filled[0], filled[1:]) if has_label else ("", filled)
+
+
+def _columns(body: list[list[str]]) -> list[int]:
+    return [column for column in range(len(body[0])) if any(row[column] for row in body)] if body else []
+
+
+def _header(texts: list[str]) -> str:
+    found = [UNITS.sub("", text).strip() for text in texts]
+    return " ".join(dict.fromkeys(text for text in found if text))
+
+
+def _merged(head: list[str], body: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """Merge neighbours that are one column: no row has a text in both, and their headings do not differ."""
+    column = 0
+    while column + 1 < len(head):
+        same = head[column] == head[column + 1] or not (head[column] and head[column + 1])
+        if same and not any(row[column] and row[column + 1] for row in body):
+            head = [*head[:column], head[column] or head[column + 1], *head[column + 2 :]]
+            body = [[*row[:column], row[column] or row[column + 1], *row[column + 2 :]] for row in body]
+        else:
+            column += 1
+    return head, body
+
+
+def _texts(rows: list[list[Cell]]) -> list[str]:
+    """Return the text of each row, without bullets."""
+    found = [" ".join(cell.text for cell in row if cell.text and not _BULLET.fullmatch(cell.text)) for row in rows]
+    return [text for text in found if text and not _BOXES.search(text)]

@@ -1,0 +1,115 @@
+"""`limit`: list, set and remove limits of the sessions that may be at work at once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.exits import CONFLICT, DONE, NOT_FOUND, Refused
+from pausepoint.cli.options import OneOf, Whole, common
+from pausepoint.cli.text import one_line
+
+if TYPE_CHECKING:
+    from pausepoint.model.views import LimitInfo, Listing
+
+ACTIONS = ("ls", "set", "rm")
+
+
+@click.command()
+@click.argument("action", metavar="ls|set|rm", type=OneOf(ACTIONS))
+@click.option("--queue", metavar="NAME", help="With set and rm: the limit of a queue.")
+@click.option("--workflow", metavar="NAME", help="With set and rm: the limit of a workflow.")
+@click.option("--lane", metavar="NAME", help="With set and rm: the limit of a lane.")
+@click.option("--most", type=Whole(1), metavar="N", help="With set: how many sessions.")
+@click.option("--none", "lifted", is_flag=True, help="With set: lift the limit that the code of the workflow has.")
+@click.option("--per", type=Whole(1), metavar="SECONDS",
+              help="With set: how many may get to work in this time, not how many are at work at once.")  # fmt: skip
+@click.option("--by", type=OneOf(("owner", "lane")), metavar="owner|lane",
+              help="With set: each owner or each lane has this limit.")  # fmt: skip
+@common()
+def limit(cli: Cli, action: str, **given: Any) -> int:
+    """Limit the sessions that may be at work, in all processes of the store.
+
+    \b
+    ls   list the limits, and how many sessions are at work
+    set  set or replace a limit: set --queue gpu --most 4
+    rm   remove the limits of a queue, a workflow or a lane
+
+    Sessions without a free slot wait, and run when there is one. Those that are at work already stay at work.
+    """
+    _check(action, given)
+    code: int = run_async(_limit(cli, action, given))
+    return code
+
+
+def _check(action: str, given: dict[str, Any]) -> None:
+    named = [name for name in ("queue", "workflow", "lane") if given[name] is not None]
+    if action == "ls":
+        if any(given.values()):
+            raise click.UsageError("ls takes no options of a limit.")
+        return
+    if len(named) != 1:
+        raise click.UsageError(f"{action} needs one of --queue, --workflow and --lane.")
+    if action == "rm" and any(given[name] for name in ("most", "lifted", "per", "by")):
+        raise click.UsageError("rm removes all limits of its --queue, --workflow or --lane, and takes no other option.")
+    if action == "set" and (given["most"] is None) is not given["lifted"]:
+        raise click.UsageError("set needs --most N, or --none.")
+
+
+async def _limit(cli: Cli, action: str, given: dict[str, Any]) -> int:
+    from pausepoint.engine import documents
+
+    target = {name: given[name] for name in ("queue", "workflow", "lane")}
+    async with cli.engine(create=action == "set" and not cli.place.explicit, quiet=action == "ls") as engine:
+        if action == "ls":
+            return _list(cli, await engine.limits())
+        if action == "set":
+            try:
+                per = None if given["per"] is None else timedelta(seconds=given["per"])
+                found = await engine.limit(**target, most=given["most"], per=per, by=given["by"])
+            except OverflowError:
+                raise click.UsageError("--per may be 366 days at most, in seconds.") from None
+            except ValueError as exc:
+                raise click.UsageError(str(exc)) from exc
+            cli.out.line(f"Set the limit of {found.scope} {found.name}: {_most(found)}.")
+            document = documents.limit_changed(found)
+        else:
+            removed = await engine.remove_limit(**target)
+            ((scope, name),) = [(scope, name) for scope, name in target.items() if name is not None]
+            if not removed:
+                raise Refused(f"There is no limit of {scope} {name!r} to remove.", NOT_FOUND)
+            cli.out.line(f"Removed the limit of {scope} {name}.")
+            document = {"removed": removed}
+    if cli.out.as_json:
+        cli.out.document(document)
+    return DONE
+
+
+def _most(each: LimitInfo) -> str:
+    """Return what a limit allows, for people."""
+    if each.most is None:
+        return "no limit"
+    what = f"{each.most} at once" if each.per is None else f"{each.most} in {each.per.total_seconds():g} s"
+    return what + (f" per {each.by}" if each.by else "")
+
+
+def _list(cli: Cli, found: Listing[LimitInfo]) -> int:
+    from pausepoint.engine import documents
+
+    rows = [
+        [each.scope, each.name, _most(each), f"{each.at_work}", "code" if each.declared else "operator",
+         "" if each.counts else "overridden"]
+        for each in found
+    ]  # fmt: skip
+    if rows:
+        cli.out.table(["OF", "NAME", "LIMIT", "AT WORK", "SET BY", ""], rows)
+    elif not found.damaged:
+        cli.out.line("There are no limits in this store.")
+    for error in found.damaged:
+        cli.out.line(one_line(str(error)))
+    if cli.out.as_json:
+        cli.out.document(documents.limits(found))
+    return CONFLICT if found.damaged else DONE

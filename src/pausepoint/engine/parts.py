@@ -1,0 +1,77 @@
+"""The parts of an engine. They share one `Service`, and each gets the parts that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pausepoint.engine.artifacts import Artifacts
+from pausepoint.engine.base import Service
+from pausepoint.engine.bulk import Bulk
+from pausepoint.engine.changes import Changes
+from pausepoint.engine.control import Control
+from pausepoint.engine.descriptions import Descriptions
+from pausepoint.engine.drawers import Drawers
+from pausepoint.engine.limits import Limits
+from pausepoint.engine.overview import Overview
+from pausepoint.engine.pauses import Pauses
+from pausepoint.engine.pickup import Pickup
+from pausepoint.engine.queries import Queries
+from pausepoint.engine.questions import Questions
+from pausepoint.engine.remembered import RememberedRequests
+from pausepoint.engine.rerun import Rerun
+from pausepoint.engine.retention import Retention
+from pausepoint.engine.schedules import Schedules
+from pausepoint.engine.session import Session
+from pausepoint.engine.time_travel import TimeTravel
+from pausepoint.model.ids import SessionId
+from pausepoint.runtime.driver import Run
+
+if TYPE_CHECKING:
+    from pausepoint.engine.plans import Plans
+    from pausepoint.engine.transfer import Transfer
+
+
+class Parts:
+    """The parts of one engine, in the order in which they build on each other.
+
+    Parts that most programs do not need are made and imported when they are first used.
+    """
+
+    def __init__(self, service: Service, make: Callable[[SessionId, Run | None], Session[Any]]) -> None:
+        self._service = service
+        self.changes = Changes(service)
+        self.overview = Overview(service)
+        self.descriptions = Descriptions(service)
+        self.limits = Limits(service)
+        self.retention = Retention(service)
+        self.remembered = RememberedRequests(service)
+        self.drawers = Drawers(service)
+        self.queries = Queries(service)
+        self.pauses = Pauses(service)
+        self.pickup = Pickup(service, self.queries, self.pauses)
+        self.schedules = Schedules(service, self.pickup)
+        self.questions = Questions(service, self.queries, self.pickup)
+        self.time_travel = TimeTravel(service)
+        self.rerun = Rerun(service, self.time_travel)
+        self.artifacts = Artifacts(service, self.queries, self.time_travel, self.rerun)
+        self.control = Control(
+            service, self.queries, self.pauses, self.pickup, self.schedules, self.time_travel, self.artifacts,
+            self.questions, make,
+        )  # fmt: skip
+        self.bulk = Bulk(service, self.queries, self.pauses, self.control)
+        service.waker.take = self.pickup.wake
+        service.waker.fire = self.schedules.fire_due
+
+    @cached_property
+    def plans(self) -> Plans:
+        from pausepoint.engine.plans import Plans
+
+        return Plans(self._service, self.queries, self.time_travel, self.artifacts)
+
+    @cached_property
+    def transfer(self) -> Transfer:
+        from pausepoint.engine.transfer import Transfer
+
+        return Transfer(self._service)

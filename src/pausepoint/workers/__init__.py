@@ -1,0 +1,1 @@
+"""Programs that drive the sessions of a store: dispatchers over other systems."""

@@ -1,0 +1,140 @@
+"""Tables of filings: cells that span columns, signs in cells of their own, units, and what is no table at all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pausepoint.apps.memo import enrichment as enriching
+from pausepoint.apps.memo.documents import read
+from pausepoint.apps.memo.facts import Known
+from pausepoint.apps.memo.models import Passage, Source
+from pausepoint.apps.memo.tables import spoken
+from tests.apps.memo_sources import MONEY, OUTLINE, source
+
+
+def page(tmp_path: Path, body: str) -> Source:
+    """Read a page with this body."""
+    path = tmp_path / "filing.html"
+    path.write_text(f"<html><body>{body}</body></html>", "utf-8")
+    return read(path)
+
+
+def row(*cells: str | tuple[str, int]) -> str:
+    """Make a row of cells; a pair is a text and the number of columns that it spans."""
+    pairs = [(cell, 1) if isinstance(cell, str) else cell for cell in cells]
+    return "<tr>" + "".join(f'<td colspan="{columns}">{text}</td>' for text, columns in pairs) + "</tr>"
+
+
+BOLD = '<div><span style="font-weight:700">{}</span></div>'
+STATEMENT = (
+    BOLD.format("Results of Operations") + "<table>"
+    + row(("", 3), ("Year Ended December 31,", 9), ("Change", 3))
+    + row(("", 3), ("2029", 3), ("", 3), ("2028", 3), ("2029 vs. 2028", 3))
+    + row(("", 3), ("(in thousands, except percentages)", 12))
+    + row(("Revenues", 3), "$", "4,213", "", ("", 3), "$", "1,904", "", ("121", 2), "%")
+    + row(("Operating loss", 3), ("(1,020", 2), ")", ("", 3), ("(2,044", 2), ")", ("(50", 2), ")%")
+    + row(("Operating margin", 3), ("(24", 2), ")%", ("", 3), ("—", 2), "%", ("", 3))
+    + "</table>"
+)  # fmt: skip
+
+
+def test_every_figure_of_a_filing_is_in_one_cell_below_its_heading(tmp_path: Path) -> None:
+    (passage,) = page(tmp_path, STATEMENT).passages
+    assert (passage.table, passage.heading) == (True, "Results of Operations")
+    assert passage.text.splitlines() == [
+        "| in thousands, except percentages | Year Ended December 31, 2029 | Year Ended December 31, 2028"
+        " | Change 2029 vs. 2028 |",
+        "|---|---|---|---|",
+        "| Revenues | $4,213 | $1,904 | 121% |",
+        "| Operating loss | (1,020) | (2,044) | (50)% |",
+        "| Operating margin | (24)% | —% | |",
+    ]
+
+
+def test_units_above_a_table_belong_to_it_and_are_no_heading(tmp_path: Path) -> None:
+    body = (
+        BOLD.format("Balance Sheets") + BOLD.format("(in millions)")
+        + f"<table>{row('', '2029', '2028')}{row('Cash', '12', '9')}{row('Debt', '4', '5')}</table>"
+    )  # fmt: skip
+    (passage,) = page(tmp_path, body).passages
+    assert (passage.heading, passage.text.splitlines()[0]) == ("Balance Sheets", "| in millions | 2029 | 2028 |")
+
+
+LAYOUT = {
+    "check boxes": row("Large accelerated filer", "☒", "Accelerated filer", "☐") + row("Smaller company", "☐", "", ""),
+    "a list": row("•", "We sell panels to schools.") + row("•", "We own 3 plants."),
+    "contents": row("", "", "Page") + row("Item 1.", "Business", "3") + row("Item 2.", "Properties", "17"),
+    "exhibits": row("Exhibit", "Text", "Date") + row("3.1", "Bylaws", "June 8, 2022") + row("Exhibit 4", "x", "y"),
+    "a cover page": row("Delaware", "77-0467272") + row("(State)", "(Identification No.)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", LAYOUT)
+def test_what_is_only_laid_out_as_a_table_is_text(tmp_path: Path, kind: str) -> None:
+    found = page(tmp_path, f"<p>Acme makes panels.</p><table>{LAYOUT[kind]}</table>")
+    assert not [passage for passage in found.passages if passage.table]
+    if kind == "a list":
+        assert [passage.text for passage in found.passages[1:]] == ["We sell panels to schools.", "We own 3 plants."]
+
+
+def test_a_cell_that_spans_rows_and_a_table_of_words_keep_their_columns(tmp_path: Path) -> None:
+    body = (
+        "<table><tr><th>Plant</th><th>Year</th><th>Panels</th></tr>"
+        '<tr><td rowspan="2">Porto</td><td>2028</td><td>17,500</td></tr><tr><td>2029</td><td>38,000</td></tr></table>'
+        "<table><tr><th>Kind</th><th>Use</th></tr><tr><td>Thin</td><td>Offices</td></tr></table>"
+    )
+    plants, kinds = page(tmp_path, body).passages
+    assert plants.text.splitlines()[2:] == ["| Porto | 2028 | 17,500 |", "| | 2029 | 38,000 |"]
+    assert kinds.text == "| Kind | Use |\n|---|---|\n| Thin | Offices |"
+
+
+def test_a_section_gets_two_tables_those_that_fit_best_with_all_their_rows() -> None:
+    def table(title: str, count: int) -> str:
+        return f"| {title} | 2029 |\n|---|---|\n" + "\n".join(f"| Row {each} | {each} |" for each in range(count))
+
+    papers = source("p", *(table(title, 3) for title in ("Weather", "Revenue raised", "Other")), table("Revenue", 40))
+    found = enriching.visualizations({"02-money": "## Money\n"}, [MONEY], [papers])["02-money"]
+    assert re.findall(r"\[@(p-\d)\]", found) == ["p-2", "p-1"]
+    assert "| Row 2 | 2 |" in found
+    assert enriching.visualizations({"02-money": found}, OUTLINE, [papers])["02-money"] == found
+
+
+def test_a_loss_in_brackets_is_below_zero_in_a_chart() -> None:
+    text = "| Year | Profit |\n|---|---|\n| A | $(1,020) |\n| B | $300 |"
+    assert "bar [-1020, 300]" in enriching.drawn(Passage(key="p-1", text=text, table=True))
+
+
+def test_a_claim_may_say_the_units_of_a_table_and_no_others() -> None:
+    text = "| In millions, except per share data | 2029 |\n|---|---|\n| Revenue | $46,309 |\n| Diluted | $2.16 |"
+    known = Known(spoken(text))
+    for claim, lacking in (
+        ("Revenue was $46.3 billion.", []), ("Revenue was $46,309 million.", []), ("It earned $2.16 per share.", []),
+        ("Revenue was $46,309 billion.", ["$46,309 billion"]), ("It earned $2.16 million.", ["$2.16 million"]),
+    ):  # fmt: skip
+        assert [fact.text for fact in known.lacks(claim)] == lacking, claim
+
+
+def test_tables_of_the_cover_and_titles_of_items_do_not_reach_the_sections() -> None:
+    table = "| Year | Class A |\n|---|---|\n| 2028 | 7 |\n| 2029 | 8 |"
+    found = source("r", table, table, "x")
+    cover, item, text = found.passages
+    title = "Item 5. Revenue of Shareholders"
+    passages = [cover, *(each.model_copy(update={"part": title, "heading": title}) for each in (item, text))]
+    sections = {MONEY.name: "## Money\n"}
+    shown = enriching.visualizations(sections, OUTLINE, [found.model_copy(update={"passages": passages})])
+    assert "2029" not in shown[MONEY.name]
+    assert "2029" in enriching.visualizations(sections, OUTLINE, [found])[MONEY.name]
+
+
+def test_the_number_of_a_footnote_is_no_part_of_the_year_or_the_word_before_it(tmp_path: Path) -> None:
+    raised = '<span style="position:relative;top:-3pt">1</span>'
+    body = f"<table>{row('In millions', '2024<sup>2</sup>', '2023')}{row(f'Sales per share{raised}', '1,234', '987')}"
+    found = page(tmp_path, f"{body}</table><p>Sales rose in 2024<sup>2</sup> by 3 percent.</p>")
+    assert [passage.text for passage in found.passages] == [
+        "| In millions | 2024 ² | 2023 |\n|---|---|---|\n| Sales per share¹ | 1,234 | 987 |",
+        "Sales rose in 2024 ² by 3 percent.",
+    ]
+    assert not Known(found.passages[1].text).lacks("In 2024, sales rose by 3 percent.")

@@ -1,0 +1,74 @@
+"""What an engine reads when the store tells which sessions have changed: the requests to these, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pausepoint import Context, Engine, Status, workflow
+from pausepoint.model.commits import Flags
+from pausepoint.stores.sqlite import SqliteStore
+from tests.support.loop import on_loop
+
+
+@workflow
+async def lasting(ctx: Context) -> None:
+    await asyncio.sleep(600)
+
+
+@on_loop
+async def test_only_the_requests_to_sessions_that_have_changed_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[list[int]] = []
+    flags = SqliteStore.flags
+
+    async def noted(self: SqliteStore, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+        read.append(sorted(keys))
+        return await flags(self, keys)
+
+    monkeypatch.setattr(SqliteStore, "flags", noted)
+    async with Engine(tmp_path / "store.db", workflows=[lasting]) as engine:
+        for id in ("s1", "s2", "s3"):
+            await engine.start(lasting, session_id=id)
+        first, *others = sorted(run.drive.row.key for run in engine.driver.runs.values() if run.drive is not None)
+        read.clear()
+        engine.driver.on_change(frozenset({first, 999}))
+        engine.driver.on_change(frozenset({others[0]}))  # before the first was read
+        await engine.driver.refresh()
+        engine.driver.on_change(frozenset({999}))
+        await engine.driver.refresh()
+        assert read == [[first, others[0]]], "none was read twice, and no foreign one"
+        engine.driver.on_change(None)
+        await engine.driver.refresh()
+        assert read[1:] == [[first, *others]]
+
+
+@on_loop
+async def test_a_change_that_is_told_while_another_one_is_read_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going, go = asyncio.Event(), asyncio.Event()
+    flags = SqliteStore.flags
+
+    async def slow(self: SqliteStore, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+        found = await flags(self, keys)
+        going.set()
+        await go.wait()
+        return found
+
+    async with Engine(tmp_path / "store.db", workflows=[lasting]) as engine:
+        await engine.start(lasting, session_id="s1")
+        async with Engine(tmp_path / "store.db", drives="none") as other:
+            monkeypatch.setattr(SqliteStore, "flags", slow)
+            engine.driver.on_change(None)
+            await going.wait()  # the flags are read, and not passed on yet
+            await other.pause("s1", mode="abort")
+            engine.driver.on_change(None)
+            go.set()
+            monkeypatch.setattr(SqliteStore, "flags", flags)
+            while (await other.info("s1")).status is not Status.PAUSED:
+                await asyncio.sleep(0.01)
