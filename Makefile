@@ -69,8 +69,9 @@ bench: $(DEV) ## measure costs on this machine, relative to plain SQLite
 bench-peers: $(DEV) ## measure the same work with other engines (ARGS="--only W1")
 	@$(PY) -m benchmarks.peers $(ARGS)
 
-bench-check: $(DEV) ## count instructions per step, with a limit (needs valgrind)
+bench-check: $(DEV) ## count instructions of a step, time imports (needs valgrind)
 	@$(PY) -m benchmarks.instructions --check
+	@$(PY) -m benchmarks --check --only gate --only import
 
 fleet: $(DEV) ## measure the store in Postgres, relative to raw commits
 	@$(PY) -m benchmarks.fleet $(ARGS)

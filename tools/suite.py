@@ -120,6 +120,29 @@ def slow_tests(seconds: dict[str, float]) -> list[str]:
     return [title, *(f"  {took:5.1f} s  {node}" for took, node in slow)] if slow else []
 
 
+def last_pass(*, passes: bool) -> str:
+    """Say how many commits ago every test passed in this clone, and note it if they pass now."""
+    folder = _git("rev-parse", "--git-common-dir")
+    if folder is None:
+        return "This is no clone, so nothing is noted about earlier runs of all tests."
+    record = Path(folder) / "all-tests-passed"
+    before = record.read_text("utf-8").strip() if record.exists() else ""
+    count = _git("rev-list", "--count", f"{before}..HEAD") if before else None
+    ago = "have not passed in this clone before" if count is None else f"last passed {count} commits ago ({before[:8]})"
+    if passes and _git("status", "--porcelain") == "":
+        record.write_text(_git("rev-parse", "HEAD") or "", "utf-8")
+    return f"All tests {'pass' if passes else 'do not pass'}. They {ago}."
+
+
+def _git(*words: str) -> str | None:
+    """Return what git prints, or None if it fails."""
+    try:
+        done = subprocess.run(["git", *words], capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="tools.suite", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -150,6 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         lines.append(acceptance.verdict(standing))
         code = ACCEPTANCE if standing.missing else 0
+    if options.tier == "all" and not rest:
+        lines.append(last_pass(passes=code == 0))
     (build / "verdict.txt").write_text("\n".join(lines) + "\n", "utf-8")
     print("", *lines, sep="\n")
     return code

@@ -502,7 +502,7 @@ def test_nothing_heavy_is_imported_before_it_is_used() -> None:
     heavy = ("icalendar", "dateutil", "googleapiclient", "google.oauth2", "httpx2", "openai", "pydantic_ai")
     apps = ", ".join(f"pausepoint.apps.{name}" for name in ("aura", "devs", "helpdesk", "memo", "planner", "model"))
     code = f"import sys, {apps}; print([name for name in {heavy!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

@@ -50,7 +50,7 @@ class Shown:
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "pausepoint.apps.demo", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
 
 
 async def look(folder: Path, text: str) -> Shown:

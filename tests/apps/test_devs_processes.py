@@ -50,11 +50,6 @@ def state(pid: int) -> str:
     return "" if found is None else found.state.decode()
 
 
-def stands_still(pid: int) -> bool:
-    """Whether a process is stopped. A shell waits in the kernel (D) if its child was stopped before its program ran."""
-    return state(pid) in ("T", "D")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("way", ["abort", "interrupt", "kill", "timeout", "end"])
 def test_nothing_that_a_command_started_outlives_it(tmp_path: Path, forks: Forks, way: str) -> None:
@@ -151,6 +146,46 @@ def test_an_agent_that_is_ended_does_not_make_the_call_for_which_its_hook_waits(
     assert processes.find() == []
 
 
+STARTING = """
+import os, signal
+os.mkfifo("fifo")
+reads = [(os.POSIX_SPAWN_OPEN, 0, "fifo", os.O_RDONLY, 0)]
+os.posix_spawn("/bin/sleep", ["sleep", "1000"], os.environ, file_actions=reads)
+signal.pause()
+"""
+"""A program whose child cannot run ``sleep`` before someone opens the other end of a FIFO."""
+
+
+def test_a_child_that_is_stopped_before_it_runs_its_program_does_not_keep_its_parent_from_being_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = os.environ | {Processes.TOKEN: "mine"}
+    with subprocess.Popen([sys.executable, "-c", STARTING], cwd=tmp_path, env=env, start_new_session=True) as parent:
+        processes = Processes()
+        processes.add(parent.pid, "mine")
+        until(lambda: len(processes.find()) == 2 and state(parent.pid) == "D")
+        child = processes.find()[1]
+        sent: list[tuple[int, signal.Signals]] = []
+        opened: list[int] = []
+
+        def send(process: warden.Process, number: signal.Signals) -> bool:
+            sent.append((process.pid, number))
+            was_sent = original(process, number)
+            if sent[-1] == (child.pid, signal.SIGSTOP) and sent.count(sent[-1]) == 1:
+                until(lambda: state(child.pid) == "T")
+                opened.append(os.open(tmp_path / "fifo", os.O_RDWR))
+            return was_sent
+
+        original = warden.send
+        monkeypatch.setattr(warden, "send", send)
+        monkeypatch.setattr(warden, "PATIENCE", PATIENCE)
+        assert processes.freeze()
+        assert (state(parent.pid), state(child.pid)) == ("T", "T")
+        assert [number for pid, number in sent if pid == child.pid] == [signal.SIGSTOP, signal.SIGCONT, signal.SIGSTOP]
+        processes.end(PATIENCE)
+        os.close(opened[0])
+
+
 def test_no_process_is_ended_that_is_not_ours(
     tmp_path: Path, tree: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +239,7 @@ class Frozen:
                 engine.pause(everything=True, freeze=True, wait=True)
         else:
             assert "plan is paused" in self.devs.run("pause", "plan.json", "--freeze", "--wait")
-        until(lambda: all(map(stands_still, pids(folder))))
+        until(lambda: all(state(pid) == "T" for pid in pids(folder)))
 
     @property
     def count(self) -> int:

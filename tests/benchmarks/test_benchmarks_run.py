@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.long

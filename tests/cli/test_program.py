@@ -27,6 +27,7 @@ from tests.cli import documents
 from tests.cli.desk import Desk, last_line
 from tests.cli.kit import Done, Process, plain, run
 from tests.docs.pages import DOCS, blocks
+from tests.support.loop import PATIENCE
 
 PAGE = DOCS / "programs.md"
 
@@ -104,7 +105,7 @@ def ours(shop: Desk, *args: str, **how: Any) -> Done:
 
 def pasted(command: str, shop: Desk) -> subprocess.CompletedProcess[str]:
     """What somebody gets who types that into their shell."""
-    return subprocess.run(command, shell=True, cwd=shop.root, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, shell=True, cwd=shop.root, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def own_command(text: str) -> str:
@@ -326,7 +327,7 @@ def test_an_installed_script_is_called_by_its_name(tmp_path: Path, desk: Desk) -
     path = {"PATH": f"{script.parent}{os.pathsep}{os.environ['PATH']}"}
     for words, env in (("leaflet", path), (str(script), {})):
         done = subprocess.run(
-            [str(script)], cwd=desk.root, env=os.environ | env, capture_output=True, text=True, timeout=120
+            [str(script)], cwd=desk.root, env=os.environ | env, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 1, done
         assert last_line(done.stderr).startswith(f"Resume:  {words} resume "), done.stderr

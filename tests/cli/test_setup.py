@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tomllib
@@ -124,21 +123,6 @@ def test_make_demo_passes_options_on_and_its_help_fits_a_terminal() -> None:
 
 
 # what it costs
-
-
-@pytest.mark.long
-def test_help_takes_little_more_cpu_than_the_import_of_click() -> None:
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-
-    def cpu(*words: str) -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *words], env=bare, stdout=subprocess.DEVNULL, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    # A busy machine makes both slower, so their ratio counts. 1.6 is usual; with the engine it would be more than 4.
-    pairs = [(cpu("-m", "pausepoint", "--help"), cpu("-c", "import click")) for _ in range(4)]
-    assert min(spent for spent, _ in pairs) < 2.5 * min(least for _, least in pairs), pairs
 
 
 # Every command in a process of its own, forked from one that has imported nothing but the table of commands.

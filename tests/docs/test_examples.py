@@ -20,6 +20,7 @@ import pytest
 
 from tests.cli.kit import run as run_command
 from tests.docs.pages import DOCS, EXAMPLES, PAGES, ROOT, Block, blocks, name_of, section
+from tests.support.loop import PATIENCE
 from tests.support.telemetry import no_providers
 
 README, TOUR = ROOT / "README.md", DOCS / "tour.md"
@@ -118,7 +119,7 @@ def test_an_application_prints_what_the_tour_shows(application: str, tmp_path: P
             continue
         done = subprocess.run(
             ["sh", "-c", line.removeprefix("$ ")], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=180,
+            capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
         assert done.returncode in (0, 3), done  # 3: it waits for somebody
         printed = iter((done.stdout + done.stderr).splitlines())
@@ -148,7 +149,7 @@ def test_the_program_of_a_page_goes_on_after_a_kill_as_shown(tmp_path: Path, pag
         first.kill()
     assert first.returncode == -signal.SIGKILL
     with start(program) as again:
-        output, _ = again.communicate(timeout=120)
+        output, _ = again.communicate(timeout=PATIENCE)
     assert output.splitlines() == second
 
 

@@ -21,6 +21,7 @@ from benchmarks.peers.workloads import GROWTHS
 from tests.docs.pages import DOCS, PAGES, ROOT, section
 from tests.page import shots
 from tests.page.browser import chromium
+from tests.support.loop import PATIENCE
 from tools import site
 
 SECTIONS = ["Start here", "How to", "Concepts", "Reference", "Operations", "Why", "Decisions"]
@@ -32,7 +33,7 @@ def built(folder: Path) -> Path:
         pytest.skip(site.INSTALL)
     done = subprocess.run(
         [sys.executable, "-m", "tools.site", "--into", folder],
-        cwd=ROOT, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"

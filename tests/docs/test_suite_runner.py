@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.loop import PATIENCE
 from tools import acceptance, marks, suite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +52,12 @@ def run(folder: Path, tier: str, *words: str) -> tuple[int, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "tools.suite", tier, "--workers", "0", *words]
     done = subprocess.run(
-        command, cwd=folder, env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=240
+        command,
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     verdict = folder / "build" / "verdict.txt"
     assert verdict.exists(), done.stdout + done.stderr
@@ -123,6 +129,27 @@ def test_the_verdict_of_a_former_run_is_no_excuse_for_one_that_ended_early(tmp_p
     assert code == suite.COLLECTION
     assert lines.startswith("pytest ended with exit code 4 before it had run the tests.")
     assert not (tmp_path / "build" / "acceptance.json").exists()
+
+
+def test_the_last_pass_of_all_tests_is_counted_in_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert suite.last_pass(passes=True).startswith("This is no clone")
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "init", "-q"], check=True)
+
+    def commit() -> None:
+        subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+
+    commit()
+    assert suite.last_pass(passes=False) == "All tests do not pass. They have not passed in this clone before."
+    assert suite.last_pass(passes=True).startswith("All tests pass.")
+    commit()
+    commit()
+    assert "They last passed 2 commits ago" in suite.last_pass(passes=False)
+    (tmp_path / "new").touch()
+    suite.last_pass(passes=True)
+    assert "They last passed 2 commits ago" in suite.last_pass(passes=True), "with other files, it is not noted"
 
 
 def test_slow_tests_are_named_and_the_slowest_comes_first() -> None:

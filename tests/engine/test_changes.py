@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Workflow, step
+from pausepoint import Context, Engine, Session, Status, Workflow, step
 from pausepoint.engine.changes import TURN
 from pausepoint.errors import StoreClosed
 from pausepoint.model import Change
@@ -22,6 +22,7 @@ from pausepoint.stores.sqlite import SqliteStore
 from tests.support.children import child, outside_sql
 from tests.support.dictstore import DictStore
 from tests.support.loop import PATIENCE, excused, on_loop
+from tests.support.waits import async_until
 
 
 class Note(BaseModel):
@@ -266,6 +267,11 @@ async def _work(engine: Engine, other: Engine, turn: int) -> None:
         waiting = await engine.start(letter, session_id=f"c{turn}-{n}")
         await waiting.outcome()
         await other.send(waiting.id, "hello")
+        await async_until(partial(_has_completed, waiting))
+
+
+async def _has_completed(session: Session[Any]) -> bool:
+    return (await session.info()).status is Status.COMPLETED
 
 
 def _read(out: Path) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from pausepoint.errors import DamagedRecord
 from tests.faults.jobs import Waiting, waiting
 from tests.faults.lab import Lab
 from tests.support.forkserver import Child
+from tests.support.loop import PATIENCE
 
 
 def parked(lab: Lab) -> dict[str, str]:
@@ -99,7 +100,7 @@ def flips(lab: Lab, processes: int, each: int, sessions: int = 4, twin: str = ""
     for flipper in flippers:
         flipper.hear()
     with open(gate, "wb"):
-        codes = [flipper.wait(600) for flipper in flippers]
+        codes = [flipper.wait(PATIENCE) for flipper in flippers]
     wrong = [f"flippers ended with {codes}"] if any(codes) else []
     asked = [line.split() for line in lab.runs(requests).others]
     if len(asked) != processes * each:

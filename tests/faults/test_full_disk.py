@@ -17,6 +17,7 @@ import pytest
 import pausepoint
 from pausepoint.stores.sqlite.ballast import SIZE
 from tests.faults.full_disk import CAPACITY
+from tests.support.loop import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 MOUNTS = {
@@ -35,7 +36,7 @@ def run(folder: Path, kind: str, reserve: int = SIZE) -> dict[str, Any]:
     command = [*SHELL, mount + program] if mount else ["sh", "-ec", program]
     paths = (str(Path(pausepoint.__file__).parents[1]), str(ROOT))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)
     return seen
@@ -47,7 +48,7 @@ def can_mount(kind: str) -> bool:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         try:
             command = [*SHELL, f"mkdir disk; {MOUNTS[kind]}"]
-            return subprocess.run(command, cwd=folder, capture_output=True, timeout=120).returncode == 0
+            return subprocess.run(command, cwd=folder, capture_output=True, timeout=PATIENCE).returncode == 0
         except (OSError, subprocess.TimeoutExpired):
             return False
 

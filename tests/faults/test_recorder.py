@@ -15,6 +15,7 @@ from tests.faults.crash_states import Style
 from tests.faults.libc import trace
 from tests.faults.libc.states import Disk, Tree, found_in
 from tests.faults.libc.trace import Call, NotModelled
+from tests.support.loop import PATIENCE
 
 # names and bytes
 
@@ -201,7 +202,7 @@ def recorded(library: Path, tmp_path: Path, what: str) -> tuple[Disk, list[Call]
     disk = Disk(root)
     environment = os.environ | trace.environment(library) | {"PYTHONPATH": os.getcwd()}
     command = [sys.executable, "-c", PROGRAM, str(root), str(path), what]
-    subprocess.run(command, env=environment, check=True, timeout=180)
+    subprocess.run(command, env=environment, check=True, timeout=PATIENCE)
     return disk, trace.read(path), root
 
 

@@ -16,7 +16,7 @@ from pausepoint.model.sessions import PauseMode
 from tests.faults.lab import Lab, undisturbed
 from tests.faults.verdicts import ended_politely, open_gate, paused
 from tests.support.forkserver import ROOT
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 
 EVERYWHERE = ["before c", "after c", "step", "op"]
 
@@ -93,7 +93,7 @@ def test_a_program_of_its_own_ends_as_the_system_expects(lab: Lab, number: signa
         assert program.stdout is not None
         assert b"standing" in program.stdout.readline()
         program.send_signal(number)
-        _, errors = program.communicate(timeout=120)
+        _, errors = program.communicate(timeout=PATIENCE)
     assert program.returncode == code
     assert (b"KeyboardInterrupt" in errors) == (number == signal.SIGINT)
     assert lab.row("x").status is Status.READY or lab.row("x").status is Status.CREATED

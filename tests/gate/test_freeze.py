@@ -46,11 +46,8 @@ class Counter:
 
     @property
     def states(self) -> set[str]:
-        """The states of its processes. A shell waits in the kernel (D) if its child was stopped before it ran."""
-        found = [each for pid in self.pids if (each := warden.look(pid)) is not None]
-        waits = {each.pid for each in found if each.state == b"D"}
-        stopped = {each.parent for each in _all() if each.state == b"T"} if waits else set()
-        return {"T" if each.pid in waits & stopped else each.state.decode() for each in found}
+        processes = [warden.look(pid) for pid in self.pids]
+        return {process.state.decode() for process in processes if process is not None}
 
     @property
     def has_begun(self) -> bool:
@@ -105,11 +102,6 @@ async def test_a_frozen_call_stops_in_the_middle_and_is_made_once(project: Proje
         assert project.done == {"ada-1": 1}
         await async_until(lambda: not list(agents))
         assert (await engine.info("claude-ada")).status.value == "completed"
-
-
-def _all() -> list[warden.Process]:
-    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
-    return [each for pid in pids if (each := warden.look(pid)) is not None]
 
 
 async def _says(engine: Engine, text: str) -> bool:

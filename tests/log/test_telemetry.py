@@ -22,7 +22,7 @@ from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from tests.docs.pages import DOCS, code, rows, section
 from tests.log.brief import SECRET, State, attributes, look_up, parent_of, run_brief, run_failing, trace_id, workflow
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.otherstores import ProxyStore
 from tests.support.status import settled
 from tests.support.telemetry import Telemetry, no_providers, telemetry
@@ -389,6 +389,6 @@ asyncio.run(main())
 def test_a_program_that_does_not_use_opentelemetry_never_loads_it(installed: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, installed],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert (run.stdout, run.stderr) == ("hello [] []\n", "")

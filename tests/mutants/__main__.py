@@ -3,6 +3,7 @@
     python -m tests.mutants                          # all of them
     python -m tests.mutants --only old-fence-commits # some, by name
     python -m tests.mutants --sample 10 --seed 3     # some, at random
+    python -m tests.mutants --tier short             # what `make test` alone would notice
 
 Ends with 1 if fewer than 95 % are caught, and with 2 if the tests fail without a mutant or say nothing about one.
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.mutant import Mutant
 from tests.mutants.workshop import Trial, Workshop
+from tools.suite import MARKS
 
 SCORE = 95
 """The share of mutants, in percent, that the tests must catch."""
@@ -32,7 +34,7 @@ def main(words: Sequence[str] | None = None, catalogue: Sequence[Mutant] = CATAL
     """Try mutants and return the exit code."""
     given = _parser().parse_args(words)
     chosen = _chosen(given, catalogue)
-    with Workshop(given.timeout) as workshop:
+    with Workshop(given.timeout, given.tier) as workshop:
         print(f"{len(chosen)} mutants; first their tests without any", flush=True)
         if broken := _first_without(workshop, chosen):
             print(f"The tests do not pass without a mutant, so mutants say nothing:\n{broken}")
@@ -55,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--room", metavar="ROOM", help="try the mutants of a room, such as stores/sqlite")
     parser.add_argument("--sample", type=int, metavar="N", help="try so many, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="for --sample (default: 0)")
+    parser.add_argument("--tier", choices=MARKS, default="all", help="run the tests of this tier only (default: all)")
     parser.add_argument("--timeout", type=float, default=150.0, help="seconds for the tests of a mutant (default: 150)")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the results there as well")
     return parser

@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple, Self
 
 from tests.mutants import guard
 from tests.mutants.mutant import ROOT, Mutant, mutated
+from tools.suite import MARKS
 
 COPIED = ("src", "tests", "tools", "benchmarks", "docs", "pyproject.toml", "README.md")
 
@@ -43,8 +44,9 @@ class Trial(NamedTuple):
 class Workshop:
     """A copy of the project, as a context manager that deletes it at the end."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, tier: str = "all") -> None:
         self.timeout = timeout
+        self.marks = MARKS[tier]
         self.root = Path(tempfile.mkdtemp(prefix="mutants-")).resolve()
         self._clock = int(time.time())
 
@@ -133,7 +135,7 @@ class Workshop:
     def run(self, chosen: Sequence[tuple[str, list[str]]]) -> Trial:
         """Run tests in the copy until one fails. See `Mutant.chosen`."""
         command = [str(self.python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", guard.__name__]
-        command += ["--tb=line", *dict.fromkeys(test for test, _ in chosen)]
+        command += ["--tb=line", "-m", self.marks, *dict.fromkeys(test for test, _ in chosen)]
         environment = _variables() | {
             "PYTHONPATH": os.pathsep.join((str(self.root / "src"), str(self.root))),
             guard.CHOSEN: json.dumps(chosen),

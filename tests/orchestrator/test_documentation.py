@@ -18,6 +18,7 @@ from pausepoint.orchestrator.bus import KINDS
 from pausepoint.orchestrator.snapshot import DEFAULT_PATH
 from tests.docs.pages import DOCS, ROOT, code, rows, section
 from tests.support.children import LEAN
+from tests.support.loop import PATIENCE
 
 PAGE = DOCS / "orchestrator.md"
 
@@ -96,7 +97,7 @@ def test_controller_and_file_store_are_covered_and_no_test_of_theirs_fails(tmp_p
     measured = [sys.executable, "-m", "coverage"]
     subprocess.run(
         [*measured, "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-p", "no:xdist", *tests, *reports],
-        cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=180,
+        cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE,
     )  # fmt: skip
     [suite] = ElementTree.parse(xml).getroot()
     assert (suite.get("failures"), suite.get("errors")) == ("0", "0")
@@ -105,7 +106,7 @@ def test_controller_and_file_store_are_covered_and_no_test_of_theirs_fails(tmp_p
     assert counted["numTotalTests"] == int(suite.get("tests", "0")) > 35
     found = subprocess.run(
         [*measured, "json", f"--rcfile={settings}", "-q", "-o", "-"],
-        cwd=ROOT, env=environment, check=True, capture_output=True, timeout=180,
+        cwd=ROOT, env=environment, check=True, capture_output=True, timeout=PATIENCE,
     )  # fmt: skip
     files = {Path(name).name: each["summary"] for name, each in json.loads(found.stdout)["files"].items()}
     for name in ("controller.py", "snapshot.py"):
@@ -124,7 +125,7 @@ def test_a_test_that_fails_is_counted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", *plugins, "--counts", str(counts)]
     where = ["--rootdir", str(tmp_path), "-c", os.devnull, "--continue-on-collection-errors", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([*command, *where], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, timeout=180)
+    subprocess.run([*command, *where], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, timeout=PATIENCE)
     assert json.loads(counts.read_text()) == {
         "numTotalTests": 5, "numPassedTests": 1, "numFailedTests": 3, "numSkippedTests": 1,
     }  # fmt: skip

@@ -28,6 +28,7 @@ from tests.stores.kit import (
     started,
     stored,
 )
+from tests.support.loop import PATIENCE
 
 
 @on_loop
@@ -435,4 +436,4 @@ async def test_changes_by_others_are_noticed(path: Path) -> None:
 def test_an_interpreter_that_ends_without_closing_does_not_hang(path: Path) -> None:
     with process(ENGINE, path) as other:
         other.send("exit")
-        assert other.child.wait(timeout=120) == 0
+        assert other.child.wait(timeout=PATIENCE) == 0

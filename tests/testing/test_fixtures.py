@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.children import LEAN
+from tests.support.loop import PATIENCE
 
 TESTS = """
 import asyncio
@@ -67,7 +68,7 @@ def test_that_counts(pausepoint_engine):
 
 def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     words = ["-m", "pytest", "-q", "-rs", "--strict-markers", "-p", "no:cacheprovider", *LEAN, *options]
-    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=180)
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.long

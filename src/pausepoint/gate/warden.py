@@ -167,12 +167,29 @@ class Processes:
             if new:
                 note(new)
             self._frozen.update((each.id, each) for each in new if send(each, signal.SIGSTOP))
+            tried -= self._let_start(running, until)
             quiet = 0 if any(each.id in self._frozen for each in running) else quiet + 1
             if not quiet:
                 if time.monotonic() > until:
                     return False
                 time.sleep(TICK / 4)
         return True
+
+    def _let_start(self, running: Sequence[Process], until: float) -> set[tuple[int, int]]:
+        """Continue children that were stopped before they ran their program, until they do. Return their ids.
+
+        A shell starts a program with ``vfork`` and waits in the kernel until the child runs it. Nothing can stop the
+        shell meanwhile, so it would run as soon as the child continues. The next look stops such a child again.
+        """
+        parents = {process.pid: command_of(process.pid) for process in running if process.state == b"D"}
+        children = [process for process in self._frozen.values() if process.parent in parents]
+        children = [child for child in children if command_of(child.pid) == parents[child.parent]]
+        for child in children:
+            send(child, signal.SIGCONT)
+            del self._frozen[child.id]
+            while command_of(child.pid) == parents[child.parent] and time.monotonic() < until:
+                time.sleep(TICK / 4)
+        return {child.id for child in children}
 
     def thaw(self) -> None:
         """Continue the processes that `freeze` stopped, children first. Others that were stopped stay so."""

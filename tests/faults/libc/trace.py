@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tests.support.loop import PATIENCE
+
 SOURCE = Path(__file__).with_name("recorder.c")
 _HEADER = struct.Struct("=IIIIQQQQQ")
 
@@ -67,7 +69,7 @@ def library(folder: Path) -> Path:
     compiler, target = _compiler(), folder / "recorder.so"
     assert compiler is not None, why_not()
     command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(target), str(SOURCE), "-ldl"]
-    subprocess.run([*command, "-lpthread"], check=True, timeout=180)
+    subprocess.run([*command, "-lpthread"], check=True, timeout=PATIENCE)
     return target
 
 
