@@ -41,6 +41,7 @@ PausepointError
     ├── StoreDamaged       acknowledged commits are lost; nothing was changed
     ├── StoreUnavailable
     │   └── StoreReadOnly  the disk is full or failing; reading still works
+    │       └── StoreRemoved  the database was removed or replaced while it was open; also a StoreMissing
 
 Signals derive from BaseException, not from PausepointError. They end a step early, and an ``except Exception`` in user
 code does not catch them.
@@ -510,6 +511,10 @@ class StoreReadOnly(StoreUnavailable):
 
     path: str
     full: bool
+
+
+class StoreRemoved(StoreReadOnly, StoreMissing):
+    """The database at ``path`` was removed or replaced while it was open. Nothing is acknowledged any more."""
 
 
 class KeyLost(StoreError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter as Counted
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from pausepoint import Engine, Parked, Status, Workflow, current, durable
+from pausepoint import Engine, Parked, SessionEnded, Status, Workflow, current, durable
 from pausepoint.errors import CallRefused, ContextClosed, HoldLost, OutsideStep, StepExited
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.sqlite import SqliteStore
@@ -345,3 +347,32 @@ def test_a_block_in_a_thread_that_outlives_its_engine_is_parked(tmp_path: Path, 
     go.set()
     request.join(PATIENCE)
     assert [(type(error), "because its engine was closed" in str(error)) for error in heard] == [(Parked, True)]
+
+
+@pytest.mark.parametrize("verb", ["abort", "cancel"])
+@on_loop
+async def test_a_verb_that_arrives_while_the_block_is_entered_parks_it_and_cancels_no_task(verb: str) -> None:
+    """At whichever turn of the loop it arrives."""
+    ends = Counted[str]()
+
+    async def handler(session_id: str) -> str:
+        try:
+            async with engine.visit(AGENT, session_id=session_id) as ctx:
+                await ctx.do(abs, -1)
+        except (Parked, SessionEnded) as error:
+            return type(error).__name__
+        return "completed"
+
+    async with Engine(":memory:") as engine:
+        for turns in range(30):
+            session_id = f"{verb}-{turns}"
+            task = asyncio.create_task(handler(session_id))
+            while await engine.store.get(session_id) is None:
+                await asyncio.sleep(0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            with suppress(SessionEnded):
+                await (engine.pause(session_id, mode="abort") if verb == "abort" else engine.cancel(session_id))
+            ends[await task] += 1
+            assert not task.cancelling()
+    assert ends["Parked"] + ends["SessionEnded"] > 3, "too late to show anything"

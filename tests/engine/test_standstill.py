@@ -12,9 +12,11 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.engine import bulk, pauses
+from pausepoint.errors import CallRefused
 from tests.faults.standstill import begun_after, fleet
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
+from tests.support.waits import async_until
 
 ROUNDS = 20
 """`tests.faults.standstill` does more."""
@@ -147,3 +149,66 @@ async def test_a_timeout_needs_wait() -> None:
     async with Engine(":memory:") as engine:
         with pytest.raises(ValueError, match="Pass wait=True with it"):
             await engine.pause(everything=True, timeout=1)
+
+
+@pytest.mark.parametrize("where", ["its session", "its parent", "everything", "all that match"])
+@on_loop
+async def test_a_pause_that_would_wait_for_the_step_that_calls_it_is_refused(where: str) -> None:
+    """As a tool of an agent that stops all agents would. Without the wait it works."""
+    refusals: list[CallRefused] = []
+
+    async def stop_all(ctx: Context) -> None:
+        selections: dict[str, dict[str, Any]] = {
+            "its session": {"session_id": ctx.session_id}, "its parent": {"session_id": "parent"},
+            "everything": {"everything": True}, "all that match": {"tag": "night"},
+        }  # fmt: skip
+        chosen = selections[where]
+        try:
+            await engine.pause(**chosen, wait=True)
+        except CallRefused as error:
+            refusals.append(error)
+        assert await engine.standing_pause() is None
+        assert not await engine.pauses(ctx.session_id)
+        await engine.pause(**chosen)
+
+    @step
+    async def stop(ctx: Context) -> None:
+        await ctx.do(stop_all)
+        await ctx.do(asyncio.sleep, 0)
+
+    stopping = Workflow("stopping", state=State, steps=[stop])
+
+    @step
+    async def delegate(ctx: Context) -> None:
+        await ctx.call(stopping)
+
+    async with Engine(":memory:", workflows=[stopping]) as engine:
+        session = await engine.start(
+            Workflow("parent", state=State, steps=[delegate]), session_id="parent", tags=["night"]
+        )
+        await async_until(lambda: refusals)
+        [child] = [info.session_id for info in await engine.sessions() if info.parent_id == "parent"]
+        assert (await engine.outcome(child)).status is Status.PAUSED
+        assert (await session.info()).failure is None
+        assert "would wait for itself" in str(refusals[0])
+        assert refusals[0].fields["session_id"] == child
+
+
+@on_loop
+async def test_a_step_may_wait_for_the_pause_of_another_session() -> None:
+    began, go, fetch = slow_fetch()
+
+    @step(writes="out")
+    async def work(ctx: Context) -> str:
+        return await ctx.do(fetch)
+
+    @step(writes="out")
+    async def stop(ctx: Context) -> str:
+        await began.wait()
+        go.set()
+        return (await engine.pause("other", wait=True))[0].status.value
+
+    async with Engine(":memory:") as engine:
+        await engine.start(Workflow("other", state=State, steps=[work], pause="operation"), session_id="other")
+        session = await engine.start(Workflow("stopping", state=State, steps=[stop]))
+        assert (await session.outcome()).state.out in ("paused", "completed")

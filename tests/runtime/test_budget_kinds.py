@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 import pytest
@@ -194,3 +196,36 @@ async def test_usage_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> No
         outcome = await (await engine.start(Workflow("models", state=State, steps=[act]))).outcome()
         assert outcome.failure is not None
         assert outcome.failure.type == "ValueError"
+
+
+class Size(IntEnum):
+    SMALL = 3
+
+
+COUNTS: dict[str, Callable[[Context, Any], None]] = {
+    "tokens": lambda ctx, count: ctx.spend(tokens=count),
+    "input tokens": lambda ctx, count: ctx.spend(model="m", input_tokens=count),
+    "progress": lambda ctx, count: ctx.progress(count, 9),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+@on_loop
+async def test_a_truth_value_is_no_count_and_an_enum_is_stored_as_its_number(kind: str) -> None:
+    """Otherwise the record could never be read again."""
+
+    @step
+    async def counts(ctx: Context) -> None:
+        with pytest.raises(ValueError, match="whole number"):
+            COUNTS[kind](ctx, True)
+        COUNTS[kind](ctx, Size.SMALL)
+        await ctx.receive(str)
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("counts", state=State, steps=[counts]))
+        assert (await session.outcome()).status is Status.WAITING
+        info = await session.info()
+        assert 3 in (info.spent_tokens, (info.progress or (0,))[0])
+        await session.send("go")
+        assert (await session.outcome()).status is Status.COMPLETED
+        assert (await engine.verify()).ok

@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,53 @@ async def test_of_two_processes_that_claim_at_once_one_wins(path: Path) -> None:
             one.send("claim s1")
             two.send("claim s1")
             assert sorted([one.line(), two.line()]) == ["AlreadyRunning", "done"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Elsewhere, locks belong to the process. See docs/promises.md.")
+@on_loop
+async def test_a_program_that_reads_every_file_of_its_folder_keeps_its_sessions(path: Path) -> None:
+    """As an agent does that searches its project, or packs it."""
+    async with opened(path) as store:
+        await started(store)
+        assert Path(f"{path}-holds").read_bytes() == b""
+        with process(ENGINE, path) as other:
+            other.send("claim s1")
+            assert other.line() == "AlreadyRunning"
+
+
+FORKS = """
+import asyncio, os, sys, time
+from pausepoint.stores.sqlite import SqliteStore
+from tests.stores.kit import started
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    await store.open(lambda keys: None)
+    await started(store)
+    child = os.fork()
+    if not child:
+        time.sleep(1000)
+    print("ready", flush=True)
+    print(child, flush=True)
+    time.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.long
+@on_loop
+async def test_a_forked_child_does_not_keep_the_sessions_of_a_process_that_died(path: Path) -> None:
+    with process(FORKS, path) as parent:
+        child = int(parent.line())
+        try:
+            parent.child.kill()
+            parent.child.wait(PATIENCE)
+            os.kill(child, 0)  # it lives
+            async with opened(path) as store:
+                assert (await store.claim("s1")).crashes == 1
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 @on_loop

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
-from pausepoint import Engine
+from pausepoint import Context, Engine, workflow
 from pausepoint.errors import DamagedRecord, StoreClosed, StoreUnavailable
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import Filter, Status
@@ -400,3 +402,32 @@ async def test_a_damaged_session_does_not_hide_the_others(path: Path) -> None:
         found = await store.find(Filter())
         assert [row.session_id for row in found] == ["good"]
         assert [damage.fields["session_id"] for damage in found.damaged] == ["bad"]
+
+
+FIRST_READS = """
+import asyncio, sys
+sys.setswitchinterval(1e-6)  # makes it likely that one thread is interrupted by the other
+from pausepoint import Engine
+async def main():
+    async with Engine(sys.argv[1], drives="none", signals=False) as engine:
+        await asyncio.gather(*[engine.questions() for _ in range(4)], *[engine.sessions() for _ in range(2)])
+asyncio.run(main())
+"""
+
+
+@pytest.mark.long
+@on_loop
+async def test_the_first_reads_of_a_process_may_happen_at_the_same_time(tmp_path: Path) -> None:
+    """In new processes, because a type is described once in each."""
+
+    @workflow
+    async def asks(ctx: Context) -> str:
+        return await ctx.ask("Which?", str)
+
+    async with Engine(tmp_path / "store.db", workflows=[asks]) as engine:
+        for n in range(5):
+            await (await engine.start(asks, session_id=f"s{n}")).outcome()
+    command = [sys.executable, "-c", FIRST_READS, str(tmp_path / "store.db")]
+    for _ in range(12):
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr

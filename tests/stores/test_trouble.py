@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pausepoint.errors import StoreReadOnly, StoreUnavailable
+from pausepoint.errors import StoreReadOnly, StoreRemoved, StoreUnavailable
 from pausepoint.model.commits import Commit
 from pausepoint.model.records import seal
 from pausepoint.model.sessions import Filter, SessionRow
@@ -155,7 +156,8 @@ async def test_what_was_refused_a_commit_can_be_stopped_and_ended_on_a_full_disk
         driver, other = await started(store, "cut"), await started(store, "other")
         await other.commit(release=True)
         monkeypatch.setattr(Ballast, "make", lambda ballast: False)  # the disk stays full; some ballast remains
-        store._writer.distrust()
+        monkeypatch.setattr(Ballast, "short", lambda ballast: True)
+        store._writer.look()
         with pytest.raises(StoreReadOnly):
             await driver.commit()
         assert (await stored(store, "cut")).live
@@ -382,3 +384,28 @@ async def test_what_one_process_takes_from_the_ballast_all_others_hear_of(
                 pass
             await async_until(lambda: store.trouble is None)  # any process may have restored the ballast
             await started(store)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+@on_loop
+async def test_a_database_that_is_removed_or_replaced_acknowledges_nothing(path: Path, how: str) -> None:
+    async with opened(path) as store:
+        driver = await started(store)
+        aside = path.with_suffix(".aside")
+        path.rename(aside)
+        if how == "replaced":
+            shutil.copy(aside, path)
+        for act in (driver.commit, lambda: store.send("s1", "ann", 1, b"{}"), lambda: store.claim("s1", steal=True)):
+            with pytest.raises(StoreRemoved, match=r"removed or replaced .* Put the file back"):
+                await act()
+        assert isinstance(store.trouble, str)
+        aside.replace(path)
+        await async_until(lambda: store.trouble is None)
+        assert (await stored(store)).seq == 2, "the commit that was refused is in the file that was put back"
+
+
+@on_loop
+async def test_a_store_that_only_watches_notices_that_its_database_was_removed(path: Path) -> None:
+    async with opened(path) as store:
+        path.unlink()
+        await async_until(lambda: store.trouble is not None)

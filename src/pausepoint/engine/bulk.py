@@ -145,7 +145,10 @@ class Bulk:
         if everything:
             return await self.pauses.pause_everything(reason, by, mode, freeze, wait, timeout)
         pause = self.pauses.pause_of(reason, by, mode, freeze, wait, timeout)
-        run = BulkRun(self.service, "pause", self._query_of("pause", **given), skips_pause, dry_run, on_progress)
+        query = self._query_of("pause", **given)
+        if wait and not dry_run:
+            await self.pauses.refuse_own_wait(query)
+        run = BulkRun(self.service, "pause", query, skips_pause, dry_run, on_progress)
 
         async def apply(rows: list[SessionRow], found: Found) -> None:
             ids = [row.session_id for row in rows] + [damage.fields["session_id"] for damage in found.damaged]

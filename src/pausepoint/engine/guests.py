@@ -92,14 +92,19 @@ class Visitor(Generic[S]):
         """Claim the session, and return its visit and its state. Raises `Parked` if the session must not run."""
         if self.block is not None:
             raise CallRefused("This visit was entered before. Call engine.visit again for each block.")
-        self.block = Block(task)
+        self.block = Block()
         opening = asyncio.ensure_future(self._open(self.block))
         try:
-            return await asyncio.shield(opening)
+            visit, state = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            self.block.task = None
             self.control.service.driver.in_background(self._close_again(opening))
             raise
+        if self.block.exited:
+            assert self.run is not None
+            await self.run.ended.wait()
+            raise self.run.broken or await self._why_exited()
+        self.block.task = task  # from here on, a step that must exit cancels it
+        return visit, state
 
     async def _close_again(self, opening: asyncio.Future[Any]) -> None:
         """Give up a session that was claimed for a caller who was cancelled meanwhile, as a web request may be."""

@@ -13,12 +13,13 @@ import msgspec
 from pausepoint.engine import flags
 from pausepoint.engine.base import Service, check_texts
 from pausepoint.engine.standstill import standstill
-from pausepoint.errors import DamagedRecord, UnknownSession
+from pausepoint.errors import CallRefused, DamagedRecord, UnknownSession
 from pausepoint.log.telemetry import log_line, log_pause_request
 from pausepoint.model.endings import is_over
 from pausepoint.model.sessions import Filter, Pause, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo, Working
 from pausepoint.runtime.hold import report_ended
+from pausepoint.runtime.inside import place
 from pausepoint.stores.found import Found
 
 PAGE = 100
@@ -40,6 +41,8 @@ class Pauses:
         with suppress(DamagedRecord):  # a damaged session can be paused too
             await self.service.row(session_id)
         query = Filter(session_id=session_id, tree=True)
+        if wait:
+            await self.refuse_own_wait(query)
         found = await self.request_pause(query, pause)
         found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
         working: tuple[Working, ...] = ()
@@ -59,6 +62,8 @@ class Pauses:
         """Pause everything until `lift_pause`, and return the first sessions that it stops."""
         pause = msgspec.structs.replace(self.pause_of(reason, by, mode, freeze, wait, timeout), standing=True)
         query = Filter(unended=True, failed=False)
+        if wait:
+            await self.refuse_own_wait(query)
         found = await self.request_pause(query, pause)
         working: tuple[Working, ...] = ()
         if wait:
@@ -77,6 +82,28 @@ class Pauses:
         if timeout is not None and not wait:
             raise ValueError("timeout limits the wait for a pause. Pass wait=True with it.")
         return operator_pause(self.service.clock.now(), reason, by, mode, freeze)
+
+    async def refuse_own_wait(self, query: Filter) -> None:
+        """Raise `CallRefused` if the calling code is a step that the pause would stop: it would wait for itself."""
+        step = place()
+        if step is None:
+            return
+        own = step.opened().visit.host.row
+        line = [own.session_id]
+        with suppress(UnknownSession):  # the step belongs to another store
+            parent = (await self.service.row(own.session_id)).parent_id
+            while parent is not None:
+                line.append(parent)
+                parent = (await self.service.row(parent)).parent_id
+        named = (query.session_id,) if query.session_id is not None else query.ids
+        ids = tuple(id for id in line if named is None or id in named)
+        rows = await self.service.store.find(msgspec.structs.replace(query, session_id=None, ids=ids, tree=True))
+        if any((row.session_id, row.created_at) == (own.session_id, own.created_at) for row in rows):
+            raise CallRefused(
+                f"This code is a step of session {own.session_id!r}, which the pause would stop, so it would wait for"
+                " itself. Nothing was paused. Pass wait=False: the step stops before its next operation.",
+                session_id=own.session_id,
+            )
 
     async def request_pause(self, query: Filter, pause: Pause) -> Found:
         """Store the request, and make sure that the drives of this process see it from now on."""

@@ -13,8 +13,12 @@ MOST = 2**60
 
 
 def is_count(value: object) -> bool:
-    """Return whether a value is a whole number that can be stored."""
-    return isinstance(value, int) and 0 <= value <= MOST
+    """Return whether a value is a whole number that can be stored. ``True`` is none: it would be stored as a word.
+
+    >>> is_count(3), is_count(True), is_count(-1)
+    (True, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
 
 
 def to_micro_usd(usd: float | Decimal) -> int:
@@ -52,7 +56,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
             to_micro_usd(self.usd)
         for name in ("tokens", "operations"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not is_count(value)):
+            if value is not None and not is_count(value):
                 raise ValueError(f"Budget({name}={value!r}) must be a whole number, 0 or more.")
         if self.usd is None and self.tokens is None and self.operations is None:
             raise ValueError("This Budget has no limit. Pass usd=, tokens= or operations=.")

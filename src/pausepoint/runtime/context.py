@@ -483,7 +483,7 @@ class Context(BaseContext):
             raise ValueError(
                 f"ctx.progress takes two whole numbers, the items done and the total, not {done!r} and {total!r}."
             )
-        self._visit.host.show_progress(done, total)
+        self._visit.host.show_progress(int(done), int(total))
 
     def stream(self, chunk: str | bytes, kind: str = "text") -> None:
         """Send live output, such as the tokens of a model, to the followers of ``session.stream()``.

@@ -53,11 +53,11 @@ class BlockingGuestContext(BlockingContext, Generic[S]):
 
 
 class Block:
-    """The block of one visit. ``task`` runs it; None if that is a thread, or no longer of interest."""
+    """The block of one visit. ``task`` runs it; None before the block has begun, and if a thread runs it."""
 
-    def __init__(self, task: asyncio.Task[Any] | None) -> None:
+    def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.task = task
+        self.task: asyncio.Task[Any] | None = None
         self.entered: asyncio.Future[tuple[Visit, Any]] = loop.create_future()
         self.ended: asyncio.Future[dict[str, Any] | None] = loop.create_future()
         self.exited = False  # the engine has made the step exit

@@ -29,6 +29,7 @@ def spend(
     total = input_tokens + output_tokens if tokens is None else tokens
     if not is_count(total):
         raise ValueError(f"tokens must be a whole number, 0 or more, not {tokens!r}.")
+    total = int(total)  # a subclass, such as an enum, may be encoded as something else
     print_ = f"~{fingerprint(usage).hex()[:12]}" if usage else ""
     first = visit.nth(frame, f"{frame.scope}/spend:{micros}:{total}{print_}")
     tries, line, ledger = visit.host.line.tries, visit.host.line, visit.host.ledger
@@ -55,7 +56,7 @@ def _usage(model: str | None, input_tokens: int, output_tokens: int) -> dict[str
     for name, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
         if not is_count(count):
             raise ValueError(f"{name} must be a whole number, 0 or more, not {count!r}.")
-    counts = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+    counts = {"input_tokens": int(input_tokens), "output_tokens": int(output_tokens)}
     if model is None:
         return counts if input_tokens or output_tokens else {}
     return {"model": model, **counts}

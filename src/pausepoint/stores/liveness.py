@@ -1,12 +1,14 @@
 """Find out which engines are alive.
 
-All engines of a store share one file, ``<database>-holds``. Each engine keeps the byte at its own number locked with a
-POSIX record lock. The system releases the lock when the process ends, however it ends. A query shows whether another
-process holds a lock, without taking it.
+All engines of a store share one file, ``<database>-holds``. Each engine keeps the byte at its own number locked. The
+system releases the lock when the process ends, however it ends. A query shows whether another process holds a lock,
+without taking it.
 
-Such locks belong to the process. They do not exclude other engines of the same process, and closing *any* descriptor of
-the file drops all of them. So each process has one descriptor per file. A registry in this module keeps it, knows the
-engines of this process, and closes the descriptor with the last one.
+On Linux the locks belong to the open file (``F_OFD_SETLK``), so other code of the process may open and close the file.
+A forked child shares the open file and would keep the locks, so it closes its descriptor at once, and a program that it
+runs does not inherit it. Elsewhere the locks belong to the process, and closing *any* descriptor of the file drops all
+of them. Neither kind excludes other engines on the same descriptor. So each process has one descriptor per file. A
+registry in this module keeps it, knows the engines of this process, and closes the descriptor with the last one.
 """
 
 from __future__ import annotations
@@ -54,10 +56,13 @@ _inherited: set[str] = set()
 
 
 def _forget_parent() -> None:
-    """Clear the registry in a forked child, because the locks stay with the parent process."""
+    """Clear the registry in a forked child, because the locks belong to the parent process."""
     global _guard
     _guard = threading.Lock()
     _inherited.update(_files)
+    for file in _files.values():
+        os.close(file.descriptor)  # an open descriptor would keep the locks of a parent that has died
+        file.descriptor = -1
     _files.clear()
 
 
@@ -79,8 +84,9 @@ class FileHold:
     def take(self, number: int) -> None:
         with _guard:
             try:
-                fcntl.lockf(self._file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
-            except BlockingIOError as error:  # a database that crashed gives a number again that it has forgotten
+                _set(self._file.descriptor, number, fcntl.F_WRLCK)
+            except (BlockingIOError, PermissionError) as error:
+                # A database that crashed gives a number again that it has forgotten.
                 raise StoreUnavailable(
                     f"Another process on this machine still uses the engine number {number}, which the database has"
                     " given twice. Try again: the database gives the next number."
@@ -98,7 +104,7 @@ class FileHold:
         self._file.numbers[self._number] -= 1
         if not self._file.numbers[self._number]:  # a transaction that failed may have given the next one its number
             del self._file.numbers[self._number]
-            fcntl.lockf(self._file.descriptor, fcntl.LOCK_UN, 1, self._number)
+            _set(self._file.descriptor, self._number, fcntl.F_UNLCK)
         self._number = None
 
     def alive(self, number: int) -> bool:
@@ -167,10 +173,20 @@ def refuse_inherited(database: str) -> None:
         )
 
 
+_SET, _GET = (
+    (fcntl.F_OFD_SETLK, fcntl.F_OFD_GETLK) if sys.platform == "linux" else (fcntl.F_SETLK, fcntl.F_GETLK)
+)  # fmt: skip
+
+
+def _set(descriptor: int, number: int, kind: int) -> None:
+    """Lock or unlock the byte of an engine. Raises an `OSError` if another process has locked it."""
+    fcntl.fcntl(descriptor, _SET, _FLOCK.pack(kind=kind, whence=os.SEEK_SET, start=number, length=1, pid=0))
+
+
 def _locked_elsewhere(descriptor: int, number: int, count: int = 1) -> bool:
     """Return whether another process has a lock on ``count`` bytes from ``number``; 0 means up to the end."""
     question = _FLOCK.pack(kind=fcntl.F_WRLCK, whence=os.SEEK_SET, start=number, length=count, pid=0)
-    return _FLOCK.kind(fcntl.fcntl(descriptor, fcntl.F_GETLK, question)) != fcntl.F_UNLCK
+    return _FLOCK.kind(fcntl.fcntl(descriptor, _GET, question)) != fcntl.F_UNLCK
 
 
 class _Flock(NamedTuple):

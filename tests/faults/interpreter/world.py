@@ -88,8 +88,8 @@ class WitnessedStore(MortalStore):
         return row
 
     async def unkeep(self, key: int, fence: int) -> None:
+        self.world.let_go += 1  # before others can see that the step is not kept
         await super().unkeep(key, fence)
-        self.world.let_go += 1
 
 
 class World:

@@ -22,7 +22,7 @@ from pausepoint.model.queues import Facts
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.engines import Present
-from pausepoint.stores.sql.rows import every
+from pausepoint.stores.sql.rows import every, prepared
 
 _packed = msgspec.msgpack.Encoder().encode
 
@@ -162,6 +162,9 @@ def _values(limit: StoredLimit) -> tuple[object, ...]:
 
 def _sum(limit: StoredLimit) -> int:
     return crc32(_packed(_values(limit)))
+
+
+prepared(StoredLimit)
 
 
 def _verified(row: Any) -> StoredLimit:

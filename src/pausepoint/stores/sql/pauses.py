@@ -32,7 +32,7 @@ from pausepoint.stores.sql import sessions, signals, standing
 from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.engines import Engine
 from pausepoint.stores.sql.remembered import Takes, takes_all
-from pausepoint.stores.sql.rows import Flag, Time, every, one, typed
+from pausepoint.stores.sql.rows import Flag, Time, every, one, prepared, typed
 
 FLAG = "flag"
 """The id of a pause without a record: someone set the flag directly in the database."""
@@ -40,10 +40,10 @@ FLAG = "flag"
 FEW = 50
 """The pauses of so many sessions are read on the loop's thread: they take about a millisecond."""
 
-_Paused = tuple[
+_Paused = prepared(tuple[
     str, PauseKind, str, str | None, int, str, PauseMode, Flag, Time | None, str | None, Flag, Time | None, int,
     int | None, Time | None, str | None,
-]  # fmt: skip
+])  # fmt: skip
 
 
 def read(connection: Connection, key: int, open_only: bool) -> list[Pause]:

@@ -27,7 +27,7 @@ from pausepoint.stores.sql import sessions, signals
 from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.pages import Column, beyond, last_position, ordered
 from pausepoint.stores.sql.pages import bindings as after_bindings
-from pausepoint.stores.sql.rows import every, one
+from pausepoint.stores.sql.rows import every, one, prepared
 from pausepoint.stores.text import storable
 
 AT_ONCE = 200
@@ -43,6 +43,7 @@ _CONDITIONS = {
 }
 
 
+@prepared
 class _Row(msgspec.Struct, array_like=True):
     """The columns of a question's row, in the order of the queries."""
 

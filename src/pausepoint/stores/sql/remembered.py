@@ -13,7 +13,7 @@ from pausepoint.model.remembered import Remembered, check_key, check_remembered
 from pausepoint.stores.remembered import key_lost
 from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.engines import Engine
-from pausepoint.stores.sql.rows import Flag, every, one
+from pausepoint.stores.sql.rows import Flag, every, one, prepared
 
 AT_ONCE = 8
 """How many expired requests are deleted whenever a new one is stored, so that they cannot pile up without `gc`."""
@@ -24,6 +24,7 @@ Takes = Callable[[int], bool]
 _packed = msgspec.msgpack.Encoder().encode
 
 
+@prepared
 class _StoredRequest(NamedTuple):
     """A row of the table, without its checksum."""
 

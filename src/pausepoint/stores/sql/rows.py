@@ -12,6 +12,7 @@ from pausepoint.errors import DamagedRecord
 from pausepoint.stores.sql.connection import Connection
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 TURN = 32
 """How many rows are decoded before other threads get a turn: about a millisecond of work."""
@@ -41,6 +42,16 @@ def in_turns(rows: Sequence[T]) -> Iterator[T]:
         yield row
         if not n % TURN:
             time.sleep(1e-6)
+
+
+def prepared(kind: K) -> K:
+    """Let msgspec describe a type now, and return it. For types to which rows are converted.
+
+    Otherwise the first conversion does it. If a second reader thread converts its first row at the same moment, it uses
+    a description that is half made, and the process may end with SIGSEGV.
+    """
+    msgspec.json.Decoder(kind)
+    return kind
 
 
 def typed(stored: object, types: Any) -> Any:

@@ -16,7 +16,7 @@ from pausepoint.model.schedules import Fired, Schedule
 from pausepoint.stores.sql import creation, limits, pickup
 from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.engines import Engine
-from pausepoint.stores.sql.rows import every, one
+from pausepoint.stores.sql.rows import every, one, prepared
 from pausepoint.stores.text import of_schedule
 
 _packed = msgspec.msgpack.Encoder().encode
@@ -84,6 +84,9 @@ def drop(connection: Connection, name: str) -> bool:
 def damaged(connection: Connection) -> list[str]:
     """Return a line for each schedule that cannot be read."""
     return [str(error) for error in every_one(connection)[1]]
+
+
+prepared(Schedule)
 
 
 def _verified(row: Any) -> Schedule:

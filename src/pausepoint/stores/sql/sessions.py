@@ -19,12 +19,13 @@ from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.engines import Present
 from pausepoint.stores.sql.pages import Column, beyond, last_position, ordered
 from pausepoint.stores.sql.pages import bindings as after_bindings
-from pausepoint.stores.sql.rows import Flag, Seq, Time, damaged_facts, every, in_turns, one, typed
+from pausepoint.stores.sql.rows import Flag, Seq, Time, damaged_facts, every, in_turns, one, prepared, typed
 from pausepoint.stores.text import storable
 
 Rows = list[SessionRow]
 Looked = tuple[int, SessionRow | DamagedRecord]
 
+_PURSES = prepared(list[Purse])
 _TAGS = msgspec.json.Decoder(tuple[str, ...])
 _FAILURE = msgspec.json.Decoder(Failure)
 _PROGRESS = msgspec.json.Decoder(tuple[int, int])
@@ -40,6 +41,7 @@ _Stored = tuple[
 ]  # fmt: skip
 
 
+@prepared
 class _Row(msgspec.Struct, array_like=True, gc=False):
     """A wrapper for speed: msgspec caches the types of a struct, but analyses a bare tuple again for each row."""
 
@@ -421,7 +423,7 @@ def moved_sum(row: SessionRow, fence: int) -> int:
 
 def purses(connection: Connection, key: int) -> list[Purse]:
     rows = every(connection, connection.queries["purses"], key)
-    found: list[Purse] = typed(rows, list[Purse])
+    found: list[Purse] = typed(rows, _PURSES)
     return found
 
 

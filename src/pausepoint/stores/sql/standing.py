@@ -15,7 +15,7 @@ from pausepoint.model.sessions import Pause, PauseMode, Stopping
 from pausepoint.stores import checksums as sums
 from pausepoint.stores.sql import signals
 from pausepoint.stores.sql.connection import Connection
-from pausepoint.stores.sql.rows import Flag, Time, every, one, typed
+from pausepoint.stores.sql.rows import Flag, Time, every, one, prepared, typed
 from pausepoint.stores.text import storable
 
 
@@ -40,10 +40,12 @@ def _verified(row: Any) -> tuple[Pause, int, int]:
     return pause, epoch, round
 
 
+_Stored = prepared(tuple[str, str, str | None, Time, PauseMode, Flag, int, int, int])
+
+
 def decoded(row: Any) -> tuple[Pause, int, int, int]:
     """Return the row of the pause of everything as a pause, epoch, round and checksum, which is not verified."""
-    types = tuple[str, str, str | None, Time, PauseMode, Flag, int, int, int]
-    id, reason, by, at, mode, freeze, epoch, round, sum = typed(row, types)
+    id, reason, by, at, mode, freeze, epoch, round, sum = typed(row, _Stored)
     pause = Pause(id, "operator", reason, by, at, mode=mode, freeze=bool(freeze), standing=True)
     return pause, epoch, round, sum
 

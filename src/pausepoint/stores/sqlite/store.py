@@ -18,7 +18,15 @@ from typing import TypeVar
 import apsw
 
 from pausepoint.clock import Clock, SystemClock
-from pausepoint.errors import HoldLost, LimitReached, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
+from pausepoint.errors import (
+    HoldLost,
+    LimitReached,
+    StoreClosed,
+    StoreError,
+    StoreReadOnly,
+    StoreRemoved,
+    StoreUnavailable,
+)
 from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
 from pausepoint.model.changes import Mark, Page
 from pausepoint.model.commits import Commit, Flags, NewSession
@@ -190,6 +198,7 @@ class SqliteStore(Notes, Upkeep):
             else:
                 inline.pragma("journal_mode", "wal")  # has an effect only on a copy made with VACUUM INTO
             self._read = inline if self._place.in_memory else schema.connect(self._place)
+            self._trouble.remember_file()
 
     def _file_hold(self) -> FileHold:
         try:
@@ -245,7 +254,8 @@ class SqliteStore(Notes, Upkeep):
             self._watcher.cancel()
         try:
             if self._engine.number:
-                await self._writer.do(self._engine.leave, urgent=True)
+                with suppress(StoreRemoved):  # it was reported, and there is nothing to leave
+                    await self._writer.do(self._engine.leave, urgent=True)
         finally:
             try:
                 await self._disconnect()
@@ -269,8 +279,7 @@ class SqliteStore(Notes, Upkeep):
         time, pace = asyncio.get_running_loop().time, Pace(self._poll)
         while True:
             await asyncio.sleep(pace.interval(time()))
-            if self._ballast.short() and not self._trouble.is_there:
-                self._writer.distrust()
+            self._writer.look()
             now, commits = self._data_version(), self._writer.commits
             pace.check(time(), now != self._seen, commits)
             if now != self._seen:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
 import apsw
 
 from pausepoint.clock import to_datetime
-from pausepoint.errors import StoreError, StoreReadOnly
+from pausepoint.errors import StoreError, StoreReadOnly, StoreRemoved
 from pausepoint.stores.sqlite.errors import DISK, Hint, hint, is_full, translated
 from pausepoint.stores.sqlite.schema import Place
 
@@ -17,6 +18,10 @@ LONGEST_WAIT = 5.0  # the upper limit of these waits
 
 _UNREADABLE = Hint("the database cannot be read", "Check the system log")
 _LOW = Hint("the disk is full (reported by another process)", "Free some space")
+_REMOVED = Hint(
+    "the database was removed or replaced while it was open",
+    "Put the file back, or close this engine and open the store again",
+)
 
 
 class Trouble:
@@ -36,6 +41,7 @@ class Trouble:
         self._since = 0
         self._next_look = 0.0
         self._wait = FIRST_WAIT
+        self._file: tuple[int, int] | None = None
         self.is_there = False
 
     def met(self, exc: apsw.Error | UnicodeDecodeError) -> StoreError:
@@ -55,6 +61,23 @@ class Trouble:
             path=self._path,
             full=False,
         )
+
+    def remember_file(self) -> None:
+        """Remember which file the database is, for `check_file`."""
+        self._file = self._identity() if self._on_disk else None
+
+    def check_file(self) -> None:
+        """Raise `StoreRemoved` if the path is no longer the file that was opened: what is written goes nowhere."""
+        if self._file is not None and self._identity() != self._file:
+            self._begin(_REMOVED, None)
+            raise self.refusal()
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            file = os.stat(self._path)
+        except OSError:
+            return None
+        return file.st_dev, file.st_ino
 
     def begin_low(self) -> None:
         """Become read-only because the ballast is short: another process found the disk full."""
@@ -95,6 +118,13 @@ class Trouble:
         running = self._running()
         stay = f" Sessions running in this process ({running}) stop at their last record." if running else ""
         since = to_datetime(self._since).isoformat(timespec="seconds")
+        if self._hint is _REMOVED:
+            return StoreRemoved(
+                f"{self._path}: {_REMOVED.happened}, noticed at {since}. Nothing is stored any more.{stay}"
+                f" {_REMOVED.way_out}.",
+                path=self._path,
+                full=False,
+            )
         error = StoreReadOnly(
             f"{self._path}: {self._hint.happened}{self._said()}. Nothing was written. The store has been read-only"
             f" since {since}. Acknowledged writes are kept, and reading works.{stay} {self._hint.way_out}. The store"

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from pausepoint.errors import PausepointError, StoreReadOnly, StoreUnavailable
+from pausepoint.errors import PausepointError, StoreReadOnly, StoreRemoved, StoreUnavailable
 from pausepoint.model.commits import Commit, Flags
 from pausepoint.name import NAME
 from pausepoint.stores.sqlite import commits, schema
@@ -72,6 +72,7 @@ class Transactions:
     @property
     def connection(self) -> Connection:
         if self._connection is None:
+            self._trouble.check_file()  # another process may have created another store at this path
             self._connection = schema.connect(self._place)
             self._tune(self._connection)
         return self._connection
@@ -193,6 +194,7 @@ class Transactions:
             self.replace()
             if not self._took_effect(trace(), exc):
                 raise
+        self._trouble.check_file()
 
     def _took_effect(self, trace: Trace | None, exc: apsw.Error) -> bool:
         if trace is None:
@@ -216,7 +218,7 @@ class Transactions:
 
     def fold(self) -> None:
         """Copy as much of the WAL as possible into the database, so that the WAL file can be reused from its start."""
-        with suppress(apsw.Error):
+        with suppress(apsw.Error, StoreRemoved):
             self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def replace(self) -> None:
@@ -517,6 +519,10 @@ class Writer:
         """Check whether the trouble is over, unless the last check was a moment ago."""
         if not self._trouble.is_due():
             return False
+        try:
+            self._trouble.check_file()
+        except StoreRemoved:
+            return False
         for transactions in (self.inline, self.threaded):  # the loop uses neither while a batch is in flight
             transactions.replace()
         self.threaded.fold()
@@ -582,10 +588,17 @@ class Writer:
         if self._trouble.is_there:
             self._queue_up(Work())  # empty work, which makes the thread check the disk
 
-    def distrust(self) -> None:
-        """Become read-only because another process found the disk full."""
-        self._trouble.begin_low()
-        self._heed_trouble()
+    def look(self) -> None:
+        """Become read-only if another process found the disk full, or the file was removed."""
+        if self._trouble.is_there:
+            return
+        try:
+            self._trouble.check_file()
+            if self._ballast.short():
+                self._trouble.begin_low()
+                self._heed_trouble()
+        except StoreRemoved:
+            self._heed_trouble()
 
     def _finish(self) -> None:
         if not self._ended.done():
