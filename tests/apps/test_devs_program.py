@@ -338,7 +338,7 @@ def test_a_file_whose_name_no_terminal_can_show_is_told_nevertheless(devs: Devs,
     devs.plan(task("a", run="false"))
     devs("run", "plan.json", code=1)
     (here / "work" / os.fsdecode(b"odd\xff\x1b[2J")).touch()
-    assert "  new: odd\ufffd [2J\n" in devs("resume", "plan.json", code=6).err
+    assert "  new: odd\ufffd␛[2J\n" in devs("resume", "plan.json", code=6).err
 
 
 @pytest.mark.long

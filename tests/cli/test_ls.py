@@ -48,7 +48,7 @@ def test_ls_in_a_pipe_lists_whole_ids_the_last_that_moved_first(zoo: Zoo) -> Non
     assert "for a child" in said[ids["call"]]
     assert "after review" in said[ids["guard"]]
     assert "guard: too dull" in said[ids["guard"]]
-    assert r"ValueError: no tone for it \x1b[2J" in said[ids["fail"]], "it must not reach the terminal as it is"
+    assert r"ValueError: no tone for it ␛[2J" in said[ids["fail"]], "it must not reach the terminal as it is"
     assert "(in 2 h 59 min)" in said[ids["sleep"]]
     assert "$0.03" in said[ids["octopus"]]
 

@@ -177,7 +177,7 @@ def test_what_a_failure_says_cannot_steer_the_terminal_and_shows_the_authors_own
     text = plain(out)
     assert code == 1
     assert "\x1b[2J" not in out
-    assert "plan failed: ValueError: gone \\x1b[2J" in text
+    assert "plan failed: ValueError: gone ␛[2J" in text
     assert 'brief.py", line' in text
     assert "pausepoint/engine.py" not in text
     assert re.search(r"… \d+ more lines: pausepoint show \w+ --full", text)

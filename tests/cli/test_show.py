@@ -41,7 +41,7 @@ def test_show_tells_what_failed_where_and_the_command_that_goes_on(zoo: Zoo) -> 
         f"session   {ids['fail']}\nworkflow  brief, version 1\nstatus    failed\nstep      write#1\n"
     )
     order = [
-        r"Failed in write#1: ValueError: no tone for it \x1b[2J",
+        r"Failed in write#1: ValueError: no tone for it ␛[2J",
         "Traceback (most recent call last):",
         f"Resume:  pausepoint resume {ids['fail']}\n",
         '  facts  ["fact 0", "fact 1", "fact 2"]',
@@ -192,7 +192,7 @@ def test_plan_tells_what_a_resume_would_do_and_runs_nothing(zoo: Zoo) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == f"{ids['fail']} has failed: 1 visit done, 2 steps to run"
     assert lines[3] == "✓ done      research  its checkpoint is kept"
-    assert lines[4] == r"▸ next      write     failed: ValueError: no tone for it \x1b[2J"
+    assert lines[4] == r"▸ next      write     failed: ValueError: no tone for it ␛[2J"
     assert lines[5] == "· will run  review    follows write"
     assert lines[-1] == f"Resume:  pausepoint resume {ids['fail']}"
     found = document(folder, "plan", ids["fail"])
@@ -305,7 +305,7 @@ def test_values_are_cut_with_their_size() -> None:
     assert value([1, 2, 3], 9) == "[1, 2, 3]"
     assert value(list(range(100)), 30) == "[0, 1, 2, 3, 4, 5… (100 items)"
     assert value({"a": "x" * 50}, 25) == '{"a": "xxxxxxx… (1 entry)'
-    assert value("a\u009bb\nc") == r'"a\x9bb\nc"'
+    assert value("a\u009bb\nc") == r'"a‹U+009B›b\nc"'
 
 
 def test_json_escapes_what_a_terminal_would_obey_and_still_means_the_same(tmp_path: Path) -> None:

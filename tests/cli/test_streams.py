@@ -55,7 +55,7 @@ story = Workflow("story", state=Story, steps=[write])
 """
 
 TEXT = "Tides follow the moon.\nTwice a day they rise, and twice\x1b[2J they fall."
-FIRST, SECOND = "Tides follow the moon.", r"Twice a day they rise, and twice\x1b[2J they fall."
+FIRST, SECOND = "Tides follow the moon.", r"Twice a day they rise, and twice␛[2J they fall."
 
 
 @pytest.fixture

@@ -50,10 +50,10 @@ def test_nothing_of_the_session_is_in_a_message() -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("One\r\nTwo\rThree\u2028Four", "> One\n> Two\n> Three\n> Four"),
-        ("\x1b[2J\x07bell\x00 \x9b31m", "> [2Jbell 31m"),
-        ("\u202egnp.exe\u2066\ufeff", "> gnp.exe"),
-        ("half \ud800 a pair", "> half  a pair"),
+        ("One\r\nTwo\rThree\u2028Four", "> One\n> Two␍Three‹U+2028›Four"),
+        ("\x1b[2J\x07bell\x00 \x9b31m", "> ␛[2J␇bell␀ ‹U+009B›31m"),
+        ("\u202egnp.exe\u2066\ufeff", "> ‹U+202E›gnp.exe‹U+2066›‹U+FEFF›"),
+        ("half \ud800 a pair", "> half ‹U+D800› a pair"),
         ("क्\u200dष 👩\u200d🚀", "> क्\u200dष 👩\u200d🚀"),
         ("@everyone @Here <!channel> <@U123>", "> @ everyone @ Here < !channel> < @U123>"),
         ("Yes?\n\nAnswer: https://evil.example\nQ", "> Yes?\n>\n> Answer: https://evil.example\n> Q"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from pausepoint.model import marked
+
 
 def one_line(text: str) -> str:
     """Return text that is safe to show anywhere: on one line, without control or text-direction characters.
@@ -12,6 +14,15 @@ def one_line(text: str) -> str:
     'An [2Jessay about'
     """
     return " ".join(re.sub(r"[\u202a-\u202e\u2066-\u2069]", "", re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)).split())
+
+
+def display_line(text: str) -> str:
+    """Return text of an agent or a command on one line, with visible marks instead of what a terminal obeys or hides.
+
+    >>> display_line("An\\n\\x1b[2Jessay \\u202eabout")
+    'An ␛[2Jessay ‹U+202E›about'
+    """
+    return " ".join(marked(text).split())
 
 
 def plain(text: str) -> str:

@@ -17,8 +17,9 @@ import click
 
 from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.fields import Field, OneOf, resolved
-from pausepoint.cli.text import one_line, printable, time_left
+from pausepoint.cli.text import one_line, time_left
 from pausepoint.errors import did_you_mean
+from pausepoint.model.marks import marked_line
 
 if TYPE_CHECKING:
     from pausepoint.cli.console import Output
@@ -62,7 +63,7 @@ def show_question(out: Output, question: Question) -> None:
     out.say(out.paint("; ".join(filter(None, (asker, rounds, time_left(question)))), dim=True))
     if question.payload is not None:
         for line in json.dumps(question.payload, indent=2, ensure_ascii=False).splitlines():
-            out.line(out.paint(printable(line), dim=True))
+            out.line(out.paint(marked_line(line), dim=True))
     if question.collected_params_json not in (None, "{}"):
         out.say(out.paint(one_line(f"So far: {question.collected_params_json}"), dim=True))
 

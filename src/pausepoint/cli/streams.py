@@ -16,8 +16,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from pausepoint.cli.console import cut
-from pausepoint.cli.text import counted, printable
+from pausepoint.cli.text import counted
 from pausepoint.errors import PausepointError
+from pausepoint.model.marks import marked_line
 from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem
 
 if TYPE_CHECKING:
@@ -118,9 +119,9 @@ def shown_line(line: str) -> str:
     """Return a line of streamed text as a terminal may show it.
 
     >>> shown_line("a\\tb\\x1b[2J")
-    'a       b\\\\x1b[2J'
+    'a       b␛[2J'
     """
-    return printable(line.expandtabs())
+    return marked_line(line.expandtabs())
 
 
 def title(chunk: StreamChunk) -> str:
@@ -131,7 +132,7 @@ def title(chunk: StreamChunk) -> str:
     """
     found = _OPERATION.search(chunk.operation)
     step = chunk.step if chunk.visit == 1 else f"{chunk.step}#{chunk.visit}"
-    return step if found is None else f"{step}, {printable(found[1] + (found[2] or ''))}"
+    return step if found is None else f"{step}, {marked_line(found[1] + (found[2] or ''))}"
 
 
 def _broken(text: str, fits: int) -> tuple[str, str]:

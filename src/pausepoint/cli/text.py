@@ -14,6 +14,7 @@ from pausepoint.cli.console import ago, span
 from pausepoint.cli.context import Cli
 from pausepoint.clock import to_datetime
 from pausepoint.errors import SessionError
+from pausepoint.model.marks import marked, marked_line
 from pausepoint.model.queues import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -94,19 +95,12 @@ def _shared(one: str, other: str) -> int:
 
 
 def one_line(text: str) -> str:
-    """Return the text as one line without control characters.
+    """Return the text as one line, with visible marks instead of control characters.
 
-    >>> one_line("a\\n  b\\x1b[2J")
-    'a b\\\\x1b[2J'
+    >>> one_line("a\\n  b\\x1b[2J\\u2028c")
+    'a b␛[2J‹U+2028›c'
     """
-    return printable(" ".join(text.split()))
-
-
-def printable(line: str) -> str:
-    """Return the line with control characters escaped, so that a terminal does not obey them."""
-    if line.isprintable():
-        return line
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
+    return " ".join(marked(text).split())
 
 
 def value(content: Any, most: int | None = None) -> str:
@@ -133,7 +127,7 @@ def folded(content: Any, indent: int) -> list[str]:
     if len(whole) <= FOLD or not isinstance(content, list | dict):
         return [whole]
     first, *rest = json.dumps(content, ensure_ascii=False, indent=2).splitlines()
-    return [first, *(" " * indent + printable(line) for line in rest)]
+    return [first, *(" " * indent + marked_line(line) for line in rest)]
 
 
 def _extent(content: Any) -> str:
@@ -301,7 +295,7 @@ def traceback(cli: Cli, info: SessionInfo, full: bool = False) -> list[str]:
     kept = lines if full or not cli.out.terminal else own_frames(lines)[-TRACE_LINES:]
     whole = f"{cli.command('show', info.session_id)} --full"
     more = [f"  … {counted(len(lines) - len(kept), 'more line')}: {whole}"] if len(kept) < len(lines) else []
-    return [cli.out.paint(line, dim=True) for line in [*(f"  {printable(line)}" for line in kept), *more]]
+    return [cli.out.paint(line, dim=True) for line in [*(f"  {marked_line(line)}" for line in kept), *more]]
 
 
 def own_frames(lines: Sequence[str]) -> list[str]:

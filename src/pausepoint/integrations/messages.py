@@ -7,9 +7,9 @@ quotation, and nothing in it can look like the part that Pausepoint adds.
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import NamedTuple
 
+from pausepoint.model.marks import marked
 from pausepoint.model.questions import Question
 
 LONGEST, MOST_LINES = 1_000, 20
@@ -22,9 +22,6 @@ LEAST = 60
 
 AGAIN = "This may be the second message about it: the process that sent the first one was stopped before it noted that."
 
-_JOINERS = "\u200c\u200d"  # scripts and emoji need them, unlike other invisible characters
-_DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-_BREAKS = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _MENTIONS = re.compile(r"(?<!\w)@(?=(?:everyone|here|channel|all)\b)|<(?=[!@#])", re.IGNORECASE)
 
 
@@ -66,10 +63,10 @@ def _cut(text: str, room: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line, without control characters.
+    """Return a text as one line, with marks for control characters.
 
     >>> one_line("a\\n  b\\x1b[2J")
-    'a b[2J'
+    'a b␛[2J'
     """
     return " ".join(plain(text).split())
 
@@ -77,14 +74,12 @@ def one_line(text: str) -> str:
 def plain(text: str) -> str:
     """Return a text without characters that a reader's program obeys instead of showing them.
 
-    Control characters, marks of writing direction and other invisible characters are removed. A space is put into
-    words that call everyone in a chat, and into the references of chats.
+    Control characters, marks of writing direction and other invisible characters are drawn as marks. A space is put
+    into words that call everyone in a chat, and into the references of chats.
 
     >>> plain("One\\r\\nTwo\\u202e \\x1b[31m")
-    'One\\nTwo [31m'
+    'One\\nTwo‹U+202E› ␛[31m'
     >>> plain("@everyone: see <!channel> of ann@here.example")
     '@ everyone: see < !channel> of ann@here.example'
     """
-    lines = _BREAKS.sub("\n", text).replace("\t", " ")
-    kept = "".join(each for each in lines if each in ("\n", *_JOINERS) or unicodedata.category(each) not in _DROPPED)
-    return _MENTIONS.sub(lambda found: f"{found[0]} ", kept)
+    return _MENTIONS.sub(lambda match: f"{match[0]} ", marked(text).replace("\r\n", "\n").replace("\t", " "))

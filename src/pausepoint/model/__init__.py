@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pausepoint.model.chunks import Chunk, Chunked
     from pausepoint.model.drawers import DrawerInfo, DrawerStream, DrawerValue
     from pausepoint.model.ids import SessionId
+    from pausepoint.model.marks import marked
     from pausepoint.model.schemas import ChunkState
     from pausepoint.model.sessions import Event, Pause
     from pausepoint.model.streams import Gap, Restarted, StreamChunk, StreamItem, StreamText
@@ -40,6 +41,7 @@ _HOMES = {
     "StreamItem": "streams",
     "StreamText": "streams",
     "Working": "views",
+    "marked": "marks",
 }
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "StreamItem",
     "StreamText",
     "Working",
+    "marked",
 ]
 
 __getattr__, __dir__ = exported(__name__, _HOMES)

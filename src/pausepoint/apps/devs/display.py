@@ -16,7 +16,7 @@ import click
 from pausepoint import Engine
 from pausepoint.apps.devs.models import Plan, log_of
 from pausepoint.apps.devs.view import Row, View
-from pausepoint.apps.words import many, one_line
+from pausepoint.apps.words import display_line, many
 from pausepoint.model import Event
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def drawn(view: View, width: int, height: int | None = None) -> list[Line]:
     if spent:
         whole.append(_cut([(f"Spent: {'; '.join(spent)}", "dim")], width))
     if view.reason:
-        whole.append(_cut([(f"{status}: {one_line(view.reason)}", "yellow")], width))
+        whole.append(_cut([(f"{status}: {display_line(view.reason)}", "yellow")], width))
     return whole
 
 
@@ -104,12 +104,13 @@ def _row(row: Row, names: int) -> Line:
     spent = took(row.seconds) if row.status in ("begun", "asks", "done", "failed") else ""
     who = f"{row.agent}  " if row.status == "begun" else ""
     needs = f"after {', '.join(row.task.needs)}" if row.task.needs else ""
-    stopped = f"waits to run {one_line(row.call)}" if row.call else "was running; a resume continues it"
+    stopped = f"waits to run {display_line(row.call)}" if row.call else "was running; a resume continues it"
     what = {
-        "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "a task that it needs failed",
-        "stopped": stopped, "begun": one_line(row.call or row.said),
+        "asks": "waits for an answer", "failed": display_line(row.note), "blocked": "a task that it needs failed",
+        "stopped": stopped, "begun": display_line(row.call or row.said),
     }  # fmt: skip
-    said = f"skipped: {one_line(row.note) or 'no reason given'}" if row.status == "skipped" else what.get(row.status)
+    why = display_line(row.note) or "no reason given"
+    said = f"skipped: {why}" if row.status == "skipped" else what.get(row.status)
     dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""
     rest = (said, "dim" if row.status == "begun" else style) if said else (needs, "dim")
     paid = cost(row.spent_usd, row.spent_tokens)
@@ -170,7 +171,7 @@ def _painted(line: Line) -> str:
 def waiting(view: View) -> str:
     """Return what a run waits for that has stopped while its process stays; empty if it is about to continue."""
     if view.status == "paused":
-        return f"Paused: {one_line(view.reason)}; waiting to be resumed"
+        return f"Paused: {display_line(view.reason)}; waiting to be resumed"
     return f"Waiting for an answer: {counted(view)}" if view.status == "waiting" else ""
 
 
@@ -199,13 +200,13 @@ class Lines:
             case "task.completed" if row is not None:
                 return f"{data['task']} is done after {took(row.took)} ({row.place} of {len(view.rows)})"
             case "task.failed":
-                return f"{data['task']} failed: {one_line(data['error'])}"
+                return f"{data['task']} failed: {display_line(data['error'])}"
             case "question.asked":
-                return f"Asked: {one_line(event.summary)}"
+                return f"Asked: {display_line(event.summary)}"
             case "pause.requested":
-                return f"Pausing: {one_line(event.summary)}"
+                return f"Pausing: {display_line(event.summary)}"
             case "operation.retried":
-                return one_line(event.summary)
+                return display_line(event.summary)
         return ""
 
     def tick(self, view: View, ending: str) -> None:
@@ -245,7 +246,7 @@ class Screen:
     def event(self, view: View, event: Event) -> None:
         """Print an attempt that failed above the graph. The next tick shows all other events."""
         if event.event_type == "operation.retried":
-            self.live.console.print(one_line(event.summary), markup=False)
+            self.live.console.print(display_line(event.summary), markup=False)
 
     def tick(self, view: View, ending: str) -> None:
         """Draw the graph again."""

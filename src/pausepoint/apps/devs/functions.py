@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 from pausepoint.apps.devs.models import Todo
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.words import one_line
+from pausepoint.apps.words import display_line
 from pausepoint.errors import did_you_mean, error_text
 
 
@@ -49,7 +49,8 @@ def _imported(module: str, workspace: Path) -> Any:
             raise ModuleMissing(f"there is no module {module!r} in {workspace} or among the installed ones") from None
         raise BadInput(f"{module} cannot be imported: {error_text(error)}") from None
     except Exception as error:
-        raise BadInput(f"{module} cannot be imported: {type(error).__name__}: {one_line(error_text(error))}") from None
+        reason = f"{type(error).__name__}: {display_line(error_text(error))}"
+        raise BadInput(f"{module} cannot be imported: {reason}") from None
     finally:
         sys.path.remove(place)
         sys.path.append(place)

@@ -23,7 +23,7 @@ from pausepoint.apps.devs.tasks import Worker, last_lines
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.endings import CONFLICT, DECISION, DONE, FAILED, PERSON, Ending, at_terminal, ended
 from pausepoint.apps.input import BadInput, confirmed
-from pausepoint.apps.words import many, one_line
+from pausepoint.apps.words import many, display_line
 from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning, DamagedSnapshot, QuestionError, UnknownSession
 from pausepoint.gate import CALL
@@ -331,7 +331,7 @@ class Ride:
         is_over = view.status in ("completed", "failed", "cancelled")
         click.echo(showing.folded(f"{view.name} {'' if is_over else 'is '}{view.status}: {showing.counted(view)}"))
         if view.reason and not is_over:
-            click.echo(showing.folded(f"Why:  {one_line(view.reason)}"))
+            click.echo(showing.folded(f"Why:  {display_line(view.reason)}"))
         for line in self.ways():
             click.echo(line, err=True)
         return code, self._document()
@@ -340,13 +340,13 @@ class Ride:
         """Return the next commands for the user."""
         view, found = self.view, list[str]()
         for row in view.failed:
-            found.append(showing.folded(f"{row.task.id} failed: {one_line(row.note)}"))
+            found.append(showing.folded(f"{row.task.id} failed: {display_line(row.note)}"))
             if (log := log_of(self.plan, row.task.id)).exists():
                 found.append(f"  its output: {log}")
         for each in view.questions:
             approve = self.start.command("answer", each.id, "--approve")
             found += [
-                showing.folded(one_line(each.next_question)),
+                showing.folded(display_line(each.next_question)),
                 f"  Approve:  {approve}",
                 "  To reject it, pass --reject WHY instead of --approve.",
             ]
@@ -381,11 +381,11 @@ async def _is_unfinished(engine: Engine, session_id: str) -> bool:
 
 def _shown(path: str) -> str:
     """Return a path that is safe to print, even if it is not valid UTF-8."""
-    return one_line(os.fsencode(path).decode("utf-8", "replace"))
+    return display_line(os.fsencode(path).decode("utf-8", "replace"))
 
 
 def _prompted(question: Question) -> bool | None:
     """Ask at the terminal. None means later."""
-    click.echo(showing.folded(one_line(question.next_question)))
+    click.echo(showing.folded(display_line(question.next_question)))
     said = click.prompt("Approve", type=click.Choice(["yes", "no", "later"]), default="later")
     return {"yes": True, "no": False}.get(said)

@@ -23,7 +23,7 @@ from pausepoint.apps.devs.plan import read
 from pausepoint.apps.devs.runs import differences, stored_tasks
 from pausepoint.apps.devs.tasks import Worker
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.words import many, one_line
+from pausepoint.apps.words import display_line, many
 from pausepoint.model import SessionInfo
 from pausepoint.orchestrator import Orchestrator
 
@@ -102,7 +102,7 @@ class Standby:
         try:
             plan = read(old.path, code=True)
         except BadInput as error:
-            return one_line(str(error))
+            return display_line(str(error))
         if (plan.name, plan.workspace) != (old.name, old.workspace):
             return f"{plan.path} now has another name or workspace; change that back"
         if found := differences(await stored_tasks(self.engine, plan.name), plan.tasks):
@@ -124,7 +124,7 @@ class Standby:
 
 def _some(found: list[str]) -> str:
     more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
-    return one_line(os.fsencode(", ".join(found[:LISTED])).decode("utf-8", "replace")) + more
+    return display_line(os.fsencode(", ".join(found[:LISTED])).decode("utf-8", "replace")) + more
 
 
 class Stayer(NamedTuple):

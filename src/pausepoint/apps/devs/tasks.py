@@ -21,7 +21,7 @@ from pausepoint.apps.devs.models import Plan, Todo, log_of, todo_of
 from pausepoint.apps.devs.output import last_line
 from pausepoint.apps.devs.toolloop import CommandRefused, ToolLoop
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.words import one_line
+from pausepoint.apps.words import display_line
 from pausepoint.errors import Declined
 from pausepoint.gate import restriction
 from pausepoint.orchestrator import TaskAgent
@@ -57,7 +57,7 @@ def last_lines(plan: Plan) -> Callable[[str], str]:
 
 def shown(command: str | list[str]) -> str:
     """Return a command in one line."""
-    return one_line(command if isinstance(command, str) else " ".join(command))
+    return display_line(command if isinstance(command, str) else " ".join(command))
 
 
 class Worker:

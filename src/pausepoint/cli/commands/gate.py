@@ -13,7 +13,8 @@ from pausepoint.cli.exits import CONFLICT, DONE, FAILED, NOT_FOUND, TRY_LATER, U
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import OneOf, common
 from pausepoint.cli.prompts import at_terminal, confirmed
-from pausepoint.cli.text import one_line, printable
+from pausepoint.cli.text import one_line
+from pausepoint.model.marks import marked_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,7 +286,7 @@ def _agreed(cli: Cli, changes: Sequence[Change], yes: bool, dry_run: bool) -> bo
     for each in wanted:
         for line in each.diff():
             colour = {"+": "green", "-": "red"}.get(line[:1])
-            cli.out.line(cli.out.paint(printable(line.expandtabs()), colour))
+            cli.out.line(cli.out.paint(marked_line(line.expandtabs()), colour))
     if yes or dry_run:
         return not dry_run
     if not at_terminal(cli.out):

@@ -1,5 +1,5 @@
 // Agents: a run of an orchestrator with its button, agents, approvals and tasks, and the other runs beside it.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { get, of, post } from './api.js';
 import { bar, item, PAUSE, PLAY, ROWS, sheet, status } from './shapes.js';
 import { number, spent, time } from './words.js';

@@ -2,7 +2,8 @@
 //
 // A screen is a module with `load(route, page)`, which returns its data, `view(data, page)`, which draws it, and `title(route)`. It may
 // have `topics(route, data)` for the stream, `live(name, data, page)` for events that it draws without loading again, and `keys`.
-import { render, html, nothing } from './vendor/lit-html.js';
+import { render, nothing } from './vendor/lit-html.js';
+import { html, marked } from './marks.js';
 import { get, post, Problem } from './api.js';
 import { Live } from './live.js';
 import { icon } from './shapes.js';
@@ -96,7 +97,7 @@ class Page {
   draw() {
     render(frame(this), find('#app'));
     if (this.dialog) find('dialog:not([open])')?.showModal();
-    document.title = `${this.now?.questions ? `(${this.now.questions}) ` : ''}${this.screen?.title(this.route) ?? 'Nothing'} · Pausepoint`;
+    document.title = marked(`${this.now?.questions ? `(${this.now.questions}) ` : ''}${this.screen?.title(this.route) ?? 'Nothing'} · Pausepoint`);
   }
 
   drawSoon() { this.soon ??= requestAnimationFrame(() => { this.soon = null; this.draw(); }); }

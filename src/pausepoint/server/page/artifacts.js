@@ -1,5 +1,5 @@
 // The tab Artifacts: the files that the steps published.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { address, content, get, of, post } from './api.js';
 import { size } from './words.js';
 import { table } from './shapes.js';

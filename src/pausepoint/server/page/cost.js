@@ -1,5 +1,5 @@
 // The tab Cost: what a session spent, by step and visit.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { money, number, span, sum } from './words.js';
 import { table } from './shapes.js';
 

@@ -1,5 +1,6 @@
 // The course of a session: a row for each step, and for each operation of a function, and when it ran.
-import { html, svg } from './vendor/lit-html.js';
+import { svg } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { counted, local, money, span, sum } from './words.js';
 import { table } from './shapes.js';

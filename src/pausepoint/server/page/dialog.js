@@ -2,7 +2,8 @@
 //
 // { title, say, isBad, isForm, body(page), plan(values), send(values) }: `say` is the word on the button. `isForm`: it is wide,
 // and the server checks what was typed. What `plan` draws for the present values of the form is shown above the button.
-import { html, render } from './vendor/lit-html.js';
+import { render } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { Problem } from './api.js';
 
 function values(form) {

@@ -1,5 +1,5 @@
 // The difference between two texts: lines as [kind, text], where '' is in both.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { more, ROWS } from './shapes.js';
 
 const AHEAD = 1000;

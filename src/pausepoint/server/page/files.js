@@ -1,5 +1,5 @@
 // The tab Files: what people and steps have attached.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { address, get, of, upload } from './api.js';
 import { size, time } from './words.js';
 import { table } from './shapes.js';

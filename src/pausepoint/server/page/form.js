@@ -1,6 +1,6 @@
 // A form from a JSON schema; what it does not know is asked for as JSON. The fields are uncontrolled, so nothing that is
 // drawn again changes what a person has typed. One walk over the parts of the schema draws the form and reads it.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { Problem } from './api.js';
 import { shown } from './words.js';
 

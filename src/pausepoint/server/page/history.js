@@ -1,5 +1,5 @@
 // The tab History: the last events, newest first, and new ones as they come.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { get, of } from './api.js';
 import { clock, counted } from './words.js';

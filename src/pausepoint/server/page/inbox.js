@@ -1,5 +1,5 @@
 // Inbox: what sessions ask people, each with the form that its answer needs.
-import { html } from './vendor/lit-html.js';
+import { html, marked } from './marks.js';
 import { get, of, post, Problem } from './api.js';
 import { item, sheet } from './shapes.js';
 import { ago, left, shown } from './words.js';
@@ -57,12 +57,12 @@ const form = (q, page, refusal) => html`<form class="f" data-id=${q.id} @submit=
   html`${drawn(q.id, schemaOf(q), refusal, () => page.draw())}<div><button class="b main">Answer</button></div>`}</form>`;
 
 const known = (name, value, unfold) => value == null ? '' : html`<details class="known" ?open=${!unfold} @toggle=${unfold}><summary>${name}</summary><pre
-  class="mono" tabindex="0" .textContent=${shown(value)}></pre></details>`;
+  class="mono" tabindex="0" .textContent=${marked(shown(value))}></pre></details>`;
 
 // Only a single question comes with its state.
 async function showState({ target }, id) {
   const found = await get(`/inbox/${id}`).catch(tell);
-  if (found) target.lastChild.textContent = shown(JSON.parse(found.context_json));
+  if (found) target.lastChild.textContent = marked(shown(JSON.parse(found.context_json)));
 }
 
 // `isBrief`: a form with several fields is folded.

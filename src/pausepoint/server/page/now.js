@@ -1,5 +1,5 @@
 // Now: what runs, what waits for people, what failed, what it costs, and the one button.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { act, of } from './api.js';
 import { at, bar, item, sheet, status, PAUSE, PLAY } from './shapes.js';
 import { counted, later, money, number, span, spent, sum, time, total } from './words.js';

@@ -1,5 +1,5 @@
 // The tab Output: what the steps stream, such as the tokens of a model.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { repeat } from './vendor/directives/repeat.js';
 
 const MOST = 64 * 1024, BLOCKS = 100;

@@ -1,5 +1,5 @@
 // One session: where it is and why, its course, its state at any checkpoint, and what a verb would do before it is done.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { get, of } from './api.js';
 import { at, bar, item, more, ROWS, status } from './shapes.js';

@@ -1,5 +1,5 @@
 // Sessions: the whole list, filtered by the address so that it can be shared, with verbs for what is selected.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { get, of, post } from './api.js';
 import { at, status, STATUSES } from './shapes.js';

@@ -1,5 +1,6 @@
 // A status is a shape, a word and a colour. Also the other small drawings that several screens use.
-import { html, svg } from './vendor/lit-html.js';
+import { svg } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { number } from './words.js';
 

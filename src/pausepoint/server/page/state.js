@@ -1,5 +1,5 @@
 // The tab State: the values at any checkpoint, and what the visit has changed.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { address, get, of } from './api.js';
 import { shown, size, time } from './words.js';
 import { more, ROWS } from './shapes.js';

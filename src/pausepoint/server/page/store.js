@@ -1,5 +1,5 @@
 // Store: what needs attention and what to do, engines, queues and limits, schedules, sessions that do not fit the code, jobs, and tokens.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { act, get, of, post, Problem } from './api.js';
 import { item, sheet } from './shapes.js';
 import { counted, later, number, size, time } from './words.js';

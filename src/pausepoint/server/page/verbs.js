@@ -1,5 +1,5 @@
 // The dialogs of a session's verbs. Each verb that runs something shows first what it would run, and why.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 import { of, post, Problem } from './api.js';
 import { at, ROWS } from './shapes.js';
 import { capital, counted, local, shown } from './words.js';

@@ -1,5 +1,5 @@
 // Words for times, money and numbers.
-import { html } from './vendor/lit-html.js';
+import { html } from './marks.js';
 
 const UNITS = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
 const SIZES = ['bytes', 'KiB', 'MiB', 'GiB'];
