@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -199,7 +200,8 @@ async def test_long_arguments_are_cut_and_named_by_their_hash(project: Project) 
         await project.call_hook("PreToolUse", tool_name="Write", tool_use_id="t", tool_input=given)
         [gate] = agents
         [call] = gate.in_flight
-        assert "3000000 characters in all, SHA-256 " in call.arguments["content"]
+        assert "bytes are missing here. SHA-256 of all 3,000,000 bytes: " in call.arguments["content"]
+        assert call.missing["content"] == (3_000_000 - 16_384, hashlib.sha256(content.encode()).hexdigest())
         assert len(call.arguments["content"]) < 17_000
         assert call.said == "Write: a.txt"
         [event] = [each async for each in engine.events("claude-s") if each.event_type == "agent.call"]

@@ -10,6 +10,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import IO, Any
 
 import click
@@ -82,13 +83,18 @@ class Output:
         """Return a status as the end of a sentence: ``is paused``, ``has failed``."""
         return f"{'has' if status in ('failed', 'completed') else 'is'} {self.status(status)}"
 
-    def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], last_is_long: bool = True) -> None:
-        """Print aligned columns. Lines are cut at the width of a terminal; a pipe gets them whole."""
+    def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], below: Sequence[str] = ()) -> None:
+        """Print aligned columns. Lines are cut at the width of a terminal; a pipe gets them whole.
+
+        ``below`` has a text for each row, which is printed under it as a whole unless it is empty.
+        """
         listed = [list(row) for row in rows]
         widths = [max(map(columns, column), default=0) for column in zip(head, *listed, strict=True)]
         self.line(self.fitted(self.paint(_joined(head, widths), bold=True)))
-        for row in listed:
+        for row, text in zip_longest(listed, below, fillvalue=""):
             self.line(self.fitted(_joined(row, widths)))
+            if text:
+                self.line(wrapped(f"    {text}", self.width, 4))
 
     def fitted(self, text: str) -> str:
         """Return the text cut at the width of the terminal, with its colours. A pipe gets it whole."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pausepoint.cli.console import ago
 from pausepoint.cli.context import Cli
-from pausepoint.cli.text import answer_hint, clock, one_line, standing_pause_line, time_left, wait_phrase
+from pausepoint.cli.text import answer_hint, approval, clock, one_line, standing_pause_line, time_left, wait_phrase
 from pausepoint.cli.ways import reasons_now, retest, ways_out, with_commands
 
 if TYPE_CHECKING:
@@ -146,7 +146,11 @@ class Description(NamedTuple):
                 return [*lift, *ways_out(cli, info, self.pauses, self.now, planned)]
             case "waiting" if self.questions:
                 code, run = (workflow, RUN) if resumes and not info.guest else (None, "")
-                return [("Answer:", cli.command("answer", each.id, code) + run) for each in self.questions]
+                calls = [question for question in self.questions if approval(question) is not None]
+                return [
+                    *(("Answer:", cli.command("answer", each.id, code) + run) for each in self.questions),
+                    *(("Show all that would run:", f"{cli.command('answer', call.id)} --later") for call in calls),
+                ]
             case "waiting" if "message" in info.waiting:
                 return [("Send:", f"{cli.command('send', name)} MESSAGE")]
             case "waiting":

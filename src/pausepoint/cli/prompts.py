@@ -17,12 +17,13 @@ import click
 
 from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.fields import Field, OneOf, resolved
-from pausepoint.cli.text import one_line, time_left
+from pausepoint.cli.text import approval, one_line, time_left
 from pausepoint.errors import did_you_mean
 from pausepoint.model.marks import marked_line
 
 if TYPE_CHECKING:
     from pausepoint.cli.console import Output
+    from pausepoint.model.approvals import Approval
     from pausepoint.model.questions import Question
 
 LEAVE = "Ctrl+D leaves the question open"
@@ -44,15 +45,15 @@ def ask(out: Output, question: Question) -> Any:
     show_question(out, question)
     out.say(out.paint(f"{LEAVE}.", dim=True))
     if question.kind == "confirm":
-        return _ask_confirmation()
+        return _ask_confirmation(out, question)
     fields = fields_of(question)
     if fields is None:
         return _ask_value(_value_field(question), question.default)
     return _ask_parts(fields, needs_some=question.kind == "collect")
 
 
-def show_question(out: Output, question: Question) -> None:
-    """Show a question with its session, round and time limit."""
+def show_question(out: Output, question: Question, whole: bool = False) -> None:
+    """Show a question with its session, round and time limit. A long call to approve is folded, unless ``whole``."""
     out.line()
     for line in question.next_question.splitlines() or [""]:
         out.say(out.paint(one_line(line), bold=True))
@@ -61,11 +62,36 @@ def show_question(out: Output, question: Question) -> None:
     asker = f"{question.llm_node_id} of {question.asked_in} ({question.workflow_id})"
     rounds = f"round {question.current_round} of {question.max_rounds}" if question.current_round > 1 else ""
     out.say(out.paint("; ".join(filter(None, (asker, rounds, time_left(question)))), dim=True))
-    if question.payload is not None:
+    if (call := approval(question)) is not None:
+        _show_approval(out, call, whole)
+    elif question.payload is not None:
         for line in json.dumps(question.payload, indent=2, ensure_ascii=False).splitlines():
             out.line(out.paint(marked_line(line), dim=True))
     if question.collected_params_json not in (None, "{}"):
         out.say(out.paint(one_line(f"So far: {question.collected_params_json}"), dim=True))
+
+
+_DIFF = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def _show_approval(out: Output, call: Approval, whole: bool) -> None:
+    """Show a call that needs an approval. The words that made it restricted stand out."""
+    from pausepoint.model.approvals import sections
+
+    for section in sections(call, whole):
+        out.line()
+        if section.heading:
+            out.line(out.paint(section.heading, bold=True))
+        styled = "".join(_styled(out, kind, text) for kind, text in section.pieces)
+        for line in styled.replace("\r\n", "\n").split("\n"):
+            out.line(out.paint(line, _DIFF.get(line[:1])) if section.is_diff else line)
+
+
+def _styled(out: Output, kind: str, text: str) -> str:
+    text = text.replace("\t", "    ")
+    if kind == "match":
+        return "\n".join(out.paint(line, "yellow", bold=True, reverse=True) for line in text.split("\n"))
+    return out.paint(text, "magenta", bold=True) if kind == "fold" else text
 
 
 def confirmation(approved: bool, reason: str = "") -> dict[str, Any]:
@@ -126,14 +152,19 @@ def _value_field(question: Question) -> Field:
     return Field("", schema, schema.get("$defs", {}), required=True)
 
 
-def _ask_confirmation() -> dict[str, Any]:
+def _ask_confirmation(out: Output, question: Question) -> dict[str, Any]:
+    call = approval(question)
+    folded = call if call is not None and call.is_folded else None
     while True:
-        said = _read_text("Approve? [y/n] ").casefold()
-        if said in ("y", "yes"):
+        reply = _read_text("Approve? [y/n, v shows all] " if folded else "Approve? [y/n] ").casefold()
+        if reply in ("y", "yes"):
             return confirmation(True)
-        if said in ("n", "no"):
+        if reply in ("n", "no"):
             return confirmation(False, _read_text("Reason (optional): "))
-        click.echo(f"Type y or n. {LEAVE}.")
+        if reply == "v" and folded is not None:
+            _show_approval(out, folded, whole=True)
+        else:
+            click.echo(f"Type y or n. {LEAVE}.")
 
 
 def confirmed(question: str, err: bool = False, default: bool = True) -> bool:

@@ -20,6 +20,7 @@ from pausepoint.model.queues import DEFAULT_QUEUE
 if TYPE_CHECKING:
     from pausepoint.cli.console import Output
     from pausepoint.engine.engine import Engine
+    from pausepoint.model.approvals import Approval
     from pausepoint.model.questions import Question
     from pausepoint.model.sessions import Pause
     from pausepoint.model.views import Finishing, SessionInfo, StandingPause
@@ -214,6 +215,13 @@ def answer_hint(question: Question) -> str:
     return {"integer": "a whole number", "number": "a number", "boolean": "yes or no", "array": "a list"}.get(
         str(schema.get("type")), ""
     )
+
+
+def approval(question: Question) -> Approval | None:
+    """Return the call that a question asks a person to approve, if it does."""
+    from pausepoint.model.approvals import approval_of  # the help of a command does not need it
+
+    return approval_of(question.payload)
 
 
 def time_left(question: Question, now: datetime | None = None) -> str:

@@ -11,6 +11,7 @@ from pausepoint.gate.gates import CALL, Gate
 from pausepoint.gate.guests import AGENTS, AgentNote, GuestAgents, agent_note, close_withdrawn
 from pausepoint.gate.hooks import AGENT_KINDS, AgentKind, HookCommand, HookSettings, hook_command, missing_hooks
 from pausepoint.gate.installation import Installation
+from pausepoint.gate.payloads import approval_of_call
 from pausepoint.gate.reports import AgentFacts, Report
 from pausepoint.gate.settings import (
     GateSettings,
@@ -48,6 +49,7 @@ __all__ = [
     "Verdict",
     "adopt_orphans",
     "agent_note",
+    "approval_of_call",
     "close_withdrawn",
     "find_gate",
     "find_place",

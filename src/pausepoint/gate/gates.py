@@ -19,8 +19,10 @@ import msgspec
 
 from pausepoint.errors import Declined
 from pausepoint.gate.approval import restriction_of_call
+from pausepoint.gate.payloads import approval_of_call
 from pausepoint.gate.reports import SCRIPT, AgentFacts, Background, CallFacts, Report
 from pausepoint.gate.warden import Process, look, present
+from pausepoint.model.approvals import Approval, ApprovalPart, line_of, question_line
 from pausepoint.orchestrator.snapshot import ToolCall
 from pausepoint.runtime.context import Context
 
@@ -32,6 +34,9 @@ BACKGROUND = "agent.background"
 
 KEPT = 2_000
 """The most characters of one argument in the history."""
+
+SNAPSHOT = 16 * 1024
+"""The most characters of one argument in a snapshot."""
 
 CONTAINERS = ("Task", "Agent")
 """Tools that run another agent, whose calls come to the gate on their own. They do not count as in flight."""
@@ -61,6 +66,8 @@ class Call:
         self.name = facts.name or "call"
         self.arguments = facts.arguments
         self.cut = facts.cut
+        self.missing = facts.missing
+        self.folder = agent.folder
         self.sub = agent.sub
         self.lasts = self.name not in CONTAINERS
         self.at = time.time()
@@ -68,6 +75,7 @@ class Call:
         self.began = 0  # when it was let through, as `Process.start` counts
         self.let_go = asyncio.Event()  # its session need not wait for it: its command is frozen, or the server ends
         self.asks = False  # the agent asks its own person for a permission
+        self.approval: Approval | None = None  # what a person is shown
         self.is_asked = False  # a person is asked whether it may run
         self.is_approved = False
         self.is_noted = False  # it is in the history of the session
@@ -79,10 +87,9 @@ class Call:
 
     @property
     def said(self) -> str:
-        """The call in one line."""
+        """The call in one line. A long one is folded."""
         first = next((value for value in self.arguments.values() if isinstance(value, str) and value.strip()), "")
-        line = " ".join(first.split())
-        return f"{self.name}: {line[:200]}" if line else self.name
+        return f"{self.name}: {line_of(ApprovalPart('', first.strip()))}" if first else self.name
 
     def answer(self, answer: Answer) -> None:
         """Tell all hooks of the call what to do. Does nothing for a hook that has gone."""
@@ -163,7 +170,7 @@ class Gate:
     @property
     def pending(self) -> tuple[ToolCall, ...]:
         """The calls that wait, for a snapshot."""
-        return tuple(ToolCall(call.id, call.name, call.arguments) for call in self.waiting)
+        return tuple(ToolCall(call.id, call.name, _bounded(call.arguments, SNAPSHOT)) for call in self.waiting)
 
     # what the agent reports
 
@@ -369,12 +376,14 @@ class Gate:
             ctx.emit(CALL, call.said, id=call.id, name=call.name, arguments=_stored(call.arguments), **self.facts)
             await ctx.commit()  # so that everybody sees what waits here
             call.is_noted = True
-        if not call.in_flight and (pattern := self._restriction(call)):
+        if not call.in_flight and self._needs_approval(call):
             call.answer({"do": "wait", "why": "it needs an approval"})
             call.is_asked = True
+            approval = await self._approval(call)
             try:
-                question = f"{self.name} wants to run {call.said!r}. It is restricted ({pattern}). Allow it?"
-                call.is_approved = await ctx.confirm(question, key=call.id, expires=None)
+                call.is_approved = await ctx.confirm(
+                    question_line(approval), key=call.id, expires=None, payload=msgspec.to_builtins(approval)
+                )
             except Declined as no:
                 if call.ended.done():
                     return  # its hook has gone, and so nobody reads the reason
@@ -387,10 +396,19 @@ class Gate:
             await ctx.do(self._tool(call), key=f"{call.id} {uuid4().hex}")
         self.calls.pop(call.id, None)
 
-    def _restriction(self, call: Call) -> str | None:
-        """Return why a call needs an approval. A command that was cut may hide what is restricted."""
-        found = restriction_of_call(call.name, call.arguments, self.restricted)
-        return found or ("it is too long to be checked" if call.cut and self.restricted else None)
+    def _needs_approval(self, call: Call) -> bool:
+        """Return whether a person must be asked. A command that was cut may hide what is restricted."""
+        is_restricted = restriction_of_call(call.name, call.arguments, self.restricted) is not None
+        return is_restricted or (call.cut and bool(self.restricted))
+
+    async def _approval(self, call: Call) -> Approval:
+        """Return what a person is shown. It is made once, so that a question stays the same over a pause."""
+        if call.approval is None:
+            why = "it is too long to be checked" if call.cut else ""
+            call.approval = await asyncio.to_thread(
+                approval_of_call, self.name, call.folder, call.name, call.arguments, self.restricted, call.missing, why
+            )
+        return call.approval
 
     def _tool(self, call: Call) -> Callable[..., Any]:
         """Return the operation of a call: it is in flight from the answer until the agent reports its end."""
@@ -428,8 +446,18 @@ def charge(usd: float, tokens: int, ctx: Context) -> None:
 
 def _stored(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments for the history, where nobody needs a whole file."""
-    found = {}
-    for name, value in arguments.items():
-        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        found[name] = text if len(text) <= KEPT else f"{text[:KEPT]}…"
-    return found
+    texts = {name: value if isinstance(value, str) else _json(value) for name, value in arguments.items()}
+    return _bounded(texts, KEPT)
+
+
+def _bounded(arguments: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """Return arguments with at most so many characters each. A cut one says how many there are."""
+    texts = {name: value if isinstance(value, str) else _json(value) for name, value in arguments.items()}
+    return {
+        name: value if len(text := texts[name]) <= most else f"{text[:most]}… ({len(text):,} characters in all)"
+        for name, value in arguments.items()
+    }
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -17,6 +17,10 @@ Text = Annotated[str, Meta(max_length=4096)]
 Name = Annotated[str, Meta(max_length=200)]
 
 
+Missing = tuple[int, Name]
+"""The number of bytes that an argument lacks, and the SHA-256 of the whole."""
+
+
 class AgentFacts(msgspec.Struct, frozen=True):
     """Who reports: the program, its own session, and the process. ``sub`` is the id of a sub-agent inside it."""
 
@@ -28,12 +32,16 @@ class AgentFacts(msgspec.Struct, frozen=True):
 
 
 class CallFacts(msgspec.Struct, frozen=True):
-    """A tool call, as the agent describes it. ``cut``: its command is too long to be sent as a whole."""
+    """A tool call, as the agent describes it.
+
+    ``cut``: its command is too long to be sent as a whole. ``missing`` are the arguments that were cut.
+    """
 
     id: Name = ""
     name: Name = ""
     arguments: dict[str, Any] = {}
     cut: bool = False
+    missing: dict[str, Missing] = {}
 
 
 class Background(msgspec.Struct, frozen=True):

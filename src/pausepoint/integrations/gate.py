@@ -40,7 +40,8 @@ LIMIT = 1_000_000
 """The most bytes of one message."""
 
 SHOWN = 16 * 1024
-"""The most characters of one argument. Longer ones are cut; their hash stays."""
+"""The most characters of one argument of a call that is too large for one message. Longer ones keep their beginning and
+end, and their hash."""
 
 COMMAND = 512 * 1024
 """The most characters of a shell command, which is searched for restricted words."""
@@ -131,8 +132,9 @@ def report(given: dict[str, Any], kind: str, place: GatePlace) -> dict[str, Any]
         name = str(given.get("tool_name") or "")[:200]
         found["call"] = {"id": str(given.get("tool_use_id") or "")[:200], "name": name}
         if event == "before":
-            found["call"]["arguments"] = arguments = shortened(given.get("tool_input"))
-            found["call"]["cut"] = list(arguments) == ["cut"] or len(str(arguments.get("command", ""))) > COMMAND
+            found["call"]["arguments"], missing = fitted(given.get("tool_input"))
+            found["call"]["missing"] = missing
+            found["call"]["cut"] = "command" in missing or "cut" in missing  # it may hide a restricted word
         elif event == "after":
             found["ok"] = given.get("hook_event_name") != "PostToolUseFailure"
     if event in ("stop", "substop"):
@@ -151,25 +153,38 @@ def background(tasks: Any) -> list[dict[str, str]]:
     ]
 
 
-def shortened(arguments: Any) -> dict[str, Any]:
-    """Return the arguments of a call with long texts cut. A cut text ends with its length and hash."""
+def fitted(arguments: Any) -> tuple[dict[str, Any], dict[str, tuple[int, str]]]:
+    """Return the arguments of a call in the size of a message, and which of them lack how many bytes."""
     if not isinstance(arguments, dict):
         arguments = {"value": arguments}
-    found: dict[str, Any] = {}
+    missing: dict[str, tuple[int, str]] = {}
+    is_large = len(json.dumps(arguments)) > LIMIT - 10_000
+    if not is_large and len(str(arguments.get("command", ""))) <= COMMAND:
+        return arguments, missing
+    fits: dict[str, Any] = {}
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value)
-        most = COMMAND if name == "command" else SHOWN
-        found[name] = value if len(text) <= most else cut(text, most)
-    whole = json.dumps(found)
-    return found if len(whole) < LIMIT - 10_000 else {"cut": cut(whole, SHOWN)}
+        most = COMMAND if name == "command" else SHOWN if is_large else LIMIT
+        fits[name] = value
+        if len(text) > most:
+            fits[name], missing[str(name)] = cut(text, most)
+    whole = json.dumps(fits)
+    if len(whole) <= LIMIT - 10_000:
+        return fits, missing
+    text, lacks = cut(json.dumps(arguments), SHOWN)
+    return {"cut": text}, {"cut": lacks}
 
 
-def cut(text: str, most: int) -> str:
-    """Return the beginning of a text, with the length and the hash of the whole."""
+def cut(text: str, most: int) -> tuple[str, tuple[int, str]]:
+    """Return the beginning and the end of a text, how many bytes are missing, and the hash of the whole."""
     from hashlib import sha256  # seldom needed, and slow to import
 
-    digest = sha256(text.encode("utf-8", "replace")).hexdigest()
-    return f"{text[:most]}… ({len(text)} characters in all, SHA-256 {digest})"
+    data = text.encode("utf-8", "replace")
+    head, tail = text[: most // 2], text[-(most // 2) :]
+    missing = len(data) - len(head.encode("utf-8", "replace")) - len(tail.encode("utf-8", "replace"))
+    digest = sha256(data).hexdigest()
+    told = f"{missing:,} bytes are missing here. SHA-256 of all {len(data):,} bytes: {digest}"
+    return f"{head}\n‹{told}›\n{tail}", (missing, digest)
 
 
 def lineage() -> list[int]:

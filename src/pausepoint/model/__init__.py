@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pausepoint.lazy import exported
 
 if TYPE_CHECKING:
+    from pausepoint.model.approvals import approval_of, approval_text
     from pausepoint.model.bulk import BulkItem, BulkProgress, BulkReport
     from pausepoint.model.changes import Change
     from pausepoint.model.chunks import Chunk, Chunked
@@ -41,6 +42,8 @@ _HOMES = {
     "StreamItem": "streams",
     "StreamText": "streams",
     "Working": "views",
+    "approval_of": "approvals",
+    "approval_text": "approvals",
     "marked": "marks",
 }
 
@@ -67,6 +70,8 @@ __all__ = [
     "StreamItem",
     "StreamText",
     "Working",
+    "approval_of",
+    "approval_text",
     "marked",
 ]
 

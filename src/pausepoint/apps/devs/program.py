@@ -23,10 +23,11 @@ from pausepoint.apps.devs.tasks import Worker, last_lines
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.endings import CONFLICT, DECISION, DONE, FAILED, PERSON, Ending, at_terminal, ended
 from pausepoint.apps.input import BadInput, confirmed
-from pausepoint.apps.words import many, display_line
+from pausepoint.apps.words import display_line, many
 from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning, DamagedSnapshot, QuestionError, UnknownSession
 from pausepoint.gate import CALL
+from pausepoint.model import approval_of, approval_text
 from pausepoint.orchestrator import FileStateStore, Orchestrator, OrchestratorState
 
 LISTED = 20
@@ -385,7 +386,9 @@ def _shown(path: str) -> str:
 
 
 def _prompted(question: Question) -> bool | None:
-    """Ask at the terminal. None means later."""
+    """Ask at the terminal, below all of the call. None means later."""
     click.echo(showing.folded(display_line(question.next_question)))
+    if (approval := approval_of(question.payload)) is not None:
+        click.echo(approval_text(approval, whole=True).replace("\t", "    "))
     said = click.prompt("Approve", type=click.Choice(["yes", "no", "later"]), default="later")
     return {"yes": True, "no": False}.get(said)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine
@@ -23,7 +24,7 @@ from pausepoint.apps.devs.toolloop import CommandRefused, ToolLoop
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import display_line
 from pausepoint.errors import Declined
-from pausepoint.gate import restriction
+from pausepoint.gate import approval_of_call, restriction
 from pausepoint.orchestrator import TaskAgent
 
 DRAFTS = 3
@@ -96,8 +97,10 @@ class Worker:
         pattern = restriction(command, self.plan.head.restricted)
         if pattern is not None:
             what = f"{todo.id}: run {shown(command)!r}? It is restricted ({pattern})."
+            folder = str(self.plan.workspace / todo.folder)
+            call = approval_of_call(todo.id, folder, "command", {"command": command}, self.plan.head.restricted)
             try:
-                await agent.confirm(what, key=f"{todo.id}:{key}", expires=None)
+                await agent.confirm(what, key=f"{todo.id}:{key}", expires=None, payload=msgspec.to_builtins(call))
             except Declined as no:
                 raise CommandRefused(f"{shown(command)!r} was refused: {no.reason or 'no reason given'}") from None
         try:

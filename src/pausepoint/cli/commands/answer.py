@@ -36,7 +36,7 @@ CHANNEL = "cli"
 @click.option("--data", metavar="JSON", help="The answer as JSON.")
 @click.option("--approve", is_flag=True, help="Say yes to a confirmation.")
 @click.option("--reject", metavar="WHY", help="Say no to a confirmation.")
-@click.option("--later", is_flag=True, help="Show the question and leave it open. Its time limit still applies.")
+@click.option("--later", is_flag=True, help="Show all of the question and leave it open. Its time limit still applies.")
 @click.option("--seen", metavar="DIGEST", help="Refuse if the question no longer has this digest.")
 @run_option
 @by_option
@@ -178,7 +178,7 @@ def _leave_open(cli: Cli, question: Question, shown: bool = False) -> int:
         cli.out.document(documents.question(question, command))
         return PERSON
     if not shown:
-        show_question(cli.out, question)
+        show_question(cli.out, question, whole=True)
         if hint := answer_hint(question):
             cli.out.line(one_line(f"Expected answer: {hint}."))
     cli.out.note(f"The question stays open ({time_left(question)}).")

@@ -14,7 +14,7 @@ from pausepoint.cli.exits import USAGE
 from pausepoint.cli.host import command_line, how_to_start
 from pausepoint.cli.options import CURSOR, SESSIONS, WORKFLOWS, OneOf, Whole, common, not_a_cursor
 from pausepoint.cli.sessions import find_session
-from pausepoint.cli.text import LEAST, MANY, counted, one_line, shortened, time_left
+from pausepoint.cli.text import LEAST, MANY, approval, counted, one_line, shortened, time_left
 from pausepoint.errors import SessionError, UnknownSession, did_you_mean
 
 if TYPE_CHECKING:
@@ -94,6 +94,14 @@ async def _inbox(
         if found and not statuses:
             first = await short_questions(cli, engine, found[:1])
             cli.out.note(f"Answer:  {cli.command('answer', first[found[0].id])}")
+            await _tell_approvals(cli, engine, found)
+
+
+async def _tell_approvals(cli: Cli, engine: Engine, questions: Sequence[Question]) -> None:
+    """Name the command that shows all of a call, because a line shows less than a person approves."""
+    calls = [question for question in questions if approval(question) is not None][:1]
+    for id in (await short_questions(cli, engine, calls)).values():
+        cli.out.note(f"Show all that would run:  {cli.command('answer', id)} --later")
 
 
 async def _nothing(engine: Engine, statuses: Sequence[str], filters: dict[str, Any]) -> str:
@@ -132,11 +140,21 @@ async def _table(cli: Cli, engine: Engine, found: Sequence[Question]) -> None:
             each.workflow_id,
             span(now - each.created_at),
             _time(each, now),
-            one_line(each.next_question),
+            _question_cell(each, cli.out.terminal),
         ]
         for each in found
     ]
-    cli.out.table(["ID", "SESSION", "WORKFLOW", "AGE", "TIME", "QUESTION"], rows)
+    head = ["ID", "SESSION", "WORKFLOW", "AGE", "TIME", "QUESTION"]
+    calls = [each.next_question if cli.out.terminal and approval(each) else "" for each in found]
+    cli.out.table(head, rows, below=[one_line(call) for call in calls])
+
+
+def _question_cell(question: Question, is_terminal: bool) -> str:
+    """Return the question in one line. A terminal cuts it, so a call to approve is shown below its row."""
+    call = approval(question) if is_terminal else None
+    if call is None:
+        return one_line(question.next_question)
+    return one_line(f"{call.tool}, restricted ({', '.join(call.restricted)})")
 
 
 def _time(question: Question, now: datetime) -> str:
