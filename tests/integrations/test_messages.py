@@ -5,10 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from pausepoint.integrations.messages import AGAIN, LONGEST, LONGEST_TITLE, MOST_LINES, Message, message
+from pausepoint.gate import approval_of_call
+from pausepoint.integrations.messages import (
+    AGAIN,
+    LONGEST,
+    LONGEST_CALL,
+    LONGEST_TITLE,
+    MOST_LINES,
+    Message,
+    message,
+)
 from pausepoint.model.questions import Question
 from pausepoint.model.sessions import QuestionStatus
 
@@ -85,3 +95,29 @@ def test_a_service_with_little_room_gets_less_of_the_question_or_nothing() -> No
         assert found.body.endswith(f"{WAY}\nQuestion q-1.")
     assert message(replace(QUESTION, next_question=text), WAY, 110) is None
     assert message(QUESTION, WAY, 110) is not None, "a short question has room"
+
+
+def call(command: str) -> Any:
+    return msgspec.to_builtins(approval_of_call("ada", "/srv/shop", "Bash", {"command": command}, ["git push"]))
+
+
+def test_a_call_that_needs_an_approval_is_in_the_message_as_a_whole() -> None:
+    body = made("ada wants to run it.", payload=call("cd x &&\ngit push \u202e")).body
+    assert "> Tool: Bash · restricted (git push)\n> Folder: /srv/shop\n> Agent: ada" in body
+    assert "> cd x &&\n> git push ‹U+202E›" in body
+    assert "shortened" not in body
+
+
+def test_a_shortened_call_says_so_and_names_the_way_to_all_of_it() -> None:
+    long = f"{'echo harmless; ' * 900}git push && rm -rf ./important"
+    quoted = ""
+    for room in (400, 1_000, 32_768):
+        found = made("ada wants to run it.", room, payload=call(long))
+        assert len(found.title) + len(found.body) + 1 <= room
+        quoted, _, rest = found.body.partition("\n\nThis message is shortened: the call has ")
+        assert "Read all of it before you answer.\n\nAnswer: https://" in rest
+        assert len(quoted) <= LONGEST_CALL
+    assert "characters folded" in quoted
+    assert "rm -rf ./important" in quoted
+    little = message(replace(QUESTION, payload=call(long)), WAY, 150)
+    assert little is None, "a message without the sentence is not sent"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pausepoint.integrations.answers import Said, declined, schema_of
+from pausepoint.model.approvals import approval_of, approval_text
 from pausepoint.model.questions import Question
 from pausepoint.name import NAME
 
@@ -25,7 +26,9 @@ def to_mcp(question: Question, longest: int | None = None) -> dict[str, Any]:
     message = _cut(question.next_question, longest)
     if question.complaint:
         message += f" ({_cut(question.complaint, longest)})"
-    if question.payload is not None:
+    if (approval := approval_of(question.payload)) is not None:
+        message += f"\n\n{_cut(approval_text(approval, whole=longest is None), longest)}"
+    elif question.payload is not None:
         payload = msgspec.json.format(msgspec.json.encode(question.payload)).decode()
         message += f"\n\n{_cut(payload, longest)}"
     return {"mode": "form", "message": message, "requestedSchema": _form(question)[0]}

@@ -9,11 +9,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from pausepoint.model.approvals import Approval, approval_of, approval_text
 from pausepoint.model.marks import marked
 from pausepoint.model.questions import Question
 
 LONGEST, MOST_LINES = 1_000, 20
 """The most characters and lines of a question in a message. The page or the command that answers shows the rest."""
+
+LONGEST_CALL = 4_000
+"""The most characters of a call that a person has to approve. A longer one is shortened, and the message says so."""
 
 LONGEST_TITLE = 100
 
@@ -45,17 +49,34 @@ def message(question: Question, way: str, room: int, again: bool = False) -> Mes
         facts[0] += f", round {question.version}. The last answer was not accepted"
     if question.expired_at is not None:
         facts.append(f"Open until {question.expired_at:%Y-%m-%d %H:%M} UTC")
+    approval = approval_of(question.payload)
     end = "\n".join(["", way, ". ".join(facts) + ".", *([AGAIN] if again else [])])
     left = room - len(title) - len(end) - 2
-    quoted = _quoted(question.next_question)
-    return Message(title, f"{_cut(quoted, left)}\n{end}") if left >= min(LEAST, len(quoted)) else None
+    quoted = _quoted(question.next_question) if approval is None else _call(question, approval, left)
+    least = len(quoted) if approval is not None else min(LEAST, len(quoted))
+    return Message(title, f"{_cut(quoted, left)}\n{end}") if left >= least else None
 
 
 def _quoted(text: str) -> str:
     """Return a text as a quotation, cut to a readable length."""
-    lines = [line.rstrip() for line in plain(text).strip().split("\n")]
-    shown = "\n".join(f"> {line}".rstrip() for line in lines[:MOST_LINES])
+    lines = _quotation(text)
+    shown = "\n".join(lines[:MOST_LINES])
     return _cut(shown if len(lines) <= MOST_LINES else f"{shown}\n> …", LONGEST)
+
+
+def _quotation(text: str) -> list[str]:
+    return [f"> {line}".rstrip() for line in plain(text).strip().split("\n")]
+
+
+def _call(question: Question, approval: Approval, room: int) -> str:
+    """Return a call that needs an approval: all of it, or a shortened form that says so."""
+    texts = [f"{question.next_question}\n\n{approval_text(approval, whole)}" for whole in (True, False)]
+    whole, folded = ("\n".join(_quotation(text)) for text in texts)
+    room = min(room, LONGEST_CALL)
+    if len(whole) <= room:
+        return whole
+    note = f"This message is shortened: the call has {len(texts[0]):,} characters. Read all of it before you answer."
+    return f"{_cut(folded, max(room - len(note) - 2, LEAST))}\n\n{note}"
 
 
 def _cut(text: str, room: int) -> str:

@@ -1,6 +1,7 @@
 // Inbox: what sessions ask people, each with the form that its answer needs.
 import { html, marked } from './marks.js';
 import { get, of, post, Problem } from './api.js';
+import { approval, isApproval } from './approval.js';
 import { item, sheet } from './shapes.js';
 import { ago, left, shown } from './words.js';
 import { drawn, readValue } from './form.js';
@@ -76,7 +77,7 @@ export function question(q, page, isBrief) {
   return html`<article class="q" data-row tabindex="-1" aria-label=${next_question}><h2 class="ask">${next_question}</h2><div class="where">${page.me.question ?
     '' : html`<a class="mono" href="#${of(session)}">${session}</a>`}<span>${facts.filter(Boolean).join(' · ')}</span></div>
     ${refusal.text && refusal.field == null ? html`<p class="note bad" role="alert">${refusal.text}</p>` : ''}
-    ${known('Details', q.payload)}${known('Collected so far', collected && JSON.parse(collected))}
+    ${isApproval(q.payload) ? approval(q, page) : known('Details', q.payload)}${known('Collected so far', collected && JSON.parse(collected))}
     ${isBrief ? '' : known('What the step knew', '', (event) => showState(event, id))}
     ${isBrief && size > 1 ? html`<details class="fill"><summary class="b">Fill in ${size} fields…</summary>${fields}</details>` : fields}</article>`;
 }
