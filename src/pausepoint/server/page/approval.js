@@ -41,6 +41,8 @@ function part(it, key, page) {
 
 export const isApproval = (payload) => payload?.approval === 1 && Array.isArray(payload.parts);
 
-export const approval = ({ id, payload: { tool, folder, agent, restricted = [], parts } }, page) => html`<div class="approval"><dl class="kv plain"><dt>Tool</dt><dd>${tool},
-  restricted (<mark>${restricted.join(', ')}</mark>)</dd><dt>Folder</dt><dd class="mono">${folder}</dd><dt>Agent</dt><dd>${agent}</dd></dl>${
-  parts.map((one, n) => part(one, `${id} ${n}`, page))}</div>`;
+export function approval({ id, payload: { tool, folder, agent, restricted = [], parts } }, page) {
+  const rules = html`${tool}, restricted (<mark>${restricted.join(', ')}</mark>)`;
+  return html`<div class="approval"><dl class="kv plain"><dt>Tool</dt><dd>${rules}</dd><dt>Folder</dt><dd class="mono">${folder}</dd><dt>Agent</dt><dd>${
+    agent}</dd></dl>${parts.map((one, n) => part(one, `${id} ${n}`, page))}</div>`;
+}
