@@ -432,15 +432,51 @@ async def test_a_restore_that_fails_leaves_all_paused_and_tells_nobody(tmp_path:
 
 @pytest.mark.covers("S5.54")
 @on_loop
-async def test_controller_and_registry_keep_no_agent_alive(tmp_path: Path) -> None:
-    crew = Crew(tmp_path, "a", "b")
-    crew.gate.set()
-    await crew.controller.pause()
-    gone = weakref.ref(crew.agents.pop("a"))
+async def test_the_controller_keeps_no_agent_alive_that_has_ended_or_failed(tmp_path: Path) -> None:
+    may_end = asyncio.Event()
+
+    async def work(agent: Agent) -> AsyncGenerator[None, None]:
+        while not may_end.is_set():
+            await asyncio.sleep(0)
+            yield
+        if agent.id == "failing":
+            raise ValueError("out of luck")
+
+    agents = Agents()
+    controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), agents)
+    references = [weakref.ref(agents.add(Agent(id, work))) for id in ("ending", "failing")]
+    await controller.pause()
+    await controller.resume()
     gc.collect()
-    assert gone() is None
-    assert ids(await crew.registry.agent_states()) == ["b"]
-    assert crew.registry.get("a") is None
+    assert all(reference() is not None for reference in references), "the registry owns them while they work"
+    may_end.set()
+    while agents.get("ending") or agents.get("failing"):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)  # the tasks of the loops end
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+    assert agents.active_ids() == ()
+
+
+@pytest.mark.covers("S5.54", "S5.37")
+@on_loop
+async def test_agents_that_only_the_registry_knows_survive_a_pause(tmp_path: Path) -> None:
+    crew = Crew(tmp_path, "a", "b", "c")
+    crew.agents.clear()
+    crew.gate.set()
+    await crew.until(lambda: crew.registry.active_ids() == ("a", "b", "c"))
+    await crew.controller.pause()
+    gc.collect()
+    snapshot = await crew.store.load_snapshot()
+    assert snapshot is not None
+    assert crew.events[0].data["activeAgentIds"] == ids(snapshot.active_agents) == ["a", "b", "c"]
+    await crew.controller.resume()
+    assert crew.agents == {}, "no agent had to be created again"
+    reached = {state.id: state.memory["n"] for state in snapshot.active_agents}
+    for id, count in reached.items():
+        agent = crew.registry.get(id)
+        assert agent is not None
+        await crew.until(lambda agent=agent, count=count: agent.memory["n"] > count)  # type: ignore[misc]
     await crew.end()
 
 

@@ -1,7 +1,6 @@
 """The agents of a run, by id: the protocol that a controller needs, and agents that are loops in this process.
 
-A registry keeps no agents alive: it knows ids and looks agents up. The code that creates an agent must keep a reference
-to it. An agent without a reference is not active.
+A registry owns its agents until they end. A controller knows only the registry and the agents' ids.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import copy
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Protocol
-from weakref import WeakValueDictionary
 
 from pausepoint.errors import AgentsStuck, DefinitionError, RestoreRefused
 from pausepoint.name import NAME
@@ -93,16 +91,19 @@ class Agent:
         if self.error is not None:
             raise self.error
 
-    def _go(self, paused: Callable[[], bool]) -> None:
+    def _go(self, paused: Callable[[], bool], on_end: Callable[[Agent], None]) -> None:
         if self._loop is None and not self.ended:
-            self._loop = asyncio.get_running_loop().create_task(self._run(paused), name=f"{NAME} agent {self.id}")
+            loop = asyncio.get_running_loop()
+            self._loop = loop.create_task(self._run(paused, on_end), name=f"{NAME} agent {self.id}")
 
-    async def _run(self, paused: Callable[[], bool]) -> None:
+    async def _run(self, paused: Callable[[], bool], on_end: Callable[[Agent], None]) -> None:
         try:
             while not (self.ended or paused()):  # again if the pause was withdrawn while the generator closed
                 await self._until(paused)
         finally:
             self._loop = None
+            if self.ended:
+                on_end(self)
 
     async def _until(self, paused: Callable[[], bool]) -> None:
         steps = self.work(self)
@@ -120,27 +121,33 @@ class Agent:
 class Agents:
     """The agents of this process that are plain loops. An agent that is added during a pause waits like the others.
 
-    ``revive`` creates, and keeps, the agents of a snapshot that this process does not have.
+    The registry keeps an agent until its work is done or fails. ``revive`` creates the agents of a snapshot that this
+    process does not have.
     """
 
     def __init__(self, revive: Callable[[AgentState], Agent] | None = None) -> None:
-        self._agents: WeakValueDictionary[str, Agent] = WeakValueDictionary()
+        self._agents: dict[str, Agent] = {}
         self._revive = revive
         self._paused = False
         self._asked: tuple[str, ...] = ()
 
     def add(self, agent: Agent) -> Agent:
         """Add an agent and start it, unless a pause is requested."""
-        known = self._agents.get(agent.id)
-        if known is not None and known is not agent and not known.ended:
+        namesake = self._agents.get(agent.id)
+        if namesake is not None and namesake is not agent and not namesake.ended:
             raise DefinitionError(f"An agent with the id {agent.id!r} exists already. Give each agent its own id.")
-        self._agents[agent.id] = agent
+        if not agent.ended:
+            self._agents[agent.id] = agent
         if not self._paused:
-            agent._go(self._is_paused)
+            agent._go(self._is_paused, self._release)
         return agent
 
+    def _release(self, agent: Agent) -> None:
+        if self._agents.get(agent.id) is agent:
+            del self._agents[agent.id]
+
     def get(self, id: str) -> Agent | None:
-        """Return the agent with an id; None if there is none, or if no code keeps a reference to it."""
+        """Return the agent with an id; None if there is none, or if it has ended."""
         return self._agents.get(id)
 
     def waiting(self) -> tuple[str, ...]:
@@ -174,8 +181,7 @@ class Agents:
 
     async def agent_states(self) -> Sequence[AgentState]:
         """See `AgentRegistry`. Raises `SnapshotNotSaved` for a value that JSON would change."""
-        found = [self._agents.get(id) for id in self._at_work()]
-        return [unchanged(agent.state) for agent in found if agent is not None]
+        return [unchanged(self._agents[id].state) for id in self._at_work()]
 
     async def pending_tasks(self) -> Sequence[TaskState]:
         """See `AgentRegistry`. A loop has no tasks other than its current one."""
@@ -202,7 +208,7 @@ class Agents:
         """See `AgentRegistry`."""
         self._paused, self._asked = False, ()
         for agent in list(self._agents.values()):
-            agent._go(self._is_paused)
+            agent._go(self._is_paused, self._release)
 
 
 def stuck_for(ids: Sequence[str], timeout: float | None) -> AgentsStuck:
