@@ -117,7 +117,9 @@ class SessionError(PausepointError):
 
 
 class UnknownSession(SessionError):
-    """No session has this id."""
+    """No session has this id. ``near`` is the only id that begins with it, if there is one."""
+
+    near: str | None = None
 
 
 class AmbiguousSession(SessionError):
@@ -203,7 +205,12 @@ class QuestionError(SessionError):
 
 
 class UnknownQuestion(QuestionError):
-    """No question has this id, or the session is not waiting for an answer."""
+    """No question has this id, or the session is not waiting for an answer.
+
+    ``near`` is the only id that begins with it, if a person typed the beginning of one.
+    """
+
+    near: str | None = None
 
 
 class SeveralQuestions(QuestionError):

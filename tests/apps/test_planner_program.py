@@ -126,7 +126,7 @@ def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(her
     assert "course calc2 (Calculus II) has no midterm date yet" in held.err
     assert re.search(r"What helps: .* course spring calc2 --midterm DAY$", held.err, re.MULTILINE)
     assert " edit spring" not in held.err
-    done = call("course", "spr", "calc2", "--midterm", "2030-02-12", "--run")
+    done = call("course", "spring", "calc2", "--midterm", "2030-02-12", "--run")
     assert (done.code, "Plan 1, approved: " in done.out) == (0, True)
     moved = call("replan", "spring", "--midterm", "calc2=2030-02-14", "--rest-day", "sunday")
     assert (moved.code, "Plan 2, approved: " in moved.out) == (0, True)

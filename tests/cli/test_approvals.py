@@ -39,7 +39,7 @@ def test_the_inbox_says_how_much_of_a_call_is_folded_and_how_to_see_all(tmp_path
     assert "Bash, restricted (git push)" in shown
     assert "characters folded …]" in shown
     assert "git push --force && rm -rf ./important‹U+202E›" in shown, "the end is not cut off"
-    assert f"answer {question[:6]} --later" in shown
+    assert f"answer {question} --later" in shown
     piped = run("inbox", cwd=tmp_path)
     assert "git push --force && rm -rf ./important‹U+202E›" in piped.stdout
     assert json.loads(run("inbox", "--json", cwd=tmp_path).stdout)["questions"][0]["payload"]["tool"] == "Bash"

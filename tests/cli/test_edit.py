@@ -88,7 +88,7 @@ def editor(place: Path, *edits: str) -> str:
 
 def test_set_takes_texts_and_json_by_the_type_of_the_field_and_goes_on_when_told(place: Path) -> None:
     done = run(
-        "edit", "on", "--set", "topic=7", "--set", 'facts=["a", "b"]', "--set", "plan.title=x = y",
+        "edit", "one", "--set", "topic=7", "--set", 'facts=["a", "b"]', "--set", "plan.title=x = y",
         "--set", "due=2024-05-06", "--reason", "typo", cwd=place,
     )  # fmt: skip
     assert done == (

@@ -95,11 +95,12 @@ def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(fol
     assert (refused.code, "--after is not a cursor of this list" in refused.stderr) == (2, True)
 
 
-def test_ids_are_cut_on_a_terminal_and_any_beginning_is_taken(folder: Path) -> None:
+def test_ids_are_cut_on_a_terminal_and_the_hint_has_the_whole_id(folder: Path) -> None:
     ids = asking(folder, "tone")
     shown = plain(run("inbox", cwd=folder, tty=True).stdout)
     assert f"{ids['tone'][:6]}  tone" in shown
-    assert here(folder, "answer", ids["tone"][:6], "formal").code == 0
+    assert f"Answer: pausepoint answer {ids['tone']}" in " ".join(shown.split())
+    assert here(folder, "answer", ids["tone"], "formal").code == 0
     assert "resumed by" in here(folder, "inbox", "--status", "RESUMED").stdout
     assert "No question waits" in here(folder, "inbox").stderr
 

@@ -67,7 +67,7 @@ def call(*args: str) -> Result:
 @on_loop
 async def test_a_running_session_is_paused_by_a_command_that_knows_no_code(place: Path) -> None:
     async with writing(place) as (session, gate):
-        done = await beside("pause", "brief", "--reason", "lunch", cwd=place)
+        done = await beside("pause", "brief-1", "--reason", "lunch", cwd=place)
         assert done.code == 0
         assert done.stdout.startswith("brief-1  brief  pausing    still finishing write (process ")
         assert done.stderr == "Resume:  pausepoint resume brief-1\n"
@@ -286,7 +286,7 @@ async def test_messages_reach_a_session_as_text_as_json_and_from_the_standard_in
 @on_loop
 async def test_the_hint_of_a_pause_works_without_the_code_while_the_process_still_has_the_step(place: Path) -> None:
     async with writing(place) as (session, gate):
-        paused = await beside("pause", "brief", cwd=place)
+        paused = await beside("pause", "brief-1", cwd=place)
         hint = paused.stderr.removeprefix("Resume:  pausepoint ").split()
         done = await beside(*hint, cwd=place)
         assert (done.code, done.stderr) == (0, "")

@@ -118,7 +118,7 @@ def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(
     below = desk.root / "notes"
     below.mkdir()
     desk.stored("mine")
-    code, _, err = run("resume", "mi", "--until", "plan", cwd=below)
+    code, _, err = run("resume", "mine", "--until", "plan", cwd=below)
     assert code == 3
     assert last_line(err) == "Resume:  pausepoint resume mine"
     code, out, err = run("run", "brief", "--topic", "squid", "--paused", "--json", cwd=below)

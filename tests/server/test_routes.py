@@ -83,6 +83,24 @@ def test_an_unknown_name_is_a_404(server: Served, route: Route) -> None:
 
 
 @pytest.mark.parametrize("route", [each for each in ROUTES if "{session_id}" in each.path], ids=named)
+def test_the_beginning_of_an_id_names_no_session(server: Served, route: Route) -> None:
+    before = state_of(server, "anns")
+    with server.kept(server.tokens.own, **{"If-Match": '"1.0.1"'}) as client:
+        params = {"a": "1"} if route.path.endswith("/diff") else {"filename": "a"} if route.uploads else None
+        check_problem(send(client, route, filled(route, "ann", "unknown"), params=params), 404)
+    assert state_of(server, "anns") == before
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "cancel"])
+def test_the_beginning_of_an_id_names_no_session_for_a_bulk_verb(server: Served, verb: str) -> None:
+    before = state_of(server, "anns")
+    with server.kept(server.tokens.own) as client:
+        answer = client.post("/sessions/bulk", json={"verb": verb, "ids": ["ann"]})
+    assert [item["problem"]["status"] for item in answer.json()["refused"]] == [404], answer.text
+    assert state_of(server, "anns") == before
+
+
+@pytest.mark.parametrize("route", [each for each in ROUTES if "{session_id}" in each.path], ids=named)
 def test_an_id_that_cannot_exist_is_refused(server: Served, route: Route) -> None:
     for wrong in ("%00", "a%0Ab", "..", "x" * 300, "%C3%BC%F0%9F%98%80" * 40):
         with server.kept(server.tokens.own, **{"If-Match": '"1.0.1"'}) as client:

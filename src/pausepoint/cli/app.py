@@ -7,7 +7,7 @@ from importlib import import_module
 import click
 
 from pausepoint.cli.exits import Unknown
-from pausepoint.cli.host import STORE
+from pausepoint.cli.host import STORE, WORDS
 from pausepoint.errors import did_you_mean
 from pausepoint.name import NAME
 
@@ -85,6 +85,10 @@ class App(click.Group):
         module = import_module(where if "." in where else f"{__package__}.commands.{where}")
         found: click.Command = getattr(module, f"{name}_command" if name == "import" else name)
         return found
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -31,6 +31,10 @@ STORE = f"{NAME}.cli.store"
 """The key in a click context's ``meta`` of a ``--store`` option given before the command."""
 
 
+WORDS = f"{NAME}.cli.words"
+"""The key in a click context's ``meta`` of the words after the program's name."""
+
+
 NAMED_STORE = f"{NAME}.cli.named_store"
 """The key in a click context's ``meta`` of the store that the command was given, before or after its name."""
 
@@ -110,6 +114,14 @@ def command_line(*words: str) -> str:
     any_store = words[:1] == ("init",) or {"--help", "--store"} & {*words}
     named = None if context is None or any_store else context.meta.get(NAMED_STORE)
     return shlex.join([*host().words, *words, *([] if named is None else ["--store", named])])
+
+
+def command_with(typed: str, instead: str) -> str:
+    """Return the running command with another word in place of an argument that was typed."""
+    words = list(click.get_current_context().meta.get(WORDS, ()))
+    if typed in words[1:]:  # the first word is the command
+        words[words.index(typed, 1)] = instead
+    return shlex.join([*host().words, *words])
 
 
 def how_to_start() -> str:

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pausepoint.cli.context import Cli
-from pausepoint.cli.exits import USAGE, Refused, not_one_of
-from pausepoint.cli.host import STORE
+from pausepoint.cli.exits import NOT_FOUND, USAGE, Refused, not_one_of
+from pausepoint.cli.host import STORE, command_with
 from pausepoint.cli.project import VARIABLE
-from pausepoint.errors import error_text
+from pausepoint.errors import UnknownQuestion, UnknownSession, error_text
 from pausepoint.name import DEFAULT_STORE, NAME
 
 if TYPE_CHECKING:
     from pausepoint.model.budgets import Budget
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+NAMING = frozenset({"session", "question", "plan"})
+"""The arguments that name one session, also as the question that waits in it, or as the plan of a run."""
 
 PORT = 7333
 """The port of the server."""
@@ -149,7 +152,14 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
         def call(*args: Any, **given: Any) -> Any:
             store = given.pop("store") or click.get_current_context().meta.get(STORE)
             cli = Cli(store, given.pop("target", ()), given.pop("as_json"), given.pop("as_lines", False))
-            return fn(cli, *args, **given)
+            while True:
+                try:
+                    return fn(cli, *args, **given)
+                except (UnknownSession, UnknownQuestion) as error:
+                    if error.near is None:
+                        raise
+                    typed = error.question_id if isinstance(error, UnknownQuestion) else error.session_id
+                    given = _with_whole_id(cli, given, typed, error.near)
 
         wrapped: Any = call
         if target:
@@ -174,6 +184,28 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
         return result
 
     return decorate
+
+
+def _with_whole_id(cli: Cli, given: dict[str, Any], typed: str, near: str) -> dict[str, Any]:
+    """Return the arguments with the whole id instead of its beginning, if the person at the terminal agrees.
+
+    No engine is open here, so Ctrl+C ends the question.
+    """
+    from pausepoint.cli.prompts import at_terminal, confirmed
+
+    if not at_terminal(cli.out):
+        command = command_with(typed, near)
+        raise Refused(
+            f"There is no {typed!r}, and a command that changes something needs the whole id. Nothing was changed. Did"
+            f" you mean {near!r}? Then type:  {command}",
+            NOT_FOUND,
+        )
+    if not confirmed(f"There is no {typed!r}. Did you mean {near}?", err=True, default=False):
+        raise Refused("Nothing was changed.", NOT_FOUND)
+    whole: dict[str, Any] = {name: near for name in NAMING & given.keys() if given[name] == typed}
+    if typed in given.get("sessions", ()):
+        whole["sessions"] = tuple(near if word == typed else word for word in given["sessions"])
+    return given | whole
 
 
 def _storable(ctx: click.Context, option: click.Parameter, text: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Find a session by its id, by the beginning of its id, or as the last one that was interrupted."""
+"""Find a session by its id, as the last one that was interrupted, or, to read it, by the beginning of its id."""
 
 from __future__ import annotations
 
@@ -87,24 +87,36 @@ async def list_candidates(cli: Cli, engine: Engine, found: list[SessionInfo]) ->
     rows = [[id, info.workflow, *how] for id, info, how in zip(ids, some, details, strict=True)]
     cli.out.table(["SESSION", "WORKFLOW", "STATUS", "STEP", "UPDATED"], rows)
     many = f"More than {LISTED}" if len(found) > LISTED else len(found)
-    resume = cli.command("resume", ids[0], some[0].workflow)
+    resume = cli.command("resume", some[0].session_id, some[0].workflow)
     cli.out.note(f"{many} sessions can be resumed. Name one{cli.to_add(some[0])}:  {resume}")
     return USAGE
 
 
 async def find_session(engine: Engine, text: str) -> SessionInfo:
-    """Return the session that the text names. Refuse with a suggestion if there is none."""
+    """Return the session to read whose id is, or begins with, the text. Refuse with a suggestion if there is none."""
     try:
         return await engine.find(text)
     except UnknownSession as error:
         raise await unknown_session(engine, error) from error
 
 
+async def session_to_change(engine: Engine, text: str) -> SessionInfo:
+    """Return the session with this id. Refuse if there is none.
+
+    For the beginning of an id the error names the session (``near``), and `common` asks the person about it.
+    """
+    try:
+        return await engine.find(text, exact=True)
+    except UnknownSession as error:
+        raise error if error.near is not None else await unknown_session(engine, error) from error
+
+
 async def unknown_session(engine: Engine, error: Any) -> Exception:
     """Return the refusal of an unknown session: it was removed, or the nearest ids."""
     from pausepoint.clock import to_datetime
+    from pausepoint.model.ids import is_session_id
 
-    for stone in await engine.tombstones():
+    for stone in await engine.tombstones(error.session_id) if is_session_id(error.session_id) else ():
         if stone.session_id == error.session_id:
             who, why = f" by {stone.by}" if stone.by else "", f": {stone.reason}" if stone.reason else ""
             when = ago(to_datetime(stone.removed_at))

@@ -348,13 +348,17 @@ class Engine(SessionVerbs, StoreVerbs):
             level=level, queue=queue,
         )  # fmt: skip
 
-    async def find(self, beginning: str) -> SessionInfo:
-        """Return the session whose id is, or begins with, what a person typed.
+    async def find(self, beginning: str, *, exact: bool = False) -> SessionInfo:
+        """Return the session whose id is, or begins with, what a person typed. Use this in commands that only read.
 
         A child's id begins with its parent's id; if both match, the parent is returned. Both parts of a child's id may
-        be shortened: ``k3f9.8348``. Raises `UnknownSession`, or `AmbiguousSession` with the candidates.
+        be shortened: ``k3f9.8348``. The id of a removed session finds no other session. Raises `UnknownSession`, or
+        `AmbiguousSession` with the candidates.
+
+        Pass ``exact=True`` in commands that change the session. Only the whole id is accepted then. ``near`` of the
+        `UnknownSession` is the session that a reading command would have found, to ask the person about it.
         """
-        return await self._parts.queries.find(beginning)
+        return await self._parts.queries.find(beginning, exact=exact)
 
     async def same_input(
         self, workflow: Workflow[S, R], state: S | None = None, /, *, at_step: str | None = None, **fields: Any

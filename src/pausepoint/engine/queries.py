@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from msgspec.structs import replace
 
+from pausepoint.clock import to_datetime
 from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Service, Until
@@ -35,6 +36,7 @@ from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
+from pausepoint.model.stores import Tombstone
 from pausepoint.model.streams import StreamItem
 from pausepoint.model.views import (
     Checkpoint,
@@ -119,12 +121,30 @@ class Queries:
         )  # fmt: skip
         return await self.service.store.tally(replace(query, level=level))
 
-    async def find(self, beginning: str) -> SessionInfo:
+    async def find(self, beginning: str, *, exact: bool = False) -> SessionInfo:
         """Return the session whose id is, or begins with, what a person typed."""
         self.service.check_open()
         row = await self.service.store.get(beginning) if is_session_id(beginning) else None
         if row is not None:
             return await self._info_of(row)
+        if is_session_id(beginning) and (stones := await self.service.store.tombstones(beginning)):
+            raise _removed(stones[-1])
+        if not exact:
+            return await self._find_beginning(beginning)
+        near = await self._near(beginning)
+        hint = "List the sessions with engine.sessions()." if near is None else f"Did you mean {near!r}?"
+        raise UnknownSession(f"This store has no session {beginning!r}. {hint}", session_id=beginning, near=near)
+
+    async def _near(self, beginning: str) -> str | None:
+        """Return the only id that begins with a text, also of a damaged session; None if there is none."""
+        try:
+            return str((await self._find_beginning(beginning)).session_id)
+        except UnknownSession:
+            return None
+        except DamagedRecord as damage:
+            return damage.fields.get("session_id")
+
+    async def _find_beginning(self, beginning: str) -> SessionInfo:
         rows = await self.service.store.find(Filter(prefix=beginning)) if beginning else Found()
         if rows.damaged:
             raise rows.damaged[0]
@@ -503,6 +523,14 @@ class Queries:
                 yield event
             signals = signals[len(due) :]
             cursor = history.Cursor(until, due[-1].n if due else cursor.signal)
+
+
+def _removed(stone: Tombstone) -> UnknownSession:
+    when = to_datetime(stone.removed_at).isoformat(timespec="seconds")
+    return UnknownSession(
+        f"Session {stone.session_id!r} was removed at {when}. List the sessions with engine.sessions().",
+        session_id=stone.session_id,
+    )
 
 
 def _plain(fields: dict[str, bytes]) -> dict[str, Any]:

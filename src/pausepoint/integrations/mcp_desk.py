@@ -293,7 +293,7 @@ class Desk:
 
     async def _pause_session(self, engine: Engine, given: PauseSession, by: str) -> Document:
         try:
-            session_id = (await engine.find(given.session_id)).session_id
+            session_id = (await engine.find(given.session_id, exact=True)).session_id
             found = await engine.pause(session_id, reason=given.reason, by=by)
         except DamagedRecord as damage:
             raise await self._damaged(engine, damage, given, by) from None
@@ -325,7 +325,7 @@ class Desk:
     # acting
 
     async def _resume_session(self, engine: Engine, given: OneSession, by: str) -> Document:
-        info = await engine.find(given.session_id)
+        info = await engine.find(given.session_id, exact=True)
         if (standing := await engine.standing_pause()) is not None:  # a resume would exempt the session from it
             raise self._all_paused(info.session_id, standing)
         await engine.resume(info.session_id, by=by, here=False)
@@ -358,7 +358,7 @@ class Desk:
         return found | {"note": f"No open process has its code. A person runs it with {self.settings.resume(info)}."}
 
     async def _send(self, engine: Engine, given: Send, by: str) -> Document:
-        info = await engine.find(given.session_id)
+        info = await engine.find(given.session_id, exact=True)
         for question in await engine.questions(info.session_id, limit=1):
             raise _would_answer(question.session_id, question.id)
         try:

@@ -116,7 +116,7 @@ def pause(start: Start, plan: str, abort: bool, freeze: bool, wait: bool, reason
 
 
 async def _pause(start: Start, plan: str, wait: bool, asked: dict[str, Any]) -> Any:
-    async with looking(start, plan) as (engine, name):
+    async with looking(start, plan, changes=True) as (engine, name):
         began = time.monotonic()
         await engine.pause(name, **asked)
         while wait and (await engine.info(name)).holder is not None:
@@ -238,7 +238,7 @@ async def _rewind(start: Start, plan: str, tasks: tuple[str, ...], reason: str, 
 @asynccontextmanager
 async def changing(start: Start, plan: str, tasks: Sequence[str]) -> AsyncIterator[tuple[Engine, Orchestrator, View]]:
     """Open a run to change these tasks. Refuse unknown tasks and a run that another process drives."""
-    async with looking(start, plan) as (engine, name):
+    async with looking(start, plan, changes=True) as (engine, name):
         run, view = Orchestrator(engine, name, nobody), View(name)
         await view.look(engine)
         for task in tasks:

@@ -62,11 +62,11 @@ def is_path(text: str) -> bool:
 
 
 @asynccontextmanager
-async def looking(start: Start, text: str) -> AsyncIterator[tuple[Engine, str]]:
-    """Open the store and find the name of a run. Nothing is driven."""
+async def looking(start: Start, text: str, *, changes: bool = False) -> AsyncIterator[tuple[Engine, str]]:
+    """Open the store and find the name of a run. Nothing is driven. A command that ``changes`` needs the whole name."""
     try:
         async with Engine(start.store, create=False, drives="none") as engine:
-            yield engine, await _named(engine, text)
+            yield engine, await _named(engine, text, changes)
     except StoreMissing:
         raise UnknownSession(
             f"{text} has not been run: there is no store here. Start it with run, or name its store with --store.",
@@ -74,15 +74,16 @@ async def looking(start: Start, text: str) -> AsyncIterator[tuple[Engine, str]]:
         ) from None
 
 
-async def _named(engine: Engine, text: str) -> str:
+async def _named(engine: Engine, text: str, changes: bool) -> str:
     if is_path(text):
         return await _by_place(engine, Path(text))
     try:
-        info = await engine.find(text)
-    except UnknownSession:
+        info = await engine.find(text, exact=changes)
+    except UnknownSession as error:
         raise UnknownSession(
-            f"There is no run {text!r}. Name a plan by its file: {text}.toml, or ./{text}.", session_id=text
-        ) from None
+            f"There is no run {text!r}. Name a plan by its file: {text}.toml, or ./{text}.",
+            session_id=text, near=error.near,
+        ) from None  # fmt: skip
     if not is_run(info):
         raise BadInput(
             f"Session {info.session_id} belongs to workflow {info.workflow} and is not the run of a plan. Name a plan's"
@@ -121,7 +122,7 @@ async def path_of(start: Start, text: str) -> Path:
     """Return the file of a plan, given the file or the name of its run."""
     if is_path(text):
         return Path(text)
-    async with looking(start, text) as (engine, name):
+    async with looking(start, text, changes=True) as (engine, name):
         path = _place(await engine.info(name), _PLAN)
     if path is None or not path.exists():
         raise BadInput(

@@ -150,9 +150,9 @@ def summary(planning: PlanningState) -> str:
 main = program(planner, begin=begin, result=result, help=HELP)
 
 
-def _id(engine: BlockingEngine, text: str) -> str:
-    """Return the session id for an id or the beginning of one."""
-    found = engine.find(text)
+def _id(engine: BlockingEngine, text: str, *, reads: bool = False) -> str:
+    """Return the session id for an id; for a command that only reads, also for the beginning of one."""
+    found = engine.find(text, exact=not reads)
     if found.workflow != planner.name:
         raise BadInput(
             f"Session {found.session_id} belongs to workflow {found.workflow}, not to {planner.name}. Check the id."
@@ -347,7 +347,7 @@ def pace(engine: BlockingEngine, session: str, factor: float, course_id: str | N
 @on_option
 def progress(engine: BlockingEngine, session: str, on: date | None) -> Any:
     """Show what is done against what was planned, and the next rows with their ids."""
-    session_id = _id(engine, session)
+    session_id = _id(engine, session, reads=True)
     state, today = sessions.state_of(engine, session_id), on or _today(engine, session_id)
     shown = Shown.of(state)
     found = standings(state, today)
@@ -395,7 +395,7 @@ def retry(engine: BlockingEngine, session: str) -> Any:
 @click.argument("session")
 def document(engine: BlockingEngine, session: str) -> Any:
     """Print the session's state as one JSON document."""
-    found = _shown(engine, _id(engine, session))
+    found = _shown(engine, _id(engine, session, reads=True))
     return json.dumps(found, indent=2, ensure_ascii=False), found
 
 
@@ -403,7 +403,7 @@ def document(engine: BlockingEngine, session: str) -> Any:
 @click.argument("session")
 def plans(engine: BlockingEngine, session: str) -> Any:
     """List all versions of the plan."""
-    found = sessions.plans(engine, _id(engine, session))
+    found = sessions.plans(engine, _id(engine, session, reads=True))
     listed = {str(version): each.model_dump(mode="json") for version, each in found.items()}
     return "\n".join(summary(each) for each in found.values()) or "There is no plan yet.", listed
 
@@ -414,7 +414,7 @@ def plans(engine: BlockingEngine, session: str) -> Any:
 @click.option("--version", type=int, metavar="N", help="An earlier version of the plan.")
 def save(engine: BlockingEngine, session: str, folder: Path, version: int | None) -> Any:
     """Write the plan into a FOLDER: a web page, Markdown, CSV and iCalendar."""
-    session_id = _id(engine, session)
+    session_id = _id(engine, session, reads=True)
     planning = sessions.plan_of(engine, session_id, version)
     state, made = sessions.state_of(engine, session_id), engine.info(session_id).created_at
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from pausepoint.cli.host import command_line
 from pausepoint.cli.options import QUESTIONS, by_option, common
 from pausepoint.cli.prompts import Later, ask, assigned, at_terminal, confirmation, show_question
 from pausepoint.cli.text import answer_hint, one_line, time_left
+from pausepoint.errors import UnknownQuestion
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
@@ -47,15 +48,15 @@ def answer(
 ) -> int:  # fmt: skip
     """Answer a question. At a terminal, the command asks for what is missing.
 
-    QUESTION is a question id, the beginning of one, or a session that waits for one answer. Without it, the only
-    waiting question is answered. TEXT can be a number, a date or another value. If TEXT or JSON is `-`, it is read from
-    standard input.
+    QUESTION is a question id, or a session that waits for one answer. Without it, the only waiting question is
+    answered. If you are asked at a terminal, the beginning of an id is enough. TEXT can be a number, a date or another
+    value. If TEXT or JSON is `-`, it is read from standard input.
 
     The first answer counts. The session continues in the process that drives it, or with a worker, a resume, or --run.
     """
     given = Given(text, pairs, data, approve, reject, later)
     given.check(cli)
-    found = run_async(_found(cli, question, run))
+    found = run_async(_found(cli, question, run, exact=bool(given)))
     if isinstance(found, int):
         return found
     asked, workflow = found
@@ -137,14 +138,21 @@ class Reply(NamedTuple):
         return await engine.answer(self.question.id, self.value, by=self.by, channel=CHANNEL, seen=self.seen)
 
 
-async def _found(cli: Cli, text: str | None, run: bool) -> tuple[Question, Workflow[Any] | None] | int:
-    """Return the question, and with ``run`` its session's workflow; or an exit code if several questions match."""
-    from pausepoint.cli.commands.inbox import list_matches, matching
+async def _found(cli: Cli, text: str | None, run: bool, exact: bool) -> tuple[Question, Workflow[Any] | None] | int:
+    """Return the question, and with ``run`` its session's workflow; or an exit code if several questions match.
+
+    ``exact``: refuse the beginning of an id, because the answer is recorded before the person sees the question.
+    """
+    from pausepoint.cli.commands.inbox import is_whole_id, list_matches, matching
 
     async with cli.engine(code=run, quiet=True) as engine:
         found = await matching(engine, text)
         if len(found) > 1:
             return await list_matches(cli, engine, found)
+        if exact and text is not None and not await is_whole_id(engine, text, found[0]):
+            raise UnknownQuestion(
+                f"There is no question {text!r}.", session_id=found[0].session_id, question_id=text, near=found[0].id
+            )
         asked = await engine.question(found[0].id)
         if not run or cli.host.drives:
             return asked, None

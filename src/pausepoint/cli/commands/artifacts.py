@@ -12,7 +12,7 @@ from pausepoint.cli.exits import DECISION, DONE, FAILED, Refused
 from pausepoint.cli.options import SESSIONS, OneOf, common, reason_and_by
 from pausepoint.cli.plans import COLOURS, artifact_counts, rerun_cost
 from pausepoint.cli.prompts import at_terminal
-from pausepoint.cli.sessions import find_session
+from pausepoint.cli.sessions import find_session, session_to_change
 from pausepoint.cli.text import counted, one_line, size
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def artifacts(cli: Cli, action: str, session: str, paths: tuple[str, ...], reaso
 
 async def _artifacts(cli: Cli, action: str, text: str, paths: tuple[str, ...], reason: str, by: str | None) -> int:
     async with cli.engine(code=True, quiet=True) as engine:
-        info = await find_session(engine, text)
+        info = await (session_to_change if action in ("adopt", "restore") else find_session)(engine, text)
         cli.check_code(engine, info)
         changed: list[str] = []
         stale: list[Stale] = []

@@ -45,10 +45,10 @@ def visit_or_number(ctx: click.Context, option: click.Parameter, text: str | Non
 
 
 async def find(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Workflow[Any]]:
-    """Return the session that the text names, and its workflow."""
-    from pausepoint.cli.sessions import find_session
+    """Return the session with this id, and its workflow."""
+    from pausepoint.cli.sessions import session_to_change
 
-    info = await find_session(engine, text)
+    info = await session_to_change(engine, text)
     cli.check_code(engine, info)
     return info, engine.workflows[info.workflow]
 

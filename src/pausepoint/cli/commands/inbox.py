@@ -56,7 +56,8 @@ SORTS = ("asked", "expires", "updated")
 def inbox(cli: Cli, **how: Any) -> None:
     """List the questions that wait for an answer, the oldest first: in all sessions, or in one and its children.
 
-    The list shows each question's age and the time that is left. `answer` accepts any unique beginning of an id.
+    The list shows each question's age and the time that is left. A terminal shows the shortest unique beginning of each
+    id. `answer` needs the whole id, unless you are asked for the answer at a terminal.
     """
     run_async(_inbox(cli, **how))
 
@@ -92,16 +93,14 @@ async def _inbox(
         elif after is None and (more := total - len(found) - len(found.damaged)) > 0:
             cli.out.note(f"… and {more:,} more. --all lists all.")
         if found and not statuses:
-            first = await short_questions(cli, engine, found[:1])
-            cli.out.note(f"Answer:  {cli.command('answer', first[found[0].id])}")
-            await _tell_approvals(cli, engine, found)
+            cli.out.note(f"Answer:  {cli.command('answer', found[0].id)}")
+            _tell_approvals(cli, found)
 
 
-async def _tell_approvals(cli: Cli, engine: Engine, questions: Sequence[Question]) -> None:
+def _tell_approvals(cli: Cli, questions: Sequence[Question]) -> None:
     """Name the command that shows all of a call, because a line shows less than a person approves."""
-    calls = [question for question in questions if approval(question) is not None][:1]
-    for id in (await short_questions(cli, engine, calls)).values():
-        cli.out.note(f"Show all that would run:  {cli.command('answer', id)} --later")
+    for question in [question for question in questions if approval(question) is not None][:1]:
+        cli.out.note(f"Show all that would run:  {cli.command('answer', question.id)} --later")
 
 
 async def _nothing(engine: Engine, statuses: Sequence[str], filters: dict[str, Any]) -> str:
@@ -220,11 +219,20 @@ async def _of_session(engine: Engine, text: str) -> tuple[list[Question], Except
     return list(await engine.questions(info.session_id)), wrong
 
 
+async def is_whole_id(engine: Engine, text: str, question: Question) -> bool:
+    """Return whether the text is the id of the question or of a session, and not the beginning of one."""
+    if text == question.id:
+        return True
+    try:
+        return bool((await engine.find(text, exact=True)).session_id)
+    except SessionError:
+        return False
+
+
 async def list_matches(cli: Cli, engine: Engine, found: Sequence[Question]) -> int:
     """List the questions that match, so that the person can name one."""
     await show_list(cli, engine, found[:LIMIT], len(found))
-    short = await short_questions(cli, engine, found[:1])
-    name = cli.command("answer", short[found[0].id])
+    name = cli.command("answer", found[0].id)
     many = f"{counted(len(found), 'question')}{' or more' if len(found) >= LIMIT else ''}"
     cli.out.note(f"{many} match. Name one:  {name}")
     return USAGE

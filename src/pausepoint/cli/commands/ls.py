@@ -67,7 +67,8 @@ SORTED_BY = f"Sort by {', '.join(SORTS[:-1])} or {SORTS[-1]}.  [default: updated
 def ls(cli: Cli, **how: Any) -> None:
     """List sessions, the last updated first.
 
-    A terminal shows the shortest unique beginning of each id. Every command accepts such a beginning as an id.
+    A terminal shows the shortest unique beginning of each id. Commands that only read accept such a beginning as an id.
+    Commands that change a session need the whole id; at a terminal, they ask.
     """
     run_async(_ls(cli, **how))
 

@@ -130,10 +130,10 @@ def _note_standing(cli: Cli, everything: bool) -> bool:
 
 async def _named(engine: Engine, text: str) -> str:
     """Return the id of the session that the text names, even if it is damaged: it can still be paused."""
-    from pausepoint.cli.sessions import find_session
+    from pausepoint.cli.sessions import session_to_change
 
     try:
-        return (await find_session(engine, text)).session_id
+        return (await session_to_change(engine, text)).session_id
     except DamagedRecord as damage:
         return str(damage.fields["session_id"])
 
@@ -294,10 +294,10 @@ async def _until_ended(engine: Engine, ids: Sequence[str]) -> None:
 
 
 async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, by: str | None) -> int:
-    from pausepoint.cli.sessions import find_session
+    from pausepoint.cli.sessions import session_to_change
 
     async with cli.engine() as engine:
-        infos = [await find_session(engine, text) for text in sessions]  # find all before one is cancelled
+        infos = [await session_to_change(engine, text) for text in sessions]  # find all before one is cancelled
         named = dict.fromkeys(info.session_id for info in infos)
         over = [info.session_id for info in infos if info.status.value in ENDED]
         for session_id in named:
@@ -375,10 +375,10 @@ def _message(text: str | None, data: str | None) -> Any:
 
 
 async def _send(cli: Cli, session: str, sent: _Sent) -> int:
-    from pausepoint.cli.sessions import find_session
+    from pausepoint.cli.sessions import session_to_change
 
     async with cli.engine() as engine:
-        session_id = (await find_session(engine, session)).session_id
+        session_id = (await session_to_change(engine, session)).session_id
         await sent.to(engine, session_id)
         info = await engine.info(session_id)
         _report_sent(cli, info)

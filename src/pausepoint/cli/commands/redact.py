@@ -10,7 +10,7 @@ from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, Whole, common, reason_and_by
-from pausepoint.cli.sessions import find_session
+from pausepoint.cli.sessions import session_to_change
 from pausepoint.cli.text import counted
 from pausepoint.engine import documents
 from pausepoint.errors import PausepointError
@@ -58,7 +58,7 @@ def redact(
 
 async def _redact(cli: Cli, session: str, value: str | None, given: dict[str, Any]) -> tuple[str, Redaction]:
     async with cli.engine(code="field" in given, quiet=True) as engine:
-        info = await find_session(engine, session)
+        info = await session_to_change(engine, session)
         if "field" in given:
             cli.check_code(engine, info)
         if value is not None:

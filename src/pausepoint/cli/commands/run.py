@@ -34,7 +34,7 @@ from pausepoint.cli.options import (
 )
 from pausepoint.cli.project import find_project
 from pausepoint.cli.prompts import confirmed
-from pausepoint.cli.sessions import RESUMABLE, candidates, find_session, list_candidates, status_and_age
+from pausepoint.cli.sessions import RESUMABLE, candidates, list_candidates, session_to_change, status_and_age
 from pausepoint.cli.text import short_holder
 from pausepoint.errors import did_you_mean
 
@@ -275,10 +275,10 @@ def resume(
 ) -> int:  # fmt: skip
     """Resume an interrupted, paused or failed session, and show it until it ends or needs a person.
 
-    SESSION is a session id or the beginning of one. Without it, the last interrupted session of this project is
-    resumed; if there are several, they are listed. At a terminal, you can answer the session's questions directly.
-    Without a terminal, the command exits with code 3 when the session sleeps for more than a few seconds. Without the
-    code of the session, the command withdraws its pause, and a process that has the code continues it.
+    Without SESSION, the last interrupted session of this project is resumed; if there are several, they are listed. At
+    a terminal, you can answer the session's questions directly. Without a terminal, the command exits with code 3 when
+    the session sleeps for more than a few seconds. Without the code of the session, the command withdraws its pause,
+    and a process that has the code continues it.
 
     With filters, all sessions that match are resumed, and failed ones are retried: --status failed --tag night. The
     command ends when each of them has stopped. Its exit code is 0 if all completed, 1 if some failed, and 3 if some
@@ -350,7 +350,7 @@ async def _chosen(
     until = how["until"]
 
     async with cli.engine(code=True, quiet=True) as engine:
-        found = await candidates(cli, engine) if session is None else [await find_session(engine, session)]
+        found = await candidates(cli, engine) if session is None else [await session_to_change(engine, session)]
         if len(found) > 1:
             return await list_candidates(cli, engine, found)
         info = found[0]
