@@ -21,11 +21,11 @@ from pausepoint.errors import (
     StoreClosed,
     StoreUnavailable,
     UnknownSession,
-    WrongOwner,
     did_you_mean,
     error_text,
 )
 from pausepoint.log.timeline import Timeline
+from pausepoint.model import ids
 from pausepoint.model.ids import SessionId, check_session_id
 from pausepoint.model.limits import Slots
 from pausepoint.model.sessions import Pause, SessionRow, Status
@@ -286,11 +286,12 @@ def _info(row: SessionRow, pause: Pause | None, holders: Mapping[int, str], slot
 
 def check_owner(row: SessionRow | SessionInfo, owner: str | None) -> None:
     """Raise `WrongOwner` if the session has another owner than the given one."""
-    if owner is not None and row.owner is not None and storable(owner) != row.owner:
-        raise WrongOwner(
-            f"Session {row.session_id!r} belongs to {row.owner!r}, not to {owner!r}. Resume it as its owner.",
-            session_id=row.session_id, owner=row.owner,
-        )  # fmt: skip
+    ids.check_owner(owned(row.session_id, owner), row.owner)
+
+
+def owned(session_id: str, owner: str | None) -> str:
+    """Return an id with which every verb checks that the session belongs to the owner, if one is given."""
+    return session_id if owner is None else ids.OwnedId(session_id, storable(owner))
 
 
 def tags_of(tags: str | Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine import flags
 from pausepoint.engine.artifacts import Artifacts
-from pausepoint.engine.base import Service, check_owner, check_texts, tags_of
+from pausepoint.engine.base import Service, check_owner, check_texts, owned, tags_of
 from pausepoint.engine.creation import budget_of, encoded_input, given_input
 from pausepoint.engine.events import append_event
 from pausepoint.engine.guests import Visitor, cannot_start, guest_visit, not_driven, resume_guest
@@ -84,7 +84,7 @@ class Control:
     def __init__(
         self, service: Service, queries: Queries, pauses: Pauses, pickup: Pickup, schedules: Schedules,
         time_travel: TimeTravel, artifacts: Artifacts, questions: Questions,
-        make: Callable[[SessionId, Run | None], Session[Any]],
+        make: Callable[[SessionId, Run | None, str | None], Session[Any]],
     ) -> None:  # fmt: skip
         self.service = service
         self.queries = queries
@@ -96,14 +96,17 @@ class Control:
         self.questions = questions
         self.make = make
 
-    def handle(self, session_id: str, run: Run | None = None) -> Session[Any]:
+    def handle(self, session_id: str, run: Run | None = None, owner: str | None = None) -> Session[Any]:
         """Return a handle on a session. ``run`` is its drive in this engine, if it has one."""
-        return self.make(SessionId(session_id), run)
+        return self.make(SessionId(session_id), run, owner)
 
-    async def session(self, session_id: str, workflow: Workflow[Any] | None = None) -> Session[Any]:
+    async def session(
+        self, session_id: str, workflow: Workflow[Any] | None = None, *, owner: str | None = None
+    ) -> Session[Any]:
         """Return a handle on a stored session."""
         self.service.check_open()
-        row = await self.service.row(session_id)
+        check_texts(owner=owner)
+        row = await self.service.row(owned(session_id, owner))
         if workflow is not None:
             self.service.register(workflow)
             if row.workflow != workflow.name:
@@ -112,7 +115,7 @@ class Control:
                     " or leave out the workflow.",
                     session_id=session_id,
                 )
-        return self.handle(row.session_id)
+        return self.handle(row.session_id, owner=owner)
 
     def files(self, session_id: str) -> Files:
         """Return the files of a session, to add, read and list them."""
@@ -336,7 +339,8 @@ class Control:
         self, row: SessionRow, by: str | None, allowance: Allowance, due: bool = False
     ) -> SessionRow:  # fmt: skip
         """Withdraw the operator's pauses of a session. ``due``: close others, too; any engine may pick it up."""
-        row = await self.service.store.unpause(row.session_id, by, self.service.clock.now(), allowance, due)
+        same = owned(row.session_id, row.owner)  # and not another session that has got its id meanwhile
+        row = await self.service.store.unpause(same, by, self.service.clock.now(), allowance, due)
         self.service.driver.on_change(budgets=bool(allowance.given()))  # its children may be pausing in this process
         return row
 

@@ -157,7 +157,7 @@ class Engine(SessionVerbs, StoreVerbs):
         service.keep_for = keep_for
         service.kept_for(keep_for)  # raises if it is not valid
         self._service = service
-        self._parts = Parts(service, lambda session_id, run: Session(self, session_id, run))
+        self._parts = Parts(service, lambda session_id, run, owner: Session(self, session_id, run, owner))
         self.store: Store = service.store
         self.clock: Clock = service.clock
         self.workflows: dict[str, Workflow[Any]] = service.workflows

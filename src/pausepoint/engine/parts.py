@@ -39,7 +39,7 @@ class Parts:
     Parts that most programs do not need are made and imported when they are first used.
     """
 
-    def __init__(self, service: Service, make: Callable[[SessionId, Run | None], Session[Any]]) -> None:
+    def __init__(self, service: Service, make: Callable[[SessionId, Run | None, str | None], Session[Any]]) -> None:
         self._service = service
         self.changes = Changes(service)
         self.overview = Overview(service)

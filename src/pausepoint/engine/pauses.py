@@ -138,7 +138,7 @@ class Pauses:
         self.service.check_open()
         check_texts(reason=reason, by=by)
         row = await self.service.row(session_id)
-        tree = await self.service.store.cancel(row.session_id, by, reason, self.service.clock.now())
+        tree = await self.service.store.cancel(session_id, by, reason, self.service.clock.now())
         self.service.driver.on_change()
         for damage in tree.damaged:
             log_line(logging.ERROR, f"was asked to end but is damaged: {damage}", damage.fields["session_id"])

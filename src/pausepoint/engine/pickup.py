@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from msgspec.structs import replace
 
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service
+from pausepoint.engine.base import Service, owned
 from pausepoint.engine.children import Children
 from pausepoint.engine.creation import new_session
 from pausepoint.engine.descriptions import describe, is_described
@@ -134,7 +134,7 @@ class Pickup:
         digest, steal = row.digest, steal or self.service.driver.is_stranded(row)
         await self.service.driver.let_go(row.session_id)
         with self.service.driver.claiming(row.session_id), self._driven_if_cancelled(row.session_id, **how):
-            row = await self.service.store.claim(row.session_id, steal, fence, paused)
+            row = await self.service.store.claim(owned(row.session_id, row.owner), steal, fence, paused)
             if row.seq != seq or row.digest != digest:
                 past = await self.service.store.records(row.key, row.key_frame)
             return self._begin(workflow, row, past, picked_up=True, **how)

@@ -179,16 +179,14 @@ class Questions:
         if key is not None and not once:
             raise ValueError("key must not be empty. Pass a different one for each message, or None.")
         encoded = self._encoded(value)
-        if workflow is None and fields:
-            raise TypeError(
-                f"The fields {', '.join(fields)} are the input of a new session. Pass workflow= to start one."
-            )
+        _check_fields(workflow, fields)
         if workflow is not None:
             await self._start_if_missing(session_id, workflow, fields, by)
-        row = await self.service.row(session_id)
+        await self.service.row(session_id)
         given = Answer(
             value=encoded, shown=as_plain(decode(encoded)), at=self.service.clock.now(), by=by, channel=channel,
-            session_id=row.session_id, message=True, once=once, seen=None if seen is None else _digest(seen),
+            session_id=check_session_id(session_id), message=True, once=once,
+            seen=None if seen is None else _digest(seen),
         )  # fmt: skip
         with suppress(AnswerRefused):  # as in a chat: the question is asked again with the reason
             await self._answered(given)
@@ -219,6 +217,21 @@ class Questions:
                 raise cannot_start(workflow)
             new = self.pickup.new_session(workflow, fields, check_session_id(session_id), by=by)
             await self.pickup.create(workflow, replace(new, keep_for=self.service.kept_for(None)))
+
+
+def _check_fields(workflow: Workflow[Any] | None, fields: dict[str, Any]) -> None:
+    """Raise `TypeError` if a keyword of `send` is not a field of the input, also if the session exists already."""
+    if "owner" in fields:
+        raise TypeError(
+            "send() has no parameter 'owner'. To check the owner, use (await engine.session(session_id,"
+            " owner=…)).send(…). To start a session with an owner, use engine.start()."
+        )
+    if workflow is None and fields:
+        raise TypeError(f"The fields {', '.join(fields)} are the input of a new session. Pass workflow= to start one.")
+    for name in fields:
+        if workflow is not None and name not in workflow.model.model_fields:
+            known = did_you_mean(name, workflow.model.model_fields)
+            raise TypeError(f"The input of workflow {workflow.name!r} has no field {name!r}{known}")
 
 
 def _digest(seen: str) -> bytes:

@@ -43,16 +43,22 @@ class SessionVerbs:
     _parts: Parts
 
     @overload
-    async def session(self, session_id: str) -> Session[Any]: ...
+    async def session(self, session_id: str, *, owner: str | None = None) -> Session[Any]: ...
     @overload
-    async def session(self, session_id: str, workflow: Workflow[S, R]) -> Session[S, R]: ...
-    async def session(self, session_id: str, workflow: Workflow[Any] | None = None) -> Session[Any]:
+    async def session(
+        self, session_id: str, workflow: Workflow[S, R], *, owner: str | None = None
+    ) -> Session[S, R]: ...
+    async def session(
+        self, session_id: str, workflow: Workflow[Any] | None = None, *, owner: str | None = None
+    ) -> Session[Any]:
         """Return a handle on a stored session.
 
-        Pass ``workflow`` to get a typed state. Raises `UnknownSession` if there is no session with this id, or if it
+        Pass ``workflow`` to get a typed state. Pass ``owner`` to keep users apart: every verb of the handle then checks
+        the owner in its own transaction, and raises `WrongOwner` if the session belongs to someone else. A session
+        without an owner is open to everyone. Raises `UnknownSession` if there is no session with this id, or if it
         belongs to another workflow.
         """
-        return await self._parts.control.session(session_id, workflow)
+        return await self._parts.control.session(session_id, workflow, owner=owner)
 
     def files(self, session_id: str) -> Files:
         """Return the files of a session, to add, read and list them."""

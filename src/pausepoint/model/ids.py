@@ -6,7 +6,7 @@ import random
 import re
 from typing import NewType, TypeGuard
 
-from pausepoint.errors import InvalidSessionId
+from pausepoint.errors import InvalidSessionId, WrongOwner
 
 SessionId = NewType("SessionId", str)
 
@@ -18,6 +18,33 @@ SHOWN = 80
 """How many characters of a name from outside a message repeats."""
 
 _LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,127}")
+
+
+class OwnedId(str):
+    """A session id with the owner that its session must have.
+
+    A store checks the owner in every transaction that looks the session up by this id.
+    """
+
+    __slots__ = ("owner",)
+    owner: str
+
+    def __new__(cls, session_id: str, owner: str) -> OwnedId:
+        made = super().__new__(cls, session_id)
+        made.owner = owner
+        return made
+
+    def __reduce__(self) -> tuple[type[OwnedId], tuple[str, str]]:
+        return OwnedId, (str(self), self.owner)
+
+
+def check_owner(session_id: str, owner: str | None) -> None:
+    """Raise `WrongOwner` if the id says that its session must have another owner. A session may have none."""
+    if isinstance(session_id, OwnedId) and owner is not None and session_id.owner != owner:
+        raise WrongOwner(
+            f"Session {str(session_id)!r} belongs to {owner!r}, not to {session_id.owner!r}. Use it as its owner.",
+            session_id=str(session_id), owner=owner,
+        )  # fmt: skip
 
 
 def new_session_id(bits: int | None = None) -> SessionId:

@@ -18,6 +18,9 @@ guests out, whatever has arrived for them. All other methods treat them like oth
 a message, an answer, a file, a child's report. Signals that a step must read are also *mail*: they stay in the
 session's inbox until a commit consumes them.
 
+**Owners.** A session id may name the owner that the session must have (`OwnedId`). Every method that looks the session
+up by such an id calls `check_owner` in its transaction, which raises `WrongOwner`.
+
 **Damage.** A store verifies what it reads: records and signals against their digests, large values against their hash,
 facts against their checksum. It raises `DamagedRecord` instead of returning wrong data. Methods that return many
 sessions or questions list the damaged ones separately, so that one damaged session does not hide the others.

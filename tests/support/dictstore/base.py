@@ -17,6 +17,7 @@ from pausepoint.errors import (
 from pausepoint.model.commits import Commit
 from pausepoint.model.endings import can_end, cancelled
 from pausepoint.model.everything import frozen_by
+from pausepoint.model.ids import check_owner
 from pausepoint.model.records import first_digest, seal_signal
 from pausepoint.model.sessions import Filter, SessionRow, contains, ready_at
 from pausepoint.stores.changed import OnChange
@@ -100,7 +101,10 @@ class Base:
         return [kept for kept in self.data.sessions.values() if kept.tombstone is None]
 
     def _find_id(self, session_id: str) -> Kept | None:
-        return next((kept for kept in self._known() if kept.row.session_id == session_id), None)
+        kept = next((kept for kept in self._known() if kept.row.session_id == session_id), None)
+        if kept is not None:
+            check_owner(session_id, kept.row.owner)
+        return kept
 
     def _named(self, session_id: str) -> Kept:
         kept = self._find_id(session_id)

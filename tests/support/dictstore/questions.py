@@ -38,6 +38,7 @@ class Questions(Requests):
 
     async def _decide(self, given: Answer) -> Answered:
         if given.question is not None:
+            self._find_id(given.session_id or "")
             found = await self.questions(Inquiry(ids=(given.question,)))
             return self._answer(given, found[0]) if found else Answered("unknown")
         kept = self._named(given.session_id or "")

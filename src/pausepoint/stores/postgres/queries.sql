@@ -209,6 +209,9 @@ least(spent_operations + coalesce((SELECT sum(operations) FROM charges WHERE ses
     CASE WHEN {stopped} THEN (SELECT mode FROM standing_pause) END, guest, signals_n,
     queue, priority, lane
 
+-- name: owner_of
+SELECT owner FROM sessions WHERE session_id = ?
+
 -- name: facts
 -- Callers add a WHERE.
 SELECT {fact_columns} FROM sessions

@@ -57,6 +57,7 @@ def _delivered(connection: Connection, row: SessionRow, answered: Answered) -> t
 def _decide(connection: Connection, engine: Engine, given: Answer) -> Answered:
     now = engine.present.now()
     if given.question is not None:
+        sessions.check_owner_of(connection, given.session_id)
         rows = asking.found(connection, Inquiry(ids=(given.question,)), now)
         return _to(connection, engine, given, rows[0]) if rows else Answered("unknown")
     row = sessions.known(connection, given.session_id or "", engine.present)

@@ -125,6 +125,7 @@ def pause(connection: Connection, engine: Engine, query: Filter, pause: Pause, t
     if pause.standing:
         standing.start(connection, pause, engine.present.alive)
         return Found()
+    sessions.check_owner_of(connection, query.session_id)
     looked = sessions.look(connection, query, engine.present)
     if not looked and query.session_id is not None:
         sessions.known(connection, query.session_id, engine.present)

@@ -49,6 +49,7 @@ def remove(
     connection: Connection, engine: Engine, session_id: str, by: str | None, reason: str, at: int,
     expired: bool, ended_for: int | None = None,
 ) -> list[Removal]:  # fmt: skip
+    sessions.check_owner_of(connection, session_id)
     looked = sessions.look(connection, Filter(session_id=session_id, tree=True), engine.present)
     if not looked:
         sessions.known(connection, session_id, engine.present)

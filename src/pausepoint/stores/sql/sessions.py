@@ -12,6 +12,7 @@ from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.model.budgets import Purse
 from pausepoint.model.commits import Flags
 from pausepoint.model.cursors import SESSIONS
+from pausepoint.model.ids import OwnedId, check_owner
 from pausepoint.model.sessions import Ended, Failure, Filter, PauseMode, Position, SessionRow, Sort, Status
 from pausepoint.stores import checksums as sums
 from pausepoint.stores.found import Found
@@ -98,7 +99,15 @@ def get(connection: Connection, session_id: str, present: Present) -> SessionRow
     row = row_of(found, present)
     if row.session_id != session_id:
         raise damaged_facts(f"the index has {session_id!r}, the row has {row.session_id!r}")
+    check_owner(session_id, row.owner)
     return row
+
+
+def check_owner_of(connection: Connection, session_id: str | None) -> None:
+    """Raise `WrongOwner` if the id names an owner, and the session has another one. The session may be damaged."""
+    if isinstance(session_id, OwnedId):
+        for (owner,) in every(connection, connection.queries["owner_of"], str(session_id)):
+            check_owner(session_id, owner if isinstance(owner, str) else None)
 
 
 def check_missing(connection: Connection, session_id: str) -> None:

@@ -173,6 +173,9 @@ wakes_at <= max(:now, 0) AND (wakes_at <= :now OR wakes_at = 0) AND wakes_at IS 
 -- While everything is paused, only the few sessions that were resumed since can run. A condition follows.
 INDEXED BY sessions_exempt WHERE exempt = :round AND exempt > 0 AND
 
+-- name: owner_of
+SELECT owner FROM sessions WHERE session_id = ?
+
 -- name: facts
 -- The facts about sessions, in the order of `SessionRow`. Callers add a WHERE.
 SELECT

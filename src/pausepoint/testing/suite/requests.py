@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from pausepoint.errors import UnknownSession, VerbRefused
+from pausepoint.errors import UnknownSession, VerbRefused, WrongOwner
 from pausepoint.model.budgets import Allowance
-from pausepoint.model.questions import Inquiry
+from pausepoint.model.ids import OwnedId
+from pausepoint.model.questions import Answer, Inquiry
 from pausepoint.model.sessions import Filter, Pause, QuestionStatus, Status
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import (
@@ -47,6 +48,32 @@ class OutsideTests(Suite):
             with pytest.raises(UnknownSession, match="nobody") as refusal:
                 await verb(store)
             assert refusal.value.session_id == "nobody"
+
+    @pytest.mark.parametrize(
+        "verb",
+        [
+            lambda store, bobs: store.get(bobs),
+            lambda store, bobs: store.pause(Filter(session_id=bobs, tree=True), operator()),
+            lambda store, bobs: store.unpause(bobs, "bob", 1),
+            lambda store, bobs: store.cancel(bobs, "bob", "", 1),
+            lambda store, bobs: store.claim(bobs),
+            lambda store, bobs: store.send(bobs, "bob", 1, b"null"),
+            lambda store, bobs: store.answer(Answer(value=b"1", shown=1, at=1, session_id=bobs, message=True)),
+            lambda store, bobs: store.answer(Answer(value=b"1", shown=1, at=1, session_id=bobs, question="q")),
+            lambda store, bobs: store.remove(bobs, "bob", "", 1),
+        ],
+    )
+    @on_loop
+    async def test_an_id_with_another_owner_is_refused_in_the_transaction(
+        self, place: Place, verb: Callable[[Store, str], Any]
+    ) -> None:
+        async with place.store() as store:
+            await store.create(new_session(owner="ann"))
+            before = await store.get("s1")
+            assert await store.get(OwnedId("s1", "ann")) == before
+            with pytest.raises(WrongOwner, match="'s1' belongs to 'ann', not to 'bob'"):
+                await verb(store, OwnedId("s1", "bob"))
+            assert await store.get("s1") == before
 
     @on_loop
     async def test_a_pause_is_a_flag_a_record_and_a_signal(self, place: Place) -> None:
