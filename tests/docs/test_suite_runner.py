@@ -30,9 +30,9 @@ FLAKY = """\
     import pytest
     from pathlib import Path
 
-    @pytest.mark.covers("S1.{n}")
-    def test_{name}():
-        seen = Path("{name}.seen")
+    @pytest.mark.covers("S1.1")
+    def test_flaky():
+        seen = Path("seen")
         again = seen.exists()
         seen.touch()
         assert again, "only the first time"
@@ -65,10 +65,7 @@ def run(folder: Path, tier: str, *words: str) -> tuple[int, str]:
     return done.returncode, verdict.read_text("utf-8")
 
 
-def flaky(count: int) -> dict[str, str]:
-    return {f"flaky{n}": FLAKY.format(n=n + 1, name=f"flaky{n}") for n in range(count)}
-
-
+@pytest.mark.long
 def test_the_short_tier_leaves_out_long_tests_and_knows_their_items(tmp_path: Path) -> None:
     source = """\
         import pytest
@@ -91,9 +88,9 @@ def test_the_short_tier_leaves_out_long_tests_and_knows_their_items(tmp_path: Pa
 
 
 def test_a_test_that_passes_in_its_second_try_is_named_and_counts(tmp_path: Path) -> None:
-    code, lines = run(project(tmp_path, **flaky(1)), "short", "--color=no")
+    code, lines = run(project(tmp_path, flaky=FLAKY), "short", "--color=no")
     assert code == 0
-    name = "test_flaky0.py::test_flaky0"
+    name = "test_flaky.py::test_flaky"
     assert f"1 unstable tests (failed, then passed alone; mend them today):\n  {name}\n" in lines
     assert "AssertionError: only the first time" in lines
     assert name in (tmp_path / "build" / "unstable.txt").read_text("utf-8")
@@ -102,12 +99,15 @@ def test_a_test_that_passes_in_its_second_try_is_named_and_counts(tmp_path: Path
     assert (counts["numPassedTests"], counts["numFailedTests"]) == (1, 0)
 
 
-def test_too_many_unstable_tests_fail_the_run(tmp_path: Path) -> None:
-    code, lines = run(project(tmp_path, **flaky(suite.MOST_UNSTABLE + 1)), "short", "--color=no")
+def test_too_many_unstable_tests_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "repeat", lambda failed, build: {})
+    failed = {f"test_it.py::test_{n}": {"error": "assert 0", "covers": []} for n in range(suite.MOST_UNSTABLE + 1)}
+    code, lines = suite.judge(suite.Run(1, failed=failed), tmp_path)
     assert code == suite.UNSTABLE
-    assert lines.count("::test_flaky") == 4
+    assert [line for line in lines if "::" in line] == [f"  {node}" for node in failed]
 
 
+@pytest.mark.long
 def test_many_failures_are_not_noise_and_are_not_repeated(tmp_path: Path) -> None:
     count = suite.MOST_REPEATED + 1
     source = f"import pytest\n@pytest.mark.parametrize('n', range({count}))\ndef test_it(n): assert False\n"
@@ -116,6 +116,7 @@ def test_many_failures_are_not_noise_and_are_not_repeated(tmp_path: Path) -> Non
     assert f"{count} tests failed, which is too many to run them again:" in lines
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_collected_is_not_repeated(tmp_path: Path) -> None:
     folder = project(tmp_path, broken="import nothing_of_that_name\n", fine="def test_it(): pass\n")
     code, lines = run(folder, "short", "--color=no")
@@ -123,6 +124,7 @@ def test_a_file_that_cannot_be_collected_is_not_repeated(tmp_path: Path) -> None
     assert "test_broken.py\n      ModuleNotFoundError: No module named 'nothing_of_that_name'" in lines
 
 
+@pytest.mark.long
 def test_the_verdict_of_a_former_run_is_no_excuse_for_one_that_ended_early(tmp_path: Path) -> None:
     assert run(project(tmp_path, fine="def test_it(): pass\n"), "short", "--color=no")[0] == 0
     code, lines = run(tmp_path, "short", "--no-such-option")
