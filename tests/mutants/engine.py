@@ -6,8 +6,8 @@ from tests.mutants.mutant import Mutant
 
 ENGINE = (
     Mutant(
-        "owners-by-small-letters", "engine",
-        "storable(owner) != row.owner:", "storable(owner).casefold() != row.owner.casefold():",
+        "owners-by-small-letters", "model",
+        "session_id.owner != owner:", "session_id.owner.casefold() != owner.casefold():",
         "A person resumes the session of another owner, whose name differs in capital letters.",
         ("tests/engine/test_owner.py",),
     ),

@@ -13,7 +13,7 @@ import pytest
 from pausepoint.stores.sql import statements
 from pausepoint.stores.sqlite.sql import PARTS, QUERIES, schema
 from tests.mutants.__main__ import main
-from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.catalogue import CATALOGUE, SHORT
 from tests.mutants.mutant import ROOT, Misplaced, Mutant, mutated, place
 from tests.mutants.workshop import Workshop
 
@@ -58,6 +58,11 @@ def test_there_are_at_least_sixty_mutants_in_all_rooms_that_must_lose_nothing() 
     assert rooms["runtime"] + rooms["log"] >= 20
     assert rooms["engine"] >= 15
     assert rooms["codec"] + rooms["definition"] + rooms["model"] >= 5
+
+
+def test_the_short_tier_has_a_list_of_twenty() -> None:
+    assert len(set(SHORT)) == 20
+    assert set(SHORT) <= {mutant.name for mutant in CATALOGUE}
 
 
 def test_a_fragment_that_occurs_twice_or_never_is_refused_with_its_places() -> None:
