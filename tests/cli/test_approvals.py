@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -46,7 +47,9 @@ def test_the_inbox_says_how_much_of_a_call_is_folded_and_how_to_see_all(tmp_path
 
 
 def test_one_command_shows_all_of_a_call(tmp_path: Path, question: str) -> None:
-    shown = run("answer", question, "--later", cwd=tmp_path).stdout
+    printed = re.search(r"answer \S+ --later", plain(run("inbox", cwd=tmp_path, tty=True).stdout))
+    assert printed
+    shown = run(*printed[0].split(), cwd=tmp_path).stdout
     assert LONG.replace("\u202e", "‹U+202E›").rstrip() in shown
     assert "Folder: /srv/shop\nAgent: claude-ada" in shown
     assert "Tool: Bash · restricted (git push)" in shown

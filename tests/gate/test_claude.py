@@ -122,6 +122,9 @@ def test_a_killed_session_is_resumed_with_the_call_that_waited(api: Api, agents:
     hold.write_text("echo two")
     agent = agents.start("[plan all] Go.")
     until(lambda: len(waiting(agents)) == 2)
+    # Claude Code writes its transcript with a delay. Killed before that, it makes the first call again.
+    transcript = Path(waiting(agents)[1]["transcript_path"])
+    until(lambda: '"tool_result"' in transcript.read_text())
     agent.kill()
     agent.wait(PATIENCE)
     session = waiting(agents)[0]["session_id"]
