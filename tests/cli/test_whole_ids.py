@@ -60,6 +60,26 @@ PROGRAMS: dict[str, tuple[dict[str, list[str]], dict[str, list[str]], set[str]]]
 TOOLS_WITH_ID = {"show_session", "events", "plan", "open_questions", "pause_session", "resume_session", "send"}
 
 
+OWN_PROGRAM = """
+import click
+from pausepoint import Context, program, workflow
+from pausepoint.engine import BlockingEngine
+
+@workflow
+async def approval(topic: str, ctx: Context) -> str:
+    return topic
+
+main = program(approval)
+
+@main.verb()
+@click.argument("chat")
+def stop(engine: BlockingEngine, chat: str) -> str:
+    return str(engine.cancel(engine.find(chat, exact=True).session_id))
+
+main()
+"""
+
+
 @workflow
 async def approval(topic: str, ctx: Context) -> str:
     return str(await ctx.ask(f"Plan the {topic}?", choices=["yes", "no"]))
@@ -182,6 +202,16 @@ def test_at_a_terminal_the_beginning_of_an_id_becomes_a_question(
     assert f"Did you mean {NAME}?" in " ".join(done.stdout.split())
     assert done.code == code, done
     assert [info.status.value for info, _ in stored(store)] == [status, status], "all or none"
+
+
+@pytest.mark.long
+def test_a_verb_of_a_program_that_names_its_argument_otherwise_is_refused_and_asks_nothing(tmp_path: Path) -> None:
+    store = make_store(tmp_path, NAME)
+    (tmp_path / "own.py").write_text(OWN_PROGRAM)
+    before = stored(store)
+    done = run("stop", BEGINNING, "--store", store, cwd=tmp_path, tty=True, program=("own.py",))
+    assert (done.code, stored(store)) == (4, before), done
+    assert f"stop {NAME}" in " ".join(done.stdout.split())
 
 
 @pytest.mark.long

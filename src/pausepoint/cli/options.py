@@ -193,7 +193,10 @@ def _with_whole_id(cli: Cli, given: dict[str, Any], typed: str, near: str) -> di
     """
     from pausepoint.cli.prompts import at_terminal, confirmed
 
-    if not at_terminal(cli.out):
+    whole: dict[str, Any] = {name: near for name in NAMING & given.keys() if given[name] == typed}
+    if typed in given.get("sessions", ()):
+        whole["sessions"] = tuple(near if word == typed else word for word in given["sessions"])
+    if not whole or not at_terminal(cli.out):  # a program may name the argument otherwise
         command = command_with(typed, near)
         raise Refused(
             f"There is no {typed!r}, and a command that changes something needs the whole id. Nothing was changed. Did"
@@ -202,9 +205,6 @@ def _with_whole_id(cli: Cli, given: dict[str, Any], typed: str, near: str) -> di
         )
     if not confirmed(f"There is no {typed!r}. Did you mean {near}?", err=True, default=False):
         raise Refused("Nothing was changed.", NOT_FOUND)
-    whole: dict[str, Any] = {name: near for name in NAMING & given.keys() if given[name] == typed}
-    if typed in given.get("sessions", ()):
-        whole["sessions"] = tuple(near if word == typed else word for word in given["sessions"])
     return given | whole
 
 
