@@ -111,6 +111,15 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
 # step by step
 
 
+def test_the_beginning_of_an_id_and_the_id_of_an_ended_session_end_no_other_session(here: Path, call: Call) -> None:
+    for name in ("spring", "spring2027"):
+        assert call("create", "--session-id", name).code == 3
+    assert call("end", "spring").code == 0
+    for typed in ("spring", "spring20"):
+        assert call("end", typed).code == 4
+    assert call("document", "spring2027").document["status"] == "created"
+
+
 @pytest.mark.long
 def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(here: Path, call: Call) -> None:
     assert call("create", "--session-id", "spring", "--start", "2030-02-04", "--max-minutes", "40").code == 3
