@@ -123,7 +123,7 @@ async def test_send_refuses_an_owner_and_fields_that_the_input_does_not_have() -
     async with Engine(":memory:") as engine:
         await (await engine.start(letter, session_id="mine", owner="ann", topic="letter")).outcome()
         before = await stored(engine)
-        for keywords in ({"owner": "bob"}, {"owner": "bob", "workflow": letter, "topic": "letter"}):
+        for keywords in ({"owner": "bob", "workflow": letter, "topic": "letter"}, {"owner": "bob"}):
             with pytest.raises(TypeError, match=r"send\(\) has no parameter 'owner'"):
                 await engine.send("mine", "hello", **keywords)
         with pytest.raises(TypeError, match=r"has no field 'topci'\. Did you mean 'topic'\?"):
