@@ -144,7 +144,7 @@ async def test_the_names_and_keys_of_operations_do_not_change() -> None:
         session = await engine.start(bill)
         assert (await session.outcome()).status == "completed"
         names = await operations(session)
-    assert names == [
+    expected = [
         '/biller__run_start_time["1"]',
         '/biller__dynamic_toolset__more.get_tools["1/1/"]',
         '/biller__model.request["1/1/"]',
@@ -166,6 +166,7 @@ async def test_the_names_and_keys_of_operations_do_not_change() -> None:
         '/biller__dynamic_toolset__more.get_tools["2/1/"]',
         '/biller__model.request["2/1/"]',
     ]
+    assert sorted(names) == sorted(expected)  # two tools run at the same time
 
 
 def look(at: int) -> str:
