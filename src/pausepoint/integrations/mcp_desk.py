@@ -409,7 +409,8 @@ async def _judged(engine: Engine, question: Question) -> Question:
     """Return a question when its step has judged the last answer, as far as a process drives the session."""
     end = asyncio.get_running_loop().time() + PATIENCE
     while True:
-        found, info = await _found(engine, question.id), await engine.info(question.asked_in)
+        # In this order: a session that waits again has changed its question before.
+        info, found = await engine.info(question.asked_in), await _found(engine, question.id)
         waits = found.version == question.version and _can_run(info) and not info.pause_requested
         if not waits or asyncio.get_running_loop().time() > end or not await _is_driven(engine, info):
             return found
