@@ -13,7 +13,7 @@ from pausepoint import Engine, Status
 from tests.support.children import script
 
 PROGRAM = """
-import asyncio, os, sys, threading, time
+import asyncio, os, signal, sys, threading, time
 from pydantic import BaseModel
 from pausepoint import *
 
@@ -24,13 +24,13 @@ def leaving():
     ends = [task.get_coro() for task in asyncio.all_tasks() if task.get_coro().__name__ == "_stop"]
     return any(each.cr_frame.f_locals["self"]._wrapped.driver.ending for each in ends)
 
-def left():
-    "Whether the main thread has begun to close the engine."
+def waits(where):
+    "Whether the main thread is in a function of this name."
     frame, names = sys._current_frames()[threading.main_thread().ident], []
     while frame is not None:
         names.append(frame.f_code.co_name)
         frame = frame.f_back
-    return "_close_all" in names
+    return where in names
 
 class Job(BaseModel):
     how: str
@@ -44,6 +44,14 @@ async def patient(name):
     say("finished", name)
     return name
 
+async def elsewhere(name):
+    "Sends the signal to the loop's thread: it interrupts no wait, like one that comes right before the wait begins."
+    while not waits("_wait"):
+        await asyncio.sleep(0.002)
+    await asyncio.sleep(0.1)  # by now the main thread sleeps in the wait; if it does not, nothing is proved
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    return await patient(name)
+
 async def endless(name):
     say("begun", name)
     while not leaving():
@@ -53,7 +61,7 @@ async def endless(name):
 
 async def stuck(name):
     say("begun", name)
-    while not left():
+    while not waits("_close_all"):  # the main thread has begun to close the engine
         time.sleep(0.002)
     say("leaving")
     time.sleep(60)
@@ -119,6 +127,14 @@ def test_a_signal_ends_the_program_after_the_operation_in_flight(
     with script(PROGRAM + waiting, path, "patient", "again") as program:
         assert [program.line() for _ in range(3)] == ["begun second", "finished second", "completed"]
         assert program.ended() == 0
+
+
+@pytest.mark.long
+def test_a_signal_that_interrupts_no_wait_is_not_lost(tmp_path: Path) -> None:
+    with script(PROGRAM + RUN, tmp_path / "a.db", "elsewhere") as program:
+        program.expect("begun first")
+        program.expect("finished first")
+        assert program.ended() == -signal.SIGINT
 
 
 @pytest.mark.long
@@ -240,7 +256,6 @@ def test_a_forked_child_is_refused_and_can_leave_the_block(tmp_path: Path) -> No
 
 
 IGNORED = """
-import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 def mine(number, frame): say("mine")
 signal.signal(signal.SIGTERM, mine)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -18,6 +18,13 @@ from pausepoint.name import NAME
 from pausepoint.runtime.signals import Handlers, closed_by_signal, end_of_program, is_main_thread
 
 R = TypeVar("R")
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks for a signal while the main thread waits.
+
+Python runs signal handlers in the main thread only. A signal that arrives right before the thread begins to wait, or
+that the system delivers to another thread, does not interrupt the wait.
+"""
 
 
 class Interrupts(Handlers):
@@ -177,7 +184,7 @@ class LoopThread:
             future = asyncio.run_coroutine_threadsafe(begin(), self._loop)
         try:
             future.add_done_callback(ended.put)
-            ended.get()
+            _wait_for(ended)
             self._interrupts.raise_pending()
             return future.result()
         except CancelledError:
@@ -212,6 +219,15 @@ class LoopThread:
             self._over = True
             self.post(self._loop.stop)
         self._thread.join()
+
+
+def _wait_for(ended: SimpleQueue[object]) -> None:
+    """Wait for an item. The main thread wakes now and then, so that Python can run its signal handlers."""
+    timeout = LOOK_EVERY if is_main_thread() else None
+    while True:
+        with suppress(Empty):
+            ended.get(timeout=timeout)
+            return
 
 
 async def _next(stream: AsyncIterator[R]) -> tuple[R] | None:
