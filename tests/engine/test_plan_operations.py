@@ -80,6 +80,33 @@ async def test_kept_results_and_the_open_question_are_listed_and_the_resume_runs
 
 
 @on_loop
+async def test_what_was_answered_or_has_arrived_is_no_longer_waited_for(tmp_path: Path) -> None:
+    @workflow
+    async def desk(ctx: Context) -> list[str]:
+        return [await ctx.ask("Formal or playful?", choices=["formal", "playful"]), await ctx.receive(str)]
+
+    async with Engine(tmp_path / "s.db") as engine:
+        await (await engine.start(desk, session_id="s")).outcome()
+    async with Engine(tmp_path / "s.db", workflows=[desk], drives="none") as engine:
+        await engine.answer(None, "formal", session_id="s")
+        plan = await engine.plan("s")
+        assert plan["desk"].why == "what it waited for has arrived"
+        assert [(each.operation, each.verdict, each.why) for each in plan.operations] == [
+            ("ask", "done", "'Formal or playful?' was answered")
+        ]
+    async with Engine(tmp_path / "s.db", workflows=[desk]) as engine:
+        await (await engine.resume("s")).outcome()
+    async with Engine(tmp_path / "s.db", workflows=[desk], drives="none") as engine:
+        assert [each.why for each in (await engine.plan("s")).operations] == [
+            "its result is kept", "waits for a message"
+        ]  # fmt: skip
+        await engine.send("s", "hello")
+        assert [each.why for each in (await engine.plan("s")).operations] == [
+            "its result is kept", "a message has arrived"
+        ]  # fmt: skip
+
+
+@on_loop
 async def test_items_that_failed_run_again_and_a_large_map_counts_too(tmp_path: Path) -> None:
     desk, clock = Desk(400), ManualClock()
     desk.broken = {f"{LONG}7", f"{LONG}9"}

@@ -14,7 +14,8 @@ import msgspec
 from pausepoint.clock import to_datetime
 from pausepoint.log.replay import Line, OperationBody, WaitBody
 from pausepoint.log.state import Blob
-from pausepoint.model.sessions import SessionRow
+from pausepoint.model.questions import Inquiry
+from pausepoint.model.sessions import QuestionStatus, SessionRow
 from pausepoint.stores.base import Store
 
 Fate = Literal["done", "waits", "will run"]
@@ -23,8 +24,8 @@ Fate = Literal["done", "waits", "will run"]
 class PlannedOperation(msgspec.Struct, frozen=True):
     """One row of a plan's operations: what a resume does with an operation, or with ``count`` operations of a kind.
 
-    ``done``: the results are kept, so it does not run again. ``waits``: what it waits for has not arrived. ``will
-    run``: it has failed, or it is an item of a map that has no result yet.
+    ``done``: the results are kept, so it does not run again, or what it waited for has arrived. ``waits``: what it
+    waits for has not arrived. ``will run``: it has failed, or it is an item of a map that has no result yet.
     """
 
     operation: str
@@ -43,9 +44,23 @@ async def item_ids(store: Store, line: Line) -> dict[str, tuple[str, ...]]:
     }
 
 
+async def arrivals(store: Store, row: SessionRow, line: Line) -> frozenset[str]:
+    """Return what the open visit waited for and has not read yet: ids of questions and children, and ``message``."""
+    waits = line.waits.values()
+    arrived: list[str] = []
+    if any(wait.ask is not None for wait in waits):
+        answered = await store.questions(Inquiry(session=row.key, statuses=(QuestionStatus.RESUMED,)))
+        arrived += [question.facts.id for question in answered]
+    for child in {wait.child for wait in waits if wait.child}:
+        arrived += [child] * bool(await store.mail(row.key, 1, "child", child))
+    if await store.mail(row.key, 1, "message"):
+        arrived.append("message")
+    return frozenset(arrived)
+
+
 def planned_operations(
-    row: SessionRow, line: Line, maps: Mapping[str, tuple[str, ...]]
-) -> tuple[PlannedOperation, ...]:  # fmt: skip
+    row: SessionRow, line: Line, maps: Mapping[str, tuple[str, ...]], arrived: Collection[str] = ()
+) -> tuple[PlannedOperation, ...]:
     """Return what a resume does with the operations of the open visit, in the order in which they were recorded."""
     if row.ended in ("completed", "cancelled") or line.held_by_guard or line.step is None:
         return ()
@@ -53,10 +68,10 @@ def planned_operations(
     known = _outermost(line.operations.values(), line.waits.values())
     waits = [each for each in known if isinstance(each, WaitBody) and each.id not in items]
     done = [each for each in known if isinstance(each, OperationBody) and each.id not in items]
-    found = [*_done(done, line, maps), *(_waiting(each) for each in waits)]
-    if "message" in (row.waiting or "").split(",") and all(each.name != "receive" for each in waits):
-        found.append(PlannedOperation("receive", "waits", "waits for a message"))
-    return tuple(found)
+    rows = [*_done(done, line, maps), *(_waiting(wait, arrived) for wait in waits)]
+    if "message" in (row.waiting or "").split(",") and all(wait.name != "receive" for wait in waits):
+        rows.append(_waiting(WaitBody("/receive", "receive"), arrived))
+    return tuple(rows)
 
 
 def _outermost(*bodies: Iterable[OperationBody | WaitBody]) -> list[OperationBody | WaitBody]:
@@ -99,20 +114,22 @@ def _map(header: OperationBody, line: Line, items: tuple[str, ...]) -> list[Plan
     return rows
 
 
-def _waiting(wait: WaitBody) -> PlannedOperation:
+def _waiting(wait: WaitBody, arrived: Collection[str]) -> PlannedOperation:
     until = f" until {_moment(wait.due)}" if wait.due else ""
     if wait.error:
         why = f"attempt {wait.attempt} failed, {_error(wait)}; the next one is at {_moment(wait.due or 0)}"
         return PlannedOperation(wait.name, "will run", why)
     if wait.ask is not None:
-        why = f"waits for an answer to {wait.ask.text!r}{until}"
+        awaited, thing, arrival = wait.ask.id, f"an answer to {wait.ask.text!r}", f"{wait.ask.text!r} was answered"
     elif wait.child:
-        why = f"waits for child session {wait.child}{until}"
+        awaited, thing, arrival = wait.child, f"child session {wait.child}", f"child session {wait.child} has ended"
     elif wait.name == "receive":
-        why = f"waits for a message{until}"
+        awaited, thing, arrival = "message", "a message", "a message has arrived"
     else:
-        why = f"waits{until}"
-    return PlannedOperation(wait.name, "waits", why)
+        return PlannedOperation(wait.name, "waits", f"waits{until}")
+    if awaited in arrived:
+        return PlannedOperation(wait.name, "done", arrival)
+    return PlannedOperation(wait.name, "waits", f"waits for {thing}{until}")
 
 
 def _error(wait: WaitBody) -> str:

@@ -25,7 +25,7 @@ from pausepoint.engine.artifacts import RERUN_REQUESTED, Artifacts, changed_step
 from pausepoint.engine.base import Service
 from pausepoint.engine.contents import check_past
 from pausepoint.engine.obstacles import TRIED
-from pausepoint.engine.operations import PlannedOperation, item_ids, planned_operations
+from pausepoint.engine.operations import PlannedOperation, arrivals, item_ids, planned_operations
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.rerun import is_concerned
 from pausepoint.engine.time_travel import LEFT_OPEN, TimeTravel, line_before, merged_changes, needed, restarted
@@ -128,15 +128,16 @@ class Plan(msgspec.Struct, frozen=True):
 
 def make_plan(
     workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], obstacles: tuple[str, ...], now: int = 0,
-    maps: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    maps: Mapping[str, tuple[str, ...]] = MappingProxyType({}), arrived: Collection[str] = (),
 ) -> Plan:  # fmt: skip
     """Return the plan of a session, from its row, its records, its open pauses and what a resume would find.
 
-    ``maps`` are the items of the maps of the open visit; see `item_ids`.
+    ``maps`` are the items of the maps of the open visit; see `item_ids`. ``arrived`` is what it waited for and has not
+    read yet; see `arrivals`.
     """
     ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line, pauses, now)
     steps = tuple(_planned(line, step.name, ahead) for step in workflow.steps)
-    operations = planned_operations(row, line, maps)
+    operations = planned_operations(row, line, maps, arrived)
     return Plan(SessionId(row.session_id), row.status, steps, obstacles, operations=operations)
 
 
@@ -280,10 +281,12 @@ def _why_next(row: SessionRow, line: Line, pauses: list[Pause], now: int) -> str
     if line.attempts:
         reasons.append(f"{line.attempts} {'attempt' if line.attempts == 1 else 'attempts'} failed")
     reasons += retries
-    if row.waiting:
-        kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in row.waiting.split(",")]
+    kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in (row.waiting or "").split(",") if kind]
+    if kinds and row.due:
+        reasons.append("what it waited for has arrived")
+    elif kinds:
         reasons.append(f"waits for {' or '.join(kinds)}")
-    if row.wakes_at:
+    if row.wakes_at and not row.due:
         reasons.append(f"sleeps until {to_datetime(row.wakes_at).isoformat(timespec='seconds')}")
     return "; ".join(reasons) or ("never ran" if not line.visits.get(line.step or "") else "runs again")
 
@@ -358,8 +361,8 @@ class Plans:
         self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]
     ) -> Plan:  # fmt: skip
         found = await self.queries.examiner(workflow, row, line).found(pauses)
-        maps = await item_ids(self.service.store, line)
-        return make_plan(workflow, row, line, pauses, found.reasons, self.service.clock.now(), maps)
+        maps, arrived = await item_ids(self.service.store, line), await arrivals(self.service.store, row, line)
+        return make_plan(workflow, row, line, pauses, found.reasons, self.service.clock.now(), maps, arrived)
 
     async def _planned(
         self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str] = ()
