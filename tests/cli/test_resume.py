@@ -95,6 +95,12 @@ def test_what_was_done_within_the_first_step_is_kept_and_said_to_be(desk: Desk) 
     assert "Resuming within plan: there is no checkpoint yet\nSkipped, done before: 1 operation of plan\n" in out
     assert re.search(r"Saved by resuming: .* and \$0\.25 \(operations done before\)", out)
     assert "from scratch" not in out
+    (info,) = desk.sessions()
+    desk.forget_calls()
+    code, out, _ = run("rewind", info.session_id, "--to", "plan", "--reuse", "--run", *TARGET, cwd=desk.root)
+    assert (code, "plan" in desk.calls, "look_up first" in desk.calls) == (0, False, False)
+    assert "Resuming within plan: there is no checkpoint yet\nSkipped, done before: 2 operations of plan\n" in out
+    assert "from scratch" not in out
 
 
 FIRST = 'await ctx.do(look_up, "first"); await ctx.do(begin, "plan")'

@@ -276,15 +276,16 @@ def resume_lines(view: View, event: Event) -> list[str]:
     """Return the lines about a resume: where the session continues, and what does not run again."""
     if event.data.get("in_place"):
         return [f"Resumed in place: {event.data['step']} continues"]
-    kept = [f"{counted(view.remembered, 'operation')} of {event.data['step']}"] if view.remembered else []
+    count = event.data.get("operations", 0)  # those before a rewind or a fork are not in the view
+    kept = [f"{counted(count, 'operation')} of {event.data['step']}"] if count else []
     skipped = [visit.name for visit in view.done if not visit.skipped]
     from_where = "No checkpoints found, starting from scratch"
     if view.last is not None:
         from_where = f"Resuming from checkpoint: {view.last}"
+    elif event.data.get("skipped"):  # a fork: the visits before it are in another session's log
+        from_where = f"Starting at {event.data['step']}, as forked"
     elif kept:
         from_where = f"Resuming within {event.data['step']}: there is no checkpoint yet"
-    elif event.data["skipped"]:  # a fork: the visits before it are in another session's log
-        from_where = f"Starting at {event.data['step']}, as forked"
     elif view.stored_paused:
         return []
     before = "; ".join([few(skipped)] * bool(skipped) + kept)
