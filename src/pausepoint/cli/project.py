@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from pausepoint.cli.exits import NOT_FOUND, USAGE, Refused
+from pausepoint.cli.exits import FAILED, NOT_FOUND, USAGE, Refused
 from pausepoint.cli.host import how_to_start
 from pausepoint.name import DEFAULT_STORE, FOLDER, NAME, variable
 
@@ -37,7 +37,7 @@ def find_project() -> Project:
         settings = _settings(folder / "pyproject.toml")
         if settings is not None:
             return _project(folder, settings)
-        if (folder / FOLDER).is_dir():
+        if os.path.isdir(folder / FOLDER):  # false for a folder that this user may not enter
             return Project(folder, found=True)
     return Project(here)
 
@@ -89,7 +89,15 @@ class Place:
 
     @property
     def exists(self) -> bool:
-        return self.path is None or self.path.exists()
+        """Whether there is a store. Refuses if this user may not look for it."""
+        try:
+            return self.path is None or self.path.exists()
+        except PermissionError as error:
+            raise Refused(
+                f"The store {self.path} cannot be reached: this user may not open the folder {self.path.parent}. Run"
+                f" the command as the owner of the folder, or name another store with --store or {VARIABLE}.",
+                FAILED,
+            ) from error
 
     @property
     def shown(self) -> str:
@@ -154,8 +162,8 @@ def place_of(text: str) -> Place:
 
 def check_exists(place: Place) -> None:
     """Refuse if the store does not exist."""
-    if place.path is not None and place.path.is_dir():
-        raise Refused(f"The store {place.path} is a folder. Name a file in it: {place.path / f'{NAME}.db'}", USAGE)
     if not place.exists:
         hint = f"Check --store and {VARIABLE}." if place.explicit else f"The first session creates it. {how_to_start()}"
         raise Refused(f"There is no store at {place.path}. {hint}", NOT_FOUND)
+    if place.path is not None and place.path.is_dir():
+        raise Refused(f"The store {place.path} is a folder. Name a file in it: {place.path / f'{NAME}.db'}", USAGE)
