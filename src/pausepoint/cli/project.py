@@ -90,8 +90,10 @@ class Place:
     @property
     def exists(self) -> bool:
         """Whether there is a store. Refuses if this user may not look for it."""
+        if self.path is None:
+            return True
         try:
-            return self.path is None or self.path.exists()
+            return self.path.exists()
         except PermissionError as error:
             raise Refused(
                 f"The store {self.path} cannot be reached: this user may not open the folder {self.path.parent}. Run"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from types import EllipsisType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
@@ -45,6 +45,12 @@ Drives = Literal["all", "asked", "none"]
 
 Until = Literal["ended", "parked"]
 """When to stop following a session."""
+
+
+def check_until(until: Until) -> None:
+    if until not in get_args(Until):
+        raise ValueError(f"until must be 'ended' or 'parked', not {until!r}.")
+
 
 TURN = 128
 """How many sessions are converted for a listing before other tasks get a turn."""

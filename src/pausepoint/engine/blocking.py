@@ -447,6 +447,7 @@ class BlockingSession(Generic[S, T]):
     outline = on_session(Session.outline)
     description = on_session(Session.description)
     outcome = on_session(Session.outcome)
+    result = on_session(Session.result)
     pause = on_session(Session.pause)
     resume = on_session(Session.resume)
     cancel = on_session(Session.cancel)

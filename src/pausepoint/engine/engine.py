@@ -398,16 +398,19 @@ class Engine(SessionVerbs, StoreVerbs):
         """Return the operations of a session that wait to be retried, without the workflow's code."""
         return await self._parts.queries.retries(session_id)
 
-    async def outcome(self, session_id: str, run: Run | None = None, *, wait: bool = True) -> Outcome[Any]:
+    async def outcome(
+        self, session_id: str, run: Run | None = None, *, wait: bool = True, until: Until = "parked"
+    ) -> Outcome[Any]:
         """Wait until a session stops, and return its outcome.
 
         A session has stopped when it has ended, is paused, or waits for a message or an answer. While a timer runs or a
         child works, this keeps waiting. If this engine could not continue driving, it raises the error that broke the
         drive. If a signal to a server stops the engine, the outcome has the session's status at that time.
 
-        ``wait=False`` returns the present outcome immediately, whatever the session does.
+        ``until="ended"`` waits until the session has ended, also through pauses and waits for people. ``wait=False``
+        returns the present outcome immediately, whatever the session does.
         """
-        return await self._parts.queries.outcome(session_id, run, wait=wait)
+        return await self._parts.queries.outcome(session_id, run, wait=wait, until=until)
 
     async def pauses(self, session_id: str) -> list[Pause]:
         """Return the open pauses of a session: why it does not run."""

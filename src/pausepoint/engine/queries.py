@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pausepoint.clock import to_datetime
 from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, Until
+from pausepoint.engine.base import Service, Until, check_until
 from pausepoint.engine.filters import Statuses, When, filter_of
 from pausepoint.engine.standstill import standing_pause
 from pausepoint.engine.streams import follow_stream
@@ -230,9 +230,14 @@ class Queries:
         await access.prefetch()
         return cast("BaseModel", access.build())
 
-    async def outcome(self, session_id: str, run: Run | None = None, *, wait: bool = True) -> Outcome[Any]:
-        """Wait until a session stops, and return its outcome."""
+    async def outcome(
+        self, session_id: str, run: Run | None = None, *, wait: bool = True, until: Until = "parked"
+    ) -> Outcome[Any]:
+        """Wait until a session stops, or has ended, and return its outcome."""
         self.service.check_open()
+        check_until(until)
+        if wait and until == "ended":
+            await self._wait_for_end(session_id, run)
         run = self.service.driver.runs.get(session_id, run) if wait else None
         with waited_for(run):
             if run is not None:
@@ -269,6 +274,20 @@ class Queries:
             return await self.state_of(workflow, row)
         except StateRefused as error:
             return error
+
+    async def _wait_for_end(self, session_id: str, run: Run | None) -> None:
+        """Wait until a session has ended, until its run in this process is broken, or until this engine ends."""
+        with self.service.driver.listening(session_id) as news:
+            while True:
+                run = self.service.driver.runs.get(session_id, run)
+                if run is not None:
+                    await run.finished()
+                row = await self._unheld(session_id)
+                is_broken = run is not None and run.broken is not None
+                if row.ended is not None or is_broken or self.service.driver.released:
+                    return
+                self.service.workflow_of(row)  # raise now rather than after the wait
+                await self.service.wait_for_change(news)
 
     async def _unheld(self, session_id: str) -> SessionRow:
         with self.service.driver.listening(session_id) as news:
@@ -436,8 +455,7 @@ class Queries:
     ) -> AsyncGenerator[Event, None]:  # fmt: skip
         """Yield the events of a session that is in the store."""
         self.service.check_open()
-        if until not in get_args(Until):
-            raise ValueError(f"until must be 'ended' or 'parked', not {until!r}.")
+        check_until(until)
         cursor = history.Cursor.parse(after) if after else history.Cursor()
         progress: tuple[int, int] | None = None
         with self.service.driver.listening(session_id) as news:

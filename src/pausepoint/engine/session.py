@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -96,6 +97,24 @@ class Session(Generic[S, R]):
         A session is ready if a shutdown stopped it. See `Engine.outcome`.
         """
         return cast("Outcome[S, R]", await self._engine.outcome(self._ref, self._run))
+
+    async def result(self, timeout: float | timedelta | None = None) -> R:
+        """Wait until the session has ended, and return its result: what the function returned, or the final state.
+
+        It keeps waiting while the session is paused, sleeps, or waits for a person, and follows the session into other
+        processes. A session that failed or was cancelled raises `NotFinished`, whose message has the error. So does a
+        session that has not ended after ``timeout``, in seconds; the message says what the session waits for.
+        """
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                outcome = await self._engine.outcome(self._ref, self._run, until="ended")
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            outcome = await self._engine.outcome(self._ref, wait=False)
+        return cast("R", outcome.result)
 
     async def pause(
         self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from pausepoint.engine.base import Service, Until
+from pausepoint.engine.base import Service, Until, check_until
 from pausepoint.errors import DamagedRecord, StoreUnavailable
 from pausepoint.model.streams import StreamItem
 
@@ -26,8 +26,7 @@ async def follow_stream(
     queries: Queries, session_id: str, after: int | None, follow: bool, until: Until
 ) -> AsyncIterator[StreamItem]:
     """Yield the items of a session's stream until the session stops."""
-    if until not in get_args(Until):
-        raise ValueError(f"until must be 'ended' or 'parked', not {until!r}.")
+    check_until(until)
     row = await queries.service.row(session_id)
     looked = 0.0
     streams, driver = queries.service.streams, queries.service.driver

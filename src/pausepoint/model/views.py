@@ -442,7 +442,7 @@ class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
         if self.status is Status.WAITING:
             send = f"engine.send({str(self.session_id)!r}, …)"
             return f"{about} waits for a message or a child session. Send the message with {send}, or answer the child."
-        return f"{about} is {self.status.value} and has no result yet. Wait for it: await session.outcome()."
+        return f"{about} is {self.status.value} and has no result yet. Wait for it: await session.result()."
 
     def _repr_html_(self) -> str:
         known = {

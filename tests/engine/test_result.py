@@ -1,0 +1,82 @@
+"""`session.result()` waits until a session has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from pausepoint import Context, Engine, workflow
+from pausepoint.errors import NotFinished
+from pausepoint.testing import ManualClock
+from tests.support.loop import on_loop
+from tests.support.waits import until
+
+HOUR = 3600.0
+
+
+@workflow
+async def letter(ctx: Context) -> str:
+    words = await ctx.receive(str, timeout=HOUR)
+    if words == "bad":
+        raise ValueError("the words are bad")
+    return words or "nothing came"
+
+
+@on_loop
+async def test_a_result_waits_until_the_time_limit_of_a_message_has_passed() -> None:
+    clock = ManualClock()
+    async with Engine(":memory:", workflows=[letter], clock=clock) as engine:
+        session = await engine.start(letter)
+        assert (await session.outcome()).status == "waiting"  # a person may be shown that it waits
+        result = asyncio.create_task(session.result())
+        clock.advance(HOUR + 1)
+        assert await result == "nothing came"
+
+
+@on_loop
+async def test_a_result_waits_through_a_pause_and_a_message() -> None:
+    async with Engine(":memory:", workflows=[letter]) as engine:
+        session = await engine.start(letter)
+        result = asyncio.create_task(session.result())
+        await session.pause()
+        assert (await session.outcome()).status == "paused"
+        await session.send("hello")
+        assert not result.done()
+        await session.resume()
+        assert await result == "hello"
+
+
+@on_loop
+async def test_a_result_of_a_failed_or_cancelled_session_raises_its_error() -> None:
+    async with Engine(":memory:", workflows=[letter]) as engine:
+        failing, cancelled = await engine.start(letter), await engine.start(letter)
+        await failing.send("bad")
+        with pytest.raises(NotFinished, match="failed: ValueError in letter: the words are bad") as failure:
+            await failing.result()
+        assert failure.value.status == "failed"
+        await cancelled.cancel()
+        with pytest.raises(NotFinished, match="was cancelled and has no result"):
+            await cancelled.result()
+
+
+@on_loop
+async def test_a_result_with_a_time_limit_says_what_the_session_waits_for() -> None:
+    async with Engine(":memory:", workflows=[letter]) as engine:
+        session = await engine.start(letter)
+        with pytest.raises(NotFinished, match="waits for a message"):
+            await session.result(timeout=0.05)
+        with pytest.raises(ValueError, match="until must be 'ended' or 'parked'"):
+            await engine.outcome(session.id, until="later")  # type: ignore[arg-type]
+
+
+def test_a_result_in_blocking_code(tmp_path: Path) -> None:
+    with Engine(tmp_path / "p.db", workflows=[letter]) as engine:
+        session = engine.start(letter)
+        until(lambda: session.status() == "waiting")
+        sender = threading.Thread(target=session.send, args=("hello",))
+        sender.start()
+        assert session.result() == "hello"
+        sender.join()
