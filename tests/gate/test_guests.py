@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import subprocess
 
 import pytest
 
 from pausepoint import Engine, Status
+from pausepoint.gate import guests
 from pausepoint.model.views import SessionInfo
-from tests.gate.kit import Project, ended, said_to
+from tests.gate.kit import COMMAND, Project, ended, said_to
 from tests.support.loop import on_loop
 from tests.support.waits import async_until
 
@@ -250,3 +253,42 @@ async def test_a_question_about_a_call_that_was_withdrawn_does_not_hold_the_agen
 
 async def is_asking(engine: Engine) -> bool:
     return bool(await engine.questions())
+
+
+@on_loop
+async def test_a_hook_with_another_parent_does_not_hide_that_the_agent_has_gone(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guests, "LOOK_EVERY", 0.01)
+    agent = subprocess.Popen(["sleep", "1000"])
+    async with project.served() as (engine, _):
+        for event in ("start", "prompt"):
+            await said_to(project.socket, {"v": 1, "event": event, "agent": facts(agent.pid)})
+        report = {"hook_event_name": "PostToolUse", "session_id": "s", "tool_name": "Bash", "cwd": str(project.folder)}
+        (project.folder / "report.json").write_text(json.dumps(report))
+        orphan = f"(while kill -0 $$ 2> {os.devnull}; do sleep 0.01; done; {COMMAND} < report.json; touch told) &"
+        subprocess.run(["sh", "-c", orphan], cwd=project.folder, check=True)
+        await async_until((project.folder / "told").exists)
+        assert await statuses(engine) == {"s": "running"}
+        agent.kill()
+        agent.wait()
+        await async_until(lambda: have_statuses(engine, {"s": "failed"}))
+
+
+@pytest.mark.parametrize("event", ["after", "stop", "end"])
+@on_loop
+async def test_a_hook_that_reports_after_the_end_begins_no_session(project: Project, event: str) -> None:
+    async with project.served() as (engine, agents):
+        await said_to(project.socket, {"v": 1, "event": "start", "agent": facts(1)})
+        for report in ("end", event):
+            await said_to(project.socket, {"v": 1, "event": report, "agent": facts(1)})
+            await async_until(lambda: not list(agents))
+        assert await statuses(engine) == {"s": "completed"}
+
+
+def facts(pid: int) -> dict[str, object]:
+    return {"kind": "claude", "session": "s", "pid": pid}
+
+
+async def have_statuses(engine: Engine, expected: dict[str, str]) -> bool:
+    return await statuses(engine) == expected

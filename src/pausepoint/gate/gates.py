@@ -20,7 +20,7 @@ import msgspec
 from pausepoint.errors import Declined
 from pausepoint.gate.approval import restriction_of_call
 from pausepoint.gate.payloads import approval_of_call
-from pausepoint.gate.reports import SCRIPT, AgentFacts, Background, CallFacts, Report
+from pausepoint.gate.reports import FOLLOWING, SCRIPT, AgentFacts, Background, CallFacts, Report
 from pausepoint.gate.warden import Process, look, present
 from pausepoint.model.approvals import Approval, ApprovalPart, line_of, question_line
 from pausepoint.orchestrator.snapshot import ToolCall
@@ -176,7 +176,7 @@ class Gate:
 
     def heard(self, report: Report, answer: Callable[[Answer], None]) -> Call | None:
         """Take a report. Return the call if its hook waits for an answer; the others are answered at once."""
-        self._take(report.agent)
+        self._take(report)
         if report.agent.sub is None:
             self.heard_at = time.time()
         self.transcript = report.transcript or self.transcript
@@ -207,8 +207,14 @@ class Gate:
         self.news.set()
         return None
 
-    def _take(self, agent: AgentFacts) -> None:
-        """Note who reports. The number of a process may be used again, so its start is noted, too."""
+    def _take(self, report: Report) -> None:
+        """Note who reports. The number of a process may be used again, so its start is noted, too.
+
+        A hook that outlives its agent has another parent, and must not replace the agent's process by that.
+        """
+        agent = report.agent
+        if self.agent is not None and self.agent.pid > 1 and (agent.pid <= 1 or report.event in FOLLOWING):
+            agent = msgspec.structs.replace(agent, pid=self.agent.pid)
         if self.agent is None or agent.pid != self.agent.pid:
             self.process = look(agent.pid) if agent.pid > 1 else None
         self.agent = agent

@@ -22,7 +22,7 @@ from pausepoint.engine.engine import Engine
 from pausepoint.errors import GateRefused, InputConflict, Parked, PausepointError, UnknownSession
 from pausepoint.gate.freezer import Freezer, note_commands, record_of, records
 from pausepoint.gate.gates import BACKGROUND, CALL, Gate, charge
-from pausepoint.gate.reports import AgentFacts, Report
+from pausepoint.gate.reports import FOLLOWING, AgentFacts, Report
 from pausepoint.gate.sockets import GateSocket
 from pausepoint.gate.transcripts import interrupted_since, tokens_in, transcript_of
 from pausepoint.gate.warden import Process, look
@@ -145,7 +145,7 @@ class GuestAgents:
                 raise GateRefused(f"{MOST} agents are at this gate already. End some of them.")
             gate = self.gates[who] = Gate(f"{who[0]}-{who[1][:SHORT]}", self.restricted)
             gate.say = lambda text: self.say(gate.name, text)
-            guest = _Guest(self.engine, gate, report.agent, self._freezer, begins=report.event == "start")
+            guest = _Guest(self.engine, gate, report.agent, self._freezer, report.event)
             self._tasks[gate] = asyncio.create_task(self._serve(guest, who), name=f"gate {gate.name}")
         return gate
 
@@ -198,20 +198,20 @@ class GuestAgents:
 
 
 class _Guest:
-    """One agent and its session. ``begins``: the agent has just begun, so a session of its past is not continued.
+    """One agent and its session. ``event`` is the first one that the agent reported to this server.
 
     ``freezers`` returns what freezes the commands of a session.
     """
 
     def __init__(
-        self, engine: Engine, gate: Gate, agent: AgentFacts, freezers: Callable[[str], Freezer], begins: bool
+        self, engine: Engine, gate: Gate, agent: AgentFacts, freezers: Callable[[str], Freezer], event: str
     ) -> None:
         self.engine = engine
         self.gate = gate
         self.agent = agent
         self.name = gate.name
         self.freezers = freezers
-        self.begins = begins
+        self.event = event
         self.session_id = ""
         self.is_new = False  # the session does not exist yet
 
@@ -272,7 +272,7 @@ class _Guest:
             ctx.output = {"ended": "its process ended" if gate.is_lost else "it ended"}
 
     async def _is_open(self) -> bool:
-        """Choose the session of this agent. Return False if it was cancelled: then nothing is let through."""
+        """Choose the session of this agent. Return False if it has none: it was cancelled, or has ended."""
         number = 1
         while not self.session_id:
             name = self.name if number == 1 else f"{self.name}-{number}"
@@ -283,8 +283,12 @@ class _Guest:
                 break
             stored = await self.engine.stored(name)
             ours = info.workflow == AGENTS.name and stored.values.get("session") == self.agent.session
-            if ours and info.status is Status.CANCELLED and not self.begins:
+            if ours and info.status is Status.CANCELLED and self.event != "start":
                 self._close(name)
+                return False
+            over = ours and info.status in (Status.COMPLETED, Status.FAILED)
+            if over and self.event in FOLLOWING and not self.gate.is_busy:
+                self.gate.ended.set()  # a hook reports late, and begins nothing
                 return False
             if ours and info.status not in (Status.COMPLETED, Status.CANCELLED):
                 self.session_id = name

@@ -13,6 +13,9 @@ SESSION = r"^[A-Za-z0-9._][A-Za-z0-9._-]{0,127}\Z"
 SCRIPT = "script"
 """The kind of an agent that is a script; see `GateCaller`."""
 
+FOLLOWING = frozenset({"after", "asks", "batch", "idle", "stop", "substop", "end"})
+"""The events that follow another one of the same process. Their hooks may report after the agent has ended."""
+
 Text = Annotated[str, Meta(max_length=4096)]
 Name = Annotated[str, Meta(max_length=200)]
 
