@@ -26,6 +26,7 @@ from pausepoint.apps.aura.workflow import PATIENCE, aura, sync
 from pausepoint.apps.input import BadInput
 from pausepoint.model import Event
 from tests.apps.classroom import NOW, STUDENT, Classroom, course, export, handed_in, put, submission, token, work
+from tests.support import loop
 from tests.support.servers import serving
 
 QUICKLY = Retry(attempts=3, first=0, on=PATIENCE.on)
@@ -191,7 +192,7 @@ def consenting(refuses: bool = False) -> Any:
             asked = parse_qs(urlsplit(url).query)
             answer = {"error": "access_denied"} if refuses else {"code": "c", "scope": " ".join(SCOPES)}
             back = f"{asked['redirect_uri'][0]}?{urlencode({'state': asked['state'][0], **answer})}"
-            threading.Thread(target=lambda: urlopen(back, timeout=60).read()).start()
+            threading.Thread(target=lambda: urlopen(back, timeout=loop.PATIENCE).read()).start()
             return True
 
     return Browser()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from pausepoint.errors import DefinitionError, ScheduleRefused, StateRefused, Un
 from pausepoint.server.words import detail_of
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
-from tests.support.waits import async_until
+from tests.support.waits import async_until, until
 
 START = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)
 
@@ -397,10 +396,7 @@ def test_schedules_work_without_await(tmp_path: Path) -> None:
         with pytest.raises(DefinitionError):
             engine.schedule("n", Workflow("digest", state=Digest, steps=[wait]), cron="0 3 * * *")
         assert [each.name for each in engine.schedules()] == ["n"]
-        for _ in range(6000):
-            if any(info.session_id == id for info in engine.sessions()):
-                break
-            time.sleep(0.01)
+        until(lambda: any(info.session_id == id for info in engine.sessions()))
         assert engine.session(id).outcome().status is Status.COMPLETED
 
 

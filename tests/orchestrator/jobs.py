@@ -17,6 +17,7 @@ from pausepoint.orchestrator.snapshot import to_json
 from tests.orchestrator.graphs import generated
 from tests.orchestrator.samples import NEW
 from tests.support.forkserver import say
+from tests.support.loop import PATIENCE
 
 WATCHED = ("mkdir", "open", "write", "fchmod", "fsync", "rename", "unlink")
 """What of the system's calls changes a folder, or makes it durable."""
@@ -123,7 +124,7 @@ class World:
     """
 
     def __init__(self, path: str, die_after: int, keyed: bool, gate: Path | None, gate_after: int) -> None:
-        self.database = sqlite3.connect(path, isolation_level=None, timeout=60)
+        self.database = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
         self.database.execute("pragma synchronous = off")
         self.database.execute("create table if not exists effect (key text unique, task text, tries integer)")
         self.left = die_after

@@ -17,6 +17,7 @@ from pausepoint.stores.changed import OnChange
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing.suite.base import Driver, new_session, on_loop, operator, payloads, started, stored
 from tests.support.forked import Piped, piped
+from tests.support.loop import PATIENCE
 
 __all__ = [
     "ENGINE", "LOCKER", "Driver", "Process", "new_session", "on_loop", "opened", "operator", "outside", "payloads",
@@ -42,7 +43,7 @@ def outside(path: str | Path, *statements: str) -> list[Any]:
     """Run SQL in another process with another SQLite, and return the rows of the last statement."""
     program = (
         "import json, sqlite3, sys\n"
-        "connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)\n"
+        f"connection = sqlite3.connect(sys.argv[1], timeout={PATIENCE}, isolation_level=None)\n"
         "for statement in sys.argv[2:]: rows = connection.execute(statement).fetchall()\n"
         "print(json.dumps(rows, default=bytes.hex))\n"
     )
@@ -132,9 +133,9 @@ asyncio.run(main())
 """
 
 # Holds the write lock of the database until it reads a line.
-LOCKER = """
+LOCKER = f"""
 import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+connection = sqlite3.connect(sys.argv[1], timeout={PATIENCE}, isolation_level=None)
 connection.execute("BEGIN IMMEDIATE")
 print("ready", flush=True)
 sys.stdin.readline()

@@ -30,9 +30,9 @@ def say(*words): print(*words, flush=True)
 async def heard(): return (await asyncio.to_thread(sys.stdin.readline)).strip()
 """
 
-_SQL = """
+_SQL = f"""
 import json, sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+connection = sqlite3.connect(sys.argv[1], timeout={PATIENCE}, isolation_level=None)
 connection.row_factory = sqlite3.Row
 for statement in sys.argv[2:]:
     rows = [dict(row) for row in connection.execute(statement)]

@@ -7,17 +7,19 @@ import sys
 from tests.support.loop import PATIENCE
 
 _WAITS = {
-    "pausepoint.engine.control": "KEEPER_PATIENCE",
-    "pausepoint.integrations.mcp_desk": "PATIENCE",
-    "pausepoint.orchestrator.orchestrator": "PATIENCE",
+    "pausepoint.engine.control": ("KEEPER_PATIENCE", PATIENCE / 4),
+    "pausepoint.integrations.mcp_desk": ("PATIENCE", PATIENCE / 4),
+    "pausepoint.orchestrator.orchestrator": ("PATIENCE", PATIENCE / 4),
+    "pausepoint.testing.suite.base": ("PATIENCE", PATIENCE),
 }
-"""After these waits, an engine does without the other process, which a test of what both do together would notice."""
+"""After these waits, an engine does without the other process, which a test of what both do together would notice, or a
+test of the store suite fails."""
 
 
 def be_patient() -> None:
     """Lengthen the waits of this process, in the modules that it has imported."""
-    for name, wait in _WAITS.items():
+    for name, (wait, seconds) in _WAITS.items():
         module = sys.modules.get(name)
         if module is not None:
             assert hasattr(module, wait), f"{name}.{wait}"
-            setattr(module, wait, PATIENCE / 4)
+            setattr(module, wait, seconds)

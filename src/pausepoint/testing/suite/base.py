@@ -20,8 +20,8 @@ from pausepoint.testing.clock import ManualClock
 
 P = ParamSpec("P")
 
-PATIENCE = 120.0
-"""Seconds after which a waiting test fails."""
+PATIENCE = 600.0
+"""Seconds after which a waiting test fails. It costs nothing in a run that passes. Set more on a slow machine."""
 
 
 def on_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
