@@ -404,10 +404,18 @@ async def asked() -> list[Event]:
 
 
 async def unused() -> list[Event]:
-    """A message that goes to a task that nobody waits for."""
+    """A message that goes to a task that nobody waits for, and a result that the second attempt does not ask for."""
+    attempts: list[int] = []
 
-    @step
+    async def number() -> int:
+        return len(attempts)
+
+    @step(retry=Retry(attempts=2, first=0))
     async def forgetful(ctx: Context) -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            await ctx.do(number)
+            raise OSError("once")
         forgotten = asyncio.create_task(ctx.receive())
         while not forgotten.done():
             await asyncio.sleep(0)

@@ -233,7 +233,7 @@ async def test_a_call_without_a_key_whose_input_changed_runs_and_is_an_event() -
     outcome = await twice.run(body)
     assert (twice.ran, outcome.state.text) == (["otter", "squid"], "squid")
     missed = [event for event in twice.events if event.event_type == "operation.missed"]
-    assert [event.summary for event in missed] == ["look_up ran again because its input changed"]
+    assert [event.summary for event in missed] == ["look_up runs again: 'what' differs from the remembered call"]
 
 
 # concurrency

@@ -16,7 +16,7 @@ from pausepoint.cli.description import RUN, describe
 from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, TERMINATED, Refused
 from pausepoint.cli.fields import start_arguments
 from pausepoint.cli.prompts import Later, ask, at_terminal
-from pausepoint.cli.text import clock, counted, short_holder
+from pausepoint.cli.text import clock, counted, one_line, short_holder
 from pausepoint.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ SHORT_SLEEP = timedelta(seconds=5)
 DRIVING = "This process drives the session."
 """What a background process logs once it has started or resumed its session."""
 
+
+FEW = 8
+"""How many remembered results that were not used the last lines list."""
 
 _OPEN = ("sleeping", "waiting", "running", "pausing")
 
@@ -285,6 +288,12 @@ class DrivenSession:
             cost = f" and {money(outcome.saved_usd)}" if outcome.saved_usd else ""
             visits = counted(outcome.skipped_visits, "visit") if outcome.skipped_visits else "operations"
             self.out.line(f"Saved by resuming: {span(outcome.saved_time)}{cost} ({visits} done before)")
+        if unused := self.view.unused:
+            self.out.line("Remembered results that were not used:")
+            for summary in unused[:FEW]:
+                self.out.line(f"  {one_line(summary)}")
+            if len(unused) > FEW:
+                self.out.line(f"  and {len(unused) - FEW:,} more")
 
     def _results(self, outcome: Outcome[Any]) -> None:
         from pausepoint.cli.text import value
@@ -304,7 +313,7 @@ class DrivenSession:
         facts(self.out, {name: value(state[name], room) for name in written if name in state})
 
     def _failure(self, info: SessionInfo) -> None:
-        from pausepoint.cli.text import one_line, traceback
+        from pausepoint.cli.text import traceback
 
         failure = info.failure
         if failure is not None:

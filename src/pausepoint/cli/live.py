@@ -41,6 +41,12 @@ REDRAW = 0.05
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """The frames of the spinner."""
 
+UNUSED = ("operation.missed", "operation.unused")
+"""The events about remembered results that are not used. The last lines repeat them."""
+
+TOLD = ("step.retried", "operation.retried", "artifact.set_aside", *UNUSED)
+"""The events that are shown as they are."""
+
 SAY_PROGRESS = 10.0
 """Seconds between two progress lines about the items of a map, without a terminal."""
 
@@ -104,6 +110,7 @@ class View:
     spans: Spans = field(default_factory=Spans)
     stored_paused: bool = False  # the session was stored paused and has not run yet
     resuming: bool = False  # a resume was requested and is not in the log yet
+    unused: list[str] = field(default_factory=list)  # what was said in this run about results that are not used
     tried_again: tuple[tuple[int, ...], bool] = (
         (),
         False,
@@ -130,6 +137,8 @@ class View:
                 self.stored_paused = not self.done and not self.remembered
             case "session.paused":
                 self.stored_paused = False
+            case kind if kind in UNUSED:
+                self.unused.append(event.summary)
 
     def _ended(self) -> None:
         visit = Visit(self.spans.done[-1])
@@ -145,6 +154,7 @@ class View:
 
     def mark_kept(self) -> None:
         """Mark all visits so far as finished before this command started."""
+        self.unused.clear()
         for visit in self.done:
             visit.kept = True
 
@@ -238,7 +248,7 @@ class Lines(Display):
                 self.out.line(f"Skipped {self.word}: {view.done[-1].name} ({one_line(view.done[-1].skipped)})")
             case "session.waiting":
                 self.out.line(f"Waiting {one_line(event.summary.removeprefix('waits '))}")
-            case "step.retried" | "operation.retried" | "artifact.set_aside":
+            case kind if kind in TOLD:
                 self.out.line(one_line(event.summary))
 
     def step(self, step: str, visit: int) -> None:
@@ -326,7 +336,7 @@ class Screen(Display):
     def event(self, view: View, event: Event) -> None:
         if event.event_type == "session.resumed":
             self._above(resume_lines(view, event))
-        elif event.event_type in ("step.retried", "operation.retried", "artifact.set_aside"):
+        elif event.event_type in TOLD:
             self._above([one_line(event.summary)])
 
     def _above(self, lines: list[str]) -> None:

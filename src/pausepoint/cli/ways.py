@@ -77,9 +77,12 @@ def ways_out(
     resume, add, kinds = cli.resume(info), cli.to_add(info), {pause.kind for pause in pauses}
     if now is not None and now.ways:
         return [*_calls(cli, info, now), ("Resume with fitting code:", resume)]
+    found: list[tuple[str, str]] = []
+    if "mismatch" in kinds:
+        accept = f"{resume} --code accept"
+        found += [(f"Run it again{add}:", accept) for pause in pauses if "code='accept'" in pause.reason]
     if now is not None and not now.reasons:
-        return [("Resume:", resume)]
-    found = []
+        return [*found, ("Resume:", resume)]
     if "definition" in kinds and now is None and not planned:
         found.append((f"Show what no longer fits{add}:", cli.command("plan", info.session_id, info.workflow)))
     named = _named_commands(cli, info, pauses)

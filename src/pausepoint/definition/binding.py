@@ -94,6 +94,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     takes_blocking: bool
     publishes: tuple[BoundArtifact, ...] = ()
     pause: PauseAt = "operation"
+    strict: bool | None = None  # None: the engine's setting
 
     @property
     def depends_on(self) -> list[str]:

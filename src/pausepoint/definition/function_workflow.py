@@ -46,6 +46,7 @@ class WorkflowOptions(TypedDict, total=False):
     timeout: timedelta | float | None
     questions_expire: timedelta | EllipsisType | None
     pause: PauseAt
+    strict: bool | None
     hold: timedelta | float | None
     queue: str | None
     priority: int | None

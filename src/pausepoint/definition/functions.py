@@ -18,7 +18,7 @@ _known: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
 class Callee:
     """The facts about a function that operations need. They are found once and cached."""
 
-    __slots__ = ("clash", "context", "given", "is_async", "name", "result")
+    __slots__ = ("clash", "context", "given", "is_async", "name", "parameters", "result")
 
     def __init__(self, fn: Callable[..., Any], result: Any = None) -> None:
         plain, given = _plain(fn)
@@ -26,6 +26,7 @@ class Callee:
         self.clash: str | None = None  # see `clash_of`; not known yet
         hints = _hints(plain, needs_result=result is None)
         self.name: str = getattr(plain, "__qualname__", type(plain).__name__).rpartition("<locals>.")[2]
+        self.parameters: tuple[str, ...] = _positional(plain)
         self.result: Typed = typed(hints.get("return", Any) if result is None else result)
         self.is_async: bool = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(_called(plain))
         self.context: str | None = next(
@@ -61,6 +62,13 @@ def clash_of(what: Callee, fn: Callable[..., Any]) -> str:
     return what.clash
 
 
+def named(what: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by the names of their parameters, as far as these are known."""
+    names = [*what.parameters, *(f"argument {n}" for n in range(len(what.parameters) + 1, len(args) + 1))]
+    bound = {"functools.partial": what.given} if what.given else {}
+    return {**bound, **dict(zip(names, args, strict=False)), **kwargs}
+
+
 def plain(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function without ``@durable``, because the caller already runs it as an operation."""
     return getattr(fn, "__pausepoint_plain__", fn)
@@ -73,6 +81,14 @@ def _plain(fn: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]]:
         given += [fn.args, fn.keywords]
         fn = fn.func
     return fn, tuple(given)
+
+
+def _positional(fn: Any) -> tuple[str, ...]:
+    """Return the names of the parameters that a call may pass by position; empty if they are not known."""
+    routine = inspect.unwrap(fn if inspect.isroutine(fn) else _called(fn))
+    code = getattr(routine, "__code__", None)
+    names: tuple[str, ...] = () if code is None else code.co_varnames[: code.co_argcount]
+    return names[1:] if inspect.ismethod(fn) or not inspect.isroutine(fn) else names
 
 
 def _called(fn: Any) -> Any:

@@ -40,6 +40,7 @@ class StepOptions(TypedDict, total=False):
     when: When | None
     publishes: Artifact | Sequence[Artifact]
     pause: PauseAt | None
+    strict: bool | None
 
 
 class Declared(Generic[P, R]):
@@ -90,6 +91,7 @@ class Step(Declared[P, R]):
         when: When | None = None,
         publishes: Artifact | Sequence[Artifact] = (),
         pause: PauseAt | None = None,
+        strict: bool | None = None,
         scope: Scope | None = None,
         names: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
@@ -107,6 +109,7 @@ class Step(Declared[P, R]):
         self.agent: str = scope.name if scope else self.name
         self.publishes: tuple[Artifact, ...] = (publishes,) if isinstance(publishes, Artifact) else tuple(publishes)
         self.pause = _pause(pause, self.name)
+        self.strict = strict
         self.when = when
         problem = unfit_function(when) if when is not None else None
         if problem:
@@ -142,7 +145,8 @@ def step(fn: Any = _MISSING, /, **options: Any) -> Any:
     ``was`` is a former name of the step, or several. Stored sessions that use a former name resume with this step.
     ``publishes`` is an `Artifact`, or several: the files that the step writes to the session's folder.
     ``pause`` says where a pause stops the step: before its next ``"operation"``, or at the end of the ``"step"``. By
-    default a step that takes a context stops before its next operation.
+    default a step that takes a context stops before its next operation. ``strict=True`` pauses the session before a
+    call whose result is remembered for other arguments, instead of running it again; see `Workflow`.
 
     >>> @step(writes="draft")
     ... def shout(topic: str) -> str:

@@ -77,8 +77,10 @@ class Workflow(Generic[S, R]):
     ``events`` are the event types that the steps may emit. ``migrations`` bring stored sessions of older versions up to
     ``version``. ``questions_expire`` is how long a question waits if the call sets no ``expires=``: a timedelta, None
     for no limit, or by default the engine's setting. ``pause`` says where a pause stops the steps that do not say it
-    themselves: before their next ``"operation"``, or at the end of the ``"step"``. ``hold`` is how long a paused step
-    stays in memory, as a timedelta or in seconds; by default the engine's setting. ``queue`` and ``priority`` are those
+    themselves: before their next ``"operation"``, or at the end of the ``"step"``. ``strict=True``: if a call of a
+    step has a remembered result, but for other arguments, the session pauses before the call (kind ``mismatch``)
+    instead of running it again; by default the engine's setting. ``hold`` is how long a paused step stays in memory, as
+    a timedelta or in seconds; by default the engine's setting. ``queue`` and ``priority`` are those
     of its sessions, unless `Engine.start` says otherwise; the lowest number goes first. ``limit`` is how many of its
     sessions may be at work; `Engine.limit` overrides it. Raises `DefinitionError`, which lists all problems.
 
@@ -105,6 +107,7 @@ class Workflow(Generic[S, R]):
         events: Sequence[str] = (),
         questions_expire: timedelta | EllipsisType | None = ...,
         pause: PauseAt = "operation",
+        strict: bool | None = None,
         hold: timedelta | float | None = None,
         queue: str | None = None,
         priority: int | None = None,
@@ -131,7 +134,7 @@ class Workflow(Generic[S, R]):
         )
         self.shape: Shape = _shape_of(state, name, problems)
         listed = _listed(steps, problems)
-        bound = {each.name: _bound_step(each, self.shape, pause, problems) for each in listed}
+        bound = {each.name: _bound_step(each, self.shape, pause, strict, problems) for each in listed}
         self._steps: Mapping[str, BoundStep] = MappingProxyType(bound)
         self.steps: tuple[BoundStep, ...] = tuple(bound.values())
         self.outline: tuple[str, ...] = tuple(bound)
@@ -370,7 +373,9 @@ def _listed(steps: Any, problems: Problems) -> list[Step[..., Any]]:
     return list(found.values())
 
 
-def _bound_step(each: Step[..., Any], state: Shape, pause: PauseAt, problems: Problems) -> BoundStep:
+def _bound_step(
+    each: Step[..., Any], state: Shape, pause: PauseAt, strict: bool | None, problems: Problems
+) -> BoundStep:  # fmt: skip
     here = problems.at(f"step {each.name!r}")
     hints = _hints(each.fn, each.hints, here)
     inputs, writes = Inputs(), _places(each.declared_writes, state, here)
@@ -400,6 +405,7 @@ def _bound_step(each: Step[..., Any], state: Shape, pause: PauseAt, problems: Pr
         takes_blocking=inputs.context is not None and not each.is_async,
         publishes=_bound_artifacts(each, writes, state, here),
         pause=each.pause or pause,
+        strict=strict if each.strict is None else each.strict,
     )
 
 

@@ -69,6 +69,7 @@ class Service:
     drive_class = Drive  # the testing package replaces this class
     hold = 0.0  # how many seconds a paused step is kept in memory
     keep_for: timedelta | None = None  # how long `gc` keeps sessions, unless `start` says otherwise; None means forever
+    strict = False  # whether calls pause whose result is remembered for other arguments
     questions_expire: timedelta | EllipsisType | None = ...  # how long a question waits by default; None means forever
 
     def __init__(self, store: Store, workflows: Iterable[Workflow[Any]], clock: Clock, limits: Limits) -> None:

@@ -97,6 +97,8 @@ class Engine(SessionVerbs, StoreVerbs):
       other engines. By default all queues.
     - ``concurrency``: the most sessions that this engine picks up at a time: due and ready ones, and children. Sessions
       that `start` and `resume` name are driven in any case. The default is 500, without children.
+    - ``strict``: if a call has a remembered result, but for other arguments, pause the session before the call instead
+      of running it again. A workflow or a step may say otherwise. ``resume(code="accept")`` runs it.
     - ``on_step``: an async function, called with the session's id, the step and the visit number before a step runs.
 
     >>> import asyncio
@@ -134,6 +136,7 @@ class Engine(SessionVerbs, StoreVerbs):
         drain: timedelta | None = None,
         queues: Sequence[str] | None = None,
         concurrency: int | None = None,
+        strict: bool = False,
     ) -> None:
         if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
             raise ValueError(f"concurrency must be a whole number of 1 or more, or None, not {concurrency!r}.")
@@ -154,6 +157,7 @@ class Engine(SessionVerbs, StoreVerbs):
         service.waker.most = concurrency or MOST_RUNNING
         service.concurrency = concurrency
         service.questions_expire = questions_expire
+        service.strict = strict
         service.keep_for = keep_for
         service.kept_for(keep_for)  # raises if it is not valid
         self._service = service

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from pausepoint.clock import to_datetime
-from pausepoint.log.replay import Line, OperationBody, WaitBody
+from pausepoint.log.replay import Line, OperationBody, WaitBody, is_inside
 from pausepoint.log.state import Blob
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import QuestionStatus, SessionRow
@@ -77,11 +77,7 @@ def planned_operations(
 def _outermost(*bodies: Iterable[OperationBody | WaitBody]) -> list[OperationBody | WaitBody]:
     """Leave out what is inside of another operation that has a record: its result, or its next attempt, covers it."""
     every = {each.id: each for some in bodies for each in some}
-    return [each for each in every.values() if not _is_inside(each.id, every)]
-
-
-def _is_inside(id: str, others: Collection[str]) -> bool:
-    return any(id[:end] in others for end in range(1, len(id)) if id[end] == "/")
+    return [each for each in every.values() if not is_inside(each.id, every)]
 
 
 def _done(

@@ -194,7 +194,7 @@ class Pickup:
         )
         drive.picked_up, drive.resumed, drive.resumed_by, drive.wake = picked_up, resumed, by, wake
         drive.accept_code, drive.until = accept_code, service.driver.untils.get(row.session_id)
-        drive.questions_expire = service.questions_expire
+        drive.questions_expire, drive.strict = service.questions_expire, service.strict
         drive.on_step = service.on_step
         drive.streams = service.streams
         drive.hold = service.hold if workflow.hold is None else workflow.hold

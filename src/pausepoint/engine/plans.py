@@ -271,7 +271,8 @@ def _why_next(row: SessionRow, line: Line, pauses: list[Pause], now: int) -> str
     retries = [str(each) for each in retries_of(line, now if row.live else 0)]
     if row.status in (Status.RUNNING, Status.PAUSING):
         return "; ".join(["running", *retries])
-    reasons = [f"{pause.kind}: {pause.reason}" for pause in pauses if pause.kind in TRIED]
+    tried = [pause for pause in pauses if pause.kind in TRIED]
+    reasons = [f"{pause.kind}: {pause.reason.partition(' What to do: ')[0].rstrip('.')}" for pause in tried]
     if line.left_behind and line.opened == line.left_behind[-1][1] + 2:  # the visit began with a rewind's key frame
         reasons.append("rewound")
     if line.operations:

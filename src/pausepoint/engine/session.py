@@ -149,7 +149,8 @@ class Session(Generic[S, R]):
 
         - ``steal``: take the session over from the process that drives it.
         - ``budget``: a new budget, in dollars or as a `Budget`. ``wake``: end open timers now.
-        - ``code="accept"``: resume although steps before the session's position have changed.
+        - ``code="accept"``: resume although steps before the session's position have changed, and run strict calls
+          whose arguments have changed.
         - ``until``: the step after which the session pauses again.
         - ``edits``: ``"accept"`` or ``"discard"`` edited artifacts. ``rerun``: finished steps to run again.
         - ``here=False``: only close the pauses and leave the session to an open engine that has its workflow.

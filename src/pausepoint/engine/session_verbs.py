@@ -266,7 +266,7 @@ class SessionVerbs:
         - ``budget``: a new budget: a number of dollars, or a `Budget`. A limit that it does not name stays.
         - ``wake``: end its open timers now.
         - ``code="accept"``: resume although steps before the session's position have changed, or a migration is
-          missing. Without it, the session pauses with the reason.
+          missing, and run strict calls whose arguments have changed. Without it, the session pauses with the reason.
         - ``until``: the step after which the session pauses again, if it gets there while this engine drives it.
         - ``edits``: ``"accept"`` adopts edited artifacts, ``"discard"`` restores the recorded content. Without it,
           `UndecidedEdits` is raised if the edits would make finished steps stale.

@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness. The ``…Body`` classes are the payloads 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -58,7 +58,8 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     ``outcome`` is set if a question got no valid answer (``expired``, ``rounds``, ``declined``); ``value`` then holds
     the details. It is ``timeout`` if no message arrived in time. ``part`` is set if the operation works on one chunk of
-    a file, or on all chunks.
+    a file, or on all chunks. ``nth`` is which call of its function in its scope it was, 0 if it has a key.
+    ``arguments`` has a short digest of each argument; an error names those that differ.
     """
 
     id: str
@@ -71,6 +72,8 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     effects: tuple[Effect, ...] = ()
     outcome: str = ""
     part: Part | None = None
+    nth: int = 0
+    arguments: str = ""
 
 
 class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -516,6 +519,21 @@ def operations_in(body: Body) -> int:
     if isinstance(body, OperationBody):
         return 0 if body.total else 1  # one with a total announces the items of a map
     return 1 if isinstance(body, WaitBody) and body.error else 0
+
+
+def spent_on(line: Line, ids: Collection[str]) -> int:
+    """Return the microdollars that operations of the open visit and those inside them have spent, as far as known."""
+    effects = [effect for body in line.operations.values() for effect in body.effects if effect.usd]
+    return sum(effect.usd for effect in effects if is_inside(effect.id, ids))
+
+
+def is_inside(id: str, ids: Collection[str]) -> bool:
+    """Return whether something belongs to one of these operations, by its id.
+
+    >>> is_inside("/fetch~1#1/spend:5:0#1", {"/fetch~1#1"}), is_inside("/fetch~1#1", {"/fetch~1#1"})
+    (True, False)
+    """
+    return any(id[:end] in ids for end in range(1, len(id)) if id[end] == "/")
 
 
 def retry_line(wait: WaitBody) -> str:

@@ -51,6 +51,7 @@ ENGINE_EVENTS: frozenset[str] = frozenset(
         "operation.completed",
         "operation.missed",
         "operation.retried",
+        "operation.unused",
         "map.started",
         "item.failed",
         "chunk.failed",

@@ -569,5 +569,5 @@ async def _finish(visit: Visit) -> None:
     visit.calls.check_awaited()
     if visit.handover.open:
         await visit.settle_mail(None)
-    if visit.misses:
-        visit.note_misses()
+    if visit.misses.unclaimed:
+        visit.misses.note_unused()

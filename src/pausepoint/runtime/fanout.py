@@ -96,6 +96,9 @@ class FanOut:
         if self.visit.remembered(header) is not None:
             return
         await self.visit.admit(header, self.ctx._frame, None)
+        misses, known = self.visit.misses, self.visit.host.line.operations
+        misses.unclaimed.difference_update(ids)  # items that come later in the map are not replaced by earlier ones
+        await misses.check(self.ctx._frame, [each for each in self.operations if each.id not in known])
         self.visit.check_open()
         blobs: Blobs = []
         value = stored(encode(ids, header.id), blobs)

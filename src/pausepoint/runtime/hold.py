@@ -47,7 +47,7 @@ class Holding:
     __slots__ = (
         "accept_code", "access", "asked", "awaited", "budgeted", "clock", "fence", "flags", "ledger", "limits", "line",
         "on_step", "parks", "picked_up", "questions_expire", "resumed", "resumed_by", "row", "saved", "session_id",
-        "stop_reason", "store", "until", "wake", "workflow",
+        "stop_reason", "store", "strict", "until", "wake", "workflow",
     )  # fmt: skip
 
     def __init__(self, store: Store, workflow: Workflow[Any], row: SessionRow, clock: Clock, limits: Limits) -> None:
@@ -65,7 +65,8 @@ class Holding:
         self.picked_up = False
         self.resumed = False
         self.resumed_by: str | None = None
-        self.accept_code = False  # whether to accept changed steps before the position
+        self.accept_code = False  # whether to accept changed steps before the position, and changed calls
+        self.strict = False  # whether a call pauses if its result is remembered for other arguments
         self.wake = False  # whether open timers end now
         self.until: str | None = None  # the step after which the session must pause
         # Whether the session or one of its parents has a budget. None: not looked up yet.

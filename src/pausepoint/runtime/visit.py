@@ -18,7 +18,7 @@ import msgspec
 
 from pausepoint.clock import LONGEST_NAP
 from pausepoint.codec.values import Typed, fingerprint
-from pausepoint.definition.functions import Callee
+from pausepoint.definition.functions import Callee, named
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import (
     ContextClosed,
@@ -41,6 +41,7 @@ from pausepoint.model.sessions import PauseKind
 from pausepoint.runtime.calls import Calls
 from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.handover import Handover, Receipt
+from pausepoint.runtime.misses import Misses, digests_of, mismatch
 from pausepoint.runtime.timeouts import Timeouts
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class Wait(NamedTuple):
 class Operation(msgspec.Struct, frozen=True):
     """The identity of an operation: (scope, name, key), or (scope, name, input, number among identical calls).
 
-    ``part`` is the chunk of a file that it processes.
+    ``part`` is the chunk of a file that it processes. Without a key, ``nth`` is which call of the function in its scope
+    it is, whatever the arguments, and ``arguments`` has a digest of each.
     """
 
     id: str
@@ -79,6 +81,8 @@ class Operation(msgspec.Struct, frozen=True):
     input: str
     keyed: bool
     part: Part | None = None
+    nth: int = 0
+    arguments: str = ""
 
 
 class Visit:
@@ -103,7 +107,6 @@ class Visit:
         self.taken: set[int] = set()
         self.handover = Handover()
         self.barred: dict[str, Declined] = {}  # operations that a person has declined
-        self.misses: list[Operation] = []
         self.nudged: set[str] = set()
         self.alarm: asyncio.Task[None] | None = None
         self.rings_at = 0
@@ -118,7 +121,8 @@ class Visit:
         self.loop = asyncio.get_running_loop()
         self.timeouts = Timeouts(self.loop, self.running)
         self.thread = threading.get_ident()
-        self.unclaimed = set(host.line.operations)
+        self.misses = Misses(self)
+        self.is_strict = (host.strict if step.strict is None else step.strict) and not host.accept_code
         self.pauses_inside = step.pause == "operation"
         self.calls = Calls(step.name)
 
@@ -152,7 +156,14 @@ class Visit:
                 f"Step {self.step.name!r}: the arguments of {callee.name!r} cannot be encoded. Pass key= to name the"
                 f" operation. Reason: {error}"
             ) from error
-        return Operation(self.nth(frame, f"{scope}/{callee.name}~{print_}"), callee.name, print_, False)
+        return self.unkeyed(frame, scope, callee.name, print_, named(callee, args, kwargs))
+
+    def unkeyed(self, frame: Frame, scope: str, name: str, input: str, arguments: dict[str, Any]) -> Operation:
+        """Return the identity of an operation that its arguments identify. ``input`` is their fingerprint."""
+        call = int(self.nth(frame, f"{scope}/{name}").rpartition("#")[2])
+        id = self.nth(frame, f"{scope}/{name}~{input}")
+        digests = "" if id in self.host.line.operations else digests_of(arguments)
+        return Operation(id, name, input, False, nth=call, arguments=digests)
 
     def nth(self, frame: Frame, base: str) -> str:
         """Return ``base`` with the number of times it has occurred in this attempt.
@@ -177,7 +188,7 @@ class Visit:
         """Return the operation with this identity that an earlier run of this visit finished, or None."""
         found = self.host.line.operations.get(operation.id)
         if found is not None:
-            self.unclaimed.discard(operation.id)
+            self.misses.unclaimed.discard(operation.id)
         return found
 
     async def admit(self, operation: Operation, frame: Frame, found: OperationBody | None) -> None:
@@ -199,8 +210,8 @@ class Visit:
             await self._until_it_may_start(frame)  # a request may have arrived meanwhile
         if (why := self.barred.get(operation.name)) is not None:
             raise why
-        if self.unclaimed and not operation.keyed:
-            self.misses.append(operation)
+        if self.misses.unclaimed:
+            await self.misses.check(frame, (operation,))
 
     async def _until_it_may_start(self, frame: Frame) -> None:
         while (halts := self._may_not_start()) or self.host.lease_is_short:
@@ -220,17 +231,6 @@ class Visit:
     def in_flight(self) -> list[str]:
         """The names of the operations in flight."""
         return [found[1] if (found := _NAME.search(scope)) else scope for scope in self.running]
-
-    def note_misses(self) -> None:
-        """At the end of the step, record the operations that ran again because their input had changed."""
-        for operation in self.misses:
-            prefix = operation.id.rpartition("~")[0] + "~"
-            branch = operation.id[len(prefix) :].partition("@")[2].partition("#")[0]
-            rests = (known[len(prefix) :] for known in self.unclaimed if known.startswith(prefix))
-            if any("/" not in rest and branch in rest for rest in rests):
-                summary = f"{operation.name} ran again because its input changed"
-                data = {"id": operation.id}
-                self.host.ledger.effect(f"miss:{operation.id}", "operation.missed", summary, data, self.step.agent)
 
     async def keep(
         self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
@@ -257,6 +257,8 @@ class Visit:
             effects=self.host.ledger.take_effects(),
             outcome=outcome,
             part=operation.part,
+            nth=operation.nth,
+            arguments=operation.arguments,
         )
         await self.host.remember(body, blobs, **facts)
         return data
@@ -589,11 +591,3 @@ def _input(callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
         return fingerprint(*callee.given, args, kwargs).hex()[:24]
     except ValueRefused:
         return ""
-
-
-def mismatch(step: str, operation: Operation) -> str:
-    """Return the reason for a pause: a key was used again with different input."""
-    return (
-        f"step {step!r}: operation {operation.id} is remembered with different input; use another key= for different"
-        " input, rewind the step, or resume once the input is the same again"
-    )

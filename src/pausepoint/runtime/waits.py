@@ -26,8 +26,9 @@ from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import SessionRow, Status
 from pausepoint.runtime.attempts import Policy, fail, rest, timed_out
 from pausepoint.runtime.messages import Receiving
+from pausepoint.runtime.misses import mismatch
 from pausepoint.runtime.pending import Done, Make, Pending, conclude
-from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text, mismatch
+from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -241,7 +242,7 @@ def _identify(
         print_ = ""
     if key is not None:
         return Operation(f"{scope}/{name}[{key_text(key)}]", name, print_, True)
-    return Operation(visit.nth(frame, f"{scope}/{name}~{print_}"), name, print_, False)
+    return visit.unkeyed(frame, scope, name, print_, content)
 
 
 def _child_id(visit: Visit, operation: Operation, after: str = "") -> SessionId:

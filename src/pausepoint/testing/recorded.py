@@ -218,7 +218,7 @@ class _RehearsedDrive(Drive):
         found += [f"it emits {id}, which was not recorded" for id in sorted(new) if not id.startswith(_ENGINES_OWN)]
         if found or visit.attempt > 1:  # a later attempt need not repeat the operations of a failed one
             return found
-        lost = sorted(id for id in visit.unclaimed if not inside(id, visit.claimed))
+        lost = sorted(id for id in visit.misses.unclaimed if not inside(id, visit.claimed))
         quiet = sorted(id for id in self.recorded if self._unheard(id, visit))
         return [f"it no longer asks for operation {id}" for id in lost] + [f"it no longer emits {id}" for id in quiet]
 

@@ -256,7 +256,8 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
 @click.option("--until", metavar="STEP", shell_complete=STEPS,
               help="Pause after this step. With filters a TIME: only sessions last updated until then.")  # fmt: skip
 @click.option("--steal", is_flag=True, help="Take the session over from a process that hangs.")
-@click.option("--code", type=OneOf(["accept"]), help="Resume although earlier steps of the workflow have changed.")
+@click.option("--code", type=OneOf(["accept"]),
+              help="Resume although earlier steps have changed, and run strict calls that have.")  # fmt: skip
 @click.option("--edits", type=OneOf(["accept", "discard"]),
               help="Accept edited artifacts, or restore edited and damaged ones.")  # fmt: skip
 @click.option("--rerun", multiple=True, metavar="STEP", shell_complete=STEPS,
