@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -334,6 +335,24 @@ async def test_all_ways_to_name_a_sqlite_file_mean_the_same_file(tmp_path: Path)
         async with Engine(url, workflows=[strict]) as engine:
             session = await engine.start(strict, session_id="one", count=1)
             assert (await session.outcome()).state.count == 2
+
+
+@on_loop
+async def test_a_workflow_that_a_cell_defines_again_replaces_the_former_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def defined_by_a_cell() -> Pipeline:
+        pipeline = Pipeline()
+        monkeypatch.setattr(sys.modules["__main__"], "pipeline", pipeline.workflow, raising=False)
+        return pipeline
+
+    former = defined_by_a_cell()
+    async with Engine(":memory:", workflows=[former.workflow]) as engine:
+        new = defined_by_a_cell()
+        assert (await (await engine.start(new.workflow)).outcome()).status == "completed"
+        assert (former.calls, bool(new.calls)) == ([], True)
+        with pytest.raises(DefinitionError, match="Rename one"):  # no variable has it
+            await engine.start(Pipeline().workflow)
 
 
 @on_loop

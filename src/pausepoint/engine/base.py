@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -58,6 +59,12 @@ TURN = 128
 
 LOOK_EVERY = 1.0
 """Seconds between two checks of a session that another process drives."""
+
+
+def _was_defined_again(former: Workflow[Any], workflow: Workflow[Any]) -> bool:
+    """Return whether a cell of a notebook was run again: its variable has the new workflow, none has the former one."""
+    cells = {name: value for name, value in vars(sys.modules["__main__"]).items() if not name.startswith("_")}
+    return any(value is workflow for value in cells.values()) and all(value is not former for value in cells.values())
 
 
 class Service:
@@ -172,22 +179,26 @@ class Service:
         self.check_open()
 
     def register(self, workflow: Workflow[Any]) -> None:
-        """Register a workflow. Raises `DefinitionError` if another workflow has the same name."""
+        """Register a workflow. Raises `DefinitionError` if another workflow has the same name.
+
+        A workflow that a notebook defines again replaces the former one; sessions that run now keep the former code.
+        """
         if not isinstance(workflow, Workflow):
             raise DefinitionError(
                 f"The engine needs a Workflow, not {type(workflow).__name__} {workflow!r:.60}. Create one:"
                 " Workflow(name, state=Model, steps=[…])."
             )
         known = self.workflows.get(workflow.name)
-        if known is None:
-            self.workflows[workflow.name] = workflow
-            self.undeclared[workflow.name] = workflow
-            self.announce()
-        elif known is not workflow:
+        if known is workflow:
+            return
+        if known is not None and not _was_defined_again(known, workflow):
             raise DefinitionError(
                 f"Two different workflows are named {workflow.name!r}. Rename one of them. If it is the same workflow"
-                " with newer code, such as an edited cell of a notebook, close this engine and open a new one."
+                " with newer code, close this engine and open a new one."
             )
+        self.workflows[workflow.name] = workflow
+        self.undeclared[workflow.name] = workflow
+        self.announce()
 
     def announce(self) -> None:
         """Tell the other engines of the store whose due sessions this one picks up."""

@@ -249,7 +249,8 @@ class Engine(SessionVerbs, StoreVerbs):
     def register(self, workflow: Workflow[Any]) -> None:
         """Register a workflow, as ``Engine(workflows=…)`` does.
 
-        Raises `DefinitionError` if another workflow has the same name.
+        Raises `DefinitionError` if another workflow has the same name. If a cell of a notebook has defined a workflow
+        again, the new one replaces the former one.
         """
         self._service.register(workflow)
 
