@@ -507,3 +507,34 @@ def test_the_plan_of_a_fork_stores_nothing_and_validates_what_is_set(place: Path
             return [info.session_id for info in await engine.sessions()]
 
     assert asyncio.run(listed()) == ["one"]
+
+
+CHANGING = """
+from pydantic import BaseModel
+from pausepoint import Workflow, step
+
+class Order(BaseModel):
+    count: {type}
+    sent: str = ""
+
+@step(writes="sent")
+async def send(count: {type}) -> str:
+    return f"sent {{count!r}}"
+
+order = Workflow("order", state=Order, steps=[send])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("editor", [False, True])
+def test_an_edit_mends_a_value_that_does_not_fit_a_changed_type(tmp_path: Path, editor: bool) -> None:
+    code = tmp_path / "order.py"
+    code.write_text(CHANGING.format(type="str"))
+    target = ("--target", "order.py")
+    assert run("run", "order.py", "--count", "many", "--session-id", "a", "--paused", cwd=tmp_path).code == 3
+    code.write_text(CHANGING.format(type="int"))
+    how = () if editor else ("--set", "count=3")
+    done = run("edit", "a", *how, *target, cwd=tmp_path, env={"EDITOR": """sed -i 's/"many"/3/'"""})
+    assert done.code == 0, done.stderr
+    assert run("resume", "a", *target, cwd=tmp_path).code == 0
+    assert json.loads(run("show", "a", "--json", cwd=tmp_path).stdout)["state"] == {"count": 3, "sent": "sent 3"}

@@ -176,8 +176,11 @@ async def _read(
         follow_up.check(workflow)
         plain = assigned(workflow, given)
         info = await ensure_parked(cli, engine, info, "edited", force, follow_up.by)
-        state = await engine.state(info.session_id)
-    return info, workflow, _as_json(cli, state), plain
+        try:
+            before = _as_json(cli, await engine.state(info.session_id))
+        except StateRefused:  # the model has changed, and this edit may be the way out
+            before = (await engine.stored(info.session_id)).values
+    return info, workflow, before, plain
 
 
 def _as_json(cli: Cli, state: BaseModel) -> dict[str, Any]:
