@@ -66,6 +66,32 @@ async def test_an_accepted_edit_that_a_rerun_would_replace_is_named_before_and_a
     assert "Ada, alone." in outcome.state.memo
 
 
+class Page(BaseModel):
+    text: str = ""
+
+
+@on_loop
+async def test_an_accepted_edit_whose_lines_are_all_in_the_new_text_is_not_called_replaced(tmp_path: Path) -> None:
+    texts = ["# Draft\n\nFerns grow.\n"]
+
+    @step(writes="text", publishes=Artifact("page.md"))
+    async def write() -> str:
+        return texts[-1]
+
+    page, path = Workflow("page", state=Page, steps=[write]), tmp_path / "files" / "page.md"
+    async with Engine(tmp_path / "p.db", workflows=[page]) as engine:
+        session = await engine.start(page, folder=path.parent)
+        await session.outcome()
+        path.write_text("# Draft\n\nFerns grow slowly.\n")
+        await (await session.resume(edits="accept")).outcome()
+        texts.append("# Draft\n\nFerns grow slowly.\n\nA chart.\n")  # the step has merged the edit
+        await (await session.resume(rerun="write", edits="accept")).outcome()
+        events = [event.summary async for event in session.events() if event.event_type == "artifact.set_aside"]
+    assert path.read_text() == texts[-1]
+    kept = path.parent / kept_as(digest_of(b"# Draft\n\nFerns grow slowly.\n"))
+    assert events == [f"page.md was written again with every line of its accepted edit, which is kept in {kept}"]
+
+
 @on_loop
 async def test_discarding_the_new_edit_keeps_the_accepted_one(desk: Desk) -> None:
     await with_accepted_edit(desk)
@@ -217,10 +243,6 @@ async def test_a_copy_of_the_whole_folder_that_is_put_back_is_no_edit(desk: Desk
     await desk.resume(rerun="header")
     assert desk.file(TEAM).read_text() == MINE
     assert desk.bin() == []
-
-
-class Page(BaseModel):
-    text: str = ""
 
 
 @step(writes="text", publishes=Artifact("page.md", min_bytes=1))

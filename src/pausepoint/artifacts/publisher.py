@@ -225,7 +225,7 @@ class Publisher:
             try:
                 for file, (_, data) in zip(files, contents, strict=True):
                     await self._thread.run(self.folder.stage, file.path, data)
-                await self._set_aside(step, files)
+                await self._set_aside(step, [(file, data) for file, (_, data) in zip(files, contents, strict=True)])
             except FolderRefused as error:
                 refused = error
         line, pending = self.held.line, self.ledger.pending.values()
@@ -233,17 +233,17 @@ class Publisher:
         self._pend(step, self._published(step, files, usd, refused is not None))
         return refused
 
-    async def _set_aside(self, step: BoundStep, files: Sequence[PublishedFile]) -> None:
+    async def _set_aside(self, step: BoundStep, files: Sequence[tuple[PublishedFile, bytes]]) -> None:
         """Record which files of a person this step replaces or no longer publishes, and where they are kept."""
-        found = {file.path: await self._thread.run(self._replaced, file) for file in files}
+        found = {file.path: await self._thread.run(self._replaced, file, new) for file, new in files}
         published = {path for path, (_, work) in self.trail.files().items() if work.step != step.name}
         found |= await self._thread.run(self._dropped, step.name, published | found.keys())
         for path, what in found.items():
             if what:
                 self.ledger.effect(f"aside:{path}", "artifact.set_aside", what, {"path": path}, step.agent)
 
-    def _replaced(self, file: PublishedFile) -> str:
-        """Return which content of a person is replaced by a file; empty if there is none."""
+    def _replaced(self, file: PublishedFile, new: bytes) -> str:
+        """Return which content of a person is replaced by a file with ``new`` content; empty if there is none."""
         self.folder.check(file.path)
         data = self._found(file)
         if data is None or (digest := digest_of(data)) == file.sha256:
@@ -252,7 +252,10 @@ class Publisher:
             return f"{file.path} was not written by this session; moved to {self.folder.path}/{OWN}/bin"
         if self.folder.kept_edit(digest) is None:
             return ""
-        return f"{file.path}: its accepted edit was replaced; kept in {self.folder.path}/{kept_as(digest)}"
+        where = f"{self.folder.path}/{kept_as(digest)}"
+        if _has_lines_of(data, new):
+            return f"{file.path} was written again with every line of its accepted edit, which is kept in {where}"
+        return f"{file.path}: its accepted edit was replaced; kept in {where}"
 
     def _dropped(self, step: str, published: Collection[str]) -> dict[str, str]:
         """Return the accepted edits of files that a step no longer publishes."""
@@ -524,6 +527,16 @@ def disk_trouble(error: FolderRefused) -> Paused:
 
 def _recorded(file: PublishedFile, data: bytes) -> PublishedFile:
     return msgspec.structs.replace(file, sha256=digest_of(data), size=len(data))
+
+
+def _has_lines_of(edit: bytes, new: bytes) -> bool:
+    """Return whether all lines of an edited text that are not blank are in the new text, in the same order.
+
+    >>> _has_lines_of(b"a\\nb\\n", b"a\\n\\nmore\\nb"), _has_lines_of(b"b\\na\\n", b"a\\nb\\n")
+    (True, False)
+    """
+    lines = iter([line.strip() for line in new.splitlines()])
+    return all(line.strip() in lines for line in edit.splitlines() if line.strip())
 
 
 def _next_of(work: Work, body: CheckpointBody) -> str | None:
