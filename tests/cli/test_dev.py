@@ -193,7 +193,7 @@ class Fakes:
         monkeypatch.chdir(folder)
         monkeypatch.setattr(Postgres, "exists", True)
         monkeypatch.setattr(Postgres, "prepare", lambda server: None)
-        monkeypatch.setattr(Postgres, "account", None, raising=False)
+        monkeypatch.setattr(postgres, "ACCOUNT", None)  # the scripts run as the user of the test
         monkeypatch.setattr(Postgres, "serve", lambda server: self.script("Postgres"))
         monkeypatch.setattr(_Dev, "_answers", lambda run: asyncio.sleep(0))
         launch = tuple(self.script("$1"))
