@@ -10,7 +10,7 @@ import apsw
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint import Context, Engine, Status, Workflow, step, workflow
 from pausepoint.errors import DamagedRecord
 from tests.support.loop import on_loop
 
@@ -44,6 +44,14 @@ async def wait(ctx: Context) -> str:
 async def gather(topic: str, ctx: Context) -> list[str]:
     first = await ctx.receive(str)
     return [first, (await ctx.call(brief, topic=f"a part of {topic}")).text]
+
+
+@workflow
+async def nap(before: str, ctx: Context) -> str:
+    runs.append(before)
+    if before == "failed":
+        raise ConnectionError("down")
+    return await ctx.receive(str)
 
 
 brief = Workflow("brief", state=Doc, steps=[write])
@@ -121,6 +129,53 @@ async def test_starting_an_id_again_is_no_resume_while_everything_stands_still(t
         await engine.pause(everything=True)
         for name in ("mine", "new", "new"):
             assert await (await engine.start(chat, session_id=name)).status() is Status.PAUSED
+
+
+@pytest.mark.parametrize(
+    ("before", "moment"),
+    [(before, "start") for before in ("failed", "waiting", "paused")]
+    + [(before, "unpause") for before in ("failed", "waiting", "paused")]
+    + [("failed", "claim"), ("paused", "claim")],
+)
+@on_loop
+async def test_no_start_of_an_existing_session_lets_it_run_once_everything_is_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, moment: str
+) -> None:
+    path = tmp_path / "hold.db"
+    async with Engine(path, workflows=[nap]) as engine:
+        await (await engine.start(nap, session_id="mine", before=before, paused=before == "paused")).outcome()
+
+        async def pause() -> None:
+            monkeypatch.undo()
+            await still(path)
+            runs.clear()
+
+        if moment == "start":
+            await pause()
+        else:
+            verb = getattr(engine.store, moment)
+
+            async def late(*args: Any, **options: Any) -> Any:
+                await pause()
+                return await verb(*args, **options)
+
+            monkeypatch.setattr(engine.store, moment, late)
+        session = await engine.start(nap, session_id="mine", before=before)
+        await session.outcome()
+        assert await engine.standing_pause() is not None
+        assert (runs, await session.status()) == ([], Status.FAILED if before == "failed" else Status.PAUSED)
+
+
+@on_loop
+async def test_a_start_does_not_retry_what_a_person_has_resumed_while_everything_is_paused(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db", workflows=[nap]) as engine:
+        session = await engine.start(nap, session_id="mine", before="failed")
+        await session.outcome()
+        await engine.pause(everything=True)
+        await (await session.resume()).outcome()
+        assert runs == ["failed", "failed"]
+        assert (await (await engine.start(nap, session_id="mine", before="failed")).outcome()).status is Status.FAILED
+        assert runs == ["failed", "failed"]
 
 
 @on_loop

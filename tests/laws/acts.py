@@ -32,7 +32,7 @@ def pause(tree: bool = False, standing: bool = False, **query: Any) -> Act:
 
 
 def unpause() -> Act:
-    return ask("unpause", by=None, budget=None, wake=False)
+    return ask("unpause", by=None, budget=None, wake=False, exempt=True)
 
 
 def lift() -> Act:

@@ -43,8 +43,11 @@ class EverythingModel(RuleBasedStateMachine):
 
     def stopped(self, session_id: str) -> bool:
         """Return whether the pause of everything stops a session."""
-        open = self.still is not None and self.rows[session_id].ended is None
-        return open and self.known[session_id].exempt < self.rounds[-1].round
+        return self.rows[session_id].ended is None and self.is_concerned(session_id)
+
+    def is_concerned(self, session_id: str) -> bool:
+        """Return whether the pause of everything stops a session, or would if the session were opened again."""
+        return self.still is not None and self.known[session_id].exempt < self.rounds[-1].round
 
     def freezing(self, session_id: str) -> tuple[int, int | None, dict[int, int]]:
         """Return what decides about a session's frozen time."""

@@ -90,7 +90,7 @@ class StoreMachine(StoreModel):
         elif row.live and not steal:
             with pytest.raises(AlreadyRunning):
                 self.run(claim)
-        elif row.pause_requested and not paused:
+        elif not paused and (row.pause_requested or self.is_concerned(session_id)):
             with pytest.raises(VerbRefused):
                 self.run(claim)
         else:
@@ -314,12 +314,15 @@ class StoreMachine(StoreModel):
         assert self.run(self.store(engine).lift(by, now)) is self.lifted(by, now)
 
     @precondition(lambda self: self.rows)
-    @rule(data=st.data(), engine=engines, by=people, budget=st.sampled_from((None, None, 9)), wake=st.booleans())
-    def unpause(self, data: st.DataObject, engine: int, by: str | None, budget: int | None, wake: bool) -> None:
+    @rule(data=st.data(), engine=engines, by=people, budget=st.sampled_from((None, None, 9)), wake=st.booleans(),
+          exempt=st.booleans())  # fmt: skip
+    def unpause(
+        self, data: st.DataObject, engine: int, by: str | None, budget: int | None, wake: bool, exempt: bool
+    ) -> None:  # fmt: skip
         limits = Allowance(usd=budget, tokens=budget)
         session_id, now = self.draw_session(data), self.clock.now()
-        self.run(self.store(engine).unpause(session_id, by, now, limits, wake))
-        for each in self.tree(session_id):
+        self.run(self.store(engine).unpause(session_id, by, now, limits, wake, exempt))
+        for each in self.tree(session_id) if exempt or self.still is None else ():
             named = each == session_id
             self.unpaused(each, by, now, limits if named else Allowance(), wake, named)
 

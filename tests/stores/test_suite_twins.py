@@ -160,6 +160,16 @@ class StartsWhileEverythingStandsStill(DictStore):
         return self.data.rounds[-1].round if self.data.rounds else 0
 
 
+class StartsAgainWhileEverythingIsPaused(DictStore):
+    async def unpause(self, *given: Any, exempt: bool = True, **options: Any) -> SessionRow:
+        return await super().unpause(*given, **options)
+
+
+class RetriesWhileEverythingIsPaused(DictStore):
+    def _is_concerned(self, kept: Kept) -> bool:
+        return super()._is_concerned(kept) and kept.row.ended != "failed"
+
+
 class LiftsEveryPause(DictStore):
     async def lift(self, by: str | None, at: int) -> bool:
         lifted = await super().lift(by, at)
@@ -523,6 +533,8 @@ TWINS: dict[type[DictStore], str] = {
     WorksOnWhenClosed: "test_a_store_that_is_not_open_says_so",
     HandsOutSignalsTwice: "test_signals_are_read_after_a_number",
     StartsWhileEverythingStandsStill: "test_a_session_created_meanwhile_is_paused_and_not_held",
+    StartsAgainWhileEverythingIsPaused: "test_a_start_lets_nothing_run_while_everything_is_paused",
+    RetriesWhileEverythingIsPaused: "test_a_start_lets_nothing_run_while_everything_is_paused",
     LiftsEveryPause: "test_lifting_it_closes_its_own_pauses_and_no_others",
     TakesWhatStandsStill: "test_nobody_picks_up_what_it_stops",
     TakesGuests: "test_a_guest_is_never_taken_or_due",

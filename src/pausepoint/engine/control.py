@@ -58,6 +58,9 @@ R = TypeVar("R", default=S)  # the result: what a function returned, or the fina
 KEEPER_PATIENCE = 2.0
 """How many seconds a resume waits for the engine that keeps the step, before it drives the session itself."""
 
+_NOT_RESUMED = (Status.RUNNING, Status.COMPLETED, Status.CANCELLED)
+"""What a resume says about these sessions is true while everything is paused, too."""
+
 
 class _How(NamedTuple):
     """How a resume drives a session in this engine. See `Control.resume`."""
@@ -68,6 +71,7 @@ class _How(NamedTuple):
     wake: bool
     accept_code: bool
     until: str | None
+    exempt: bool  # whether the session may run while everything is paused
 
     @property
     def in_place(self) -> bool:
@@ -188,9 +192,7 @@ class Control:
         if new.pause is not None:  # start(paused=True) pauses an existing session instead of resuming it
             await self.pauses.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
             return self.handle(row.session_id)
-        if row.under_everything:  # only a resume may continue it, not a start
-            return self.handle(row.session_id)
-        return await self.resume(row.session_id, by=by, owner=new.owner, budget=budget_of(new))
+        return await self.resume(row.session_id, by=by, owner=new.owner, budget=budget_of(new), exempt=False)
 
     async def fork(
         self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
@@ -262,9 +264,12 @@ class Control:
         self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
         budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
         until: str | None = None, edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
-        here: bool = True,
+        here: bool = True, exempt: bool = True,
     ) -> Session[Any]:  # fmt: skip
-        """Resume one session, and return a handle on it. `Engine.resume` describes the options."""
+        """Resume one session, and return a handle on it. `Engine.resume` describes the options.
+
+        Without ``exempt``, as for a `start`, it does nothing while everything is paused.
+        """
         self.service.check_open()
         check_texts(by=by, owner=owner)
         if code not in (None, "accept"):
@@ -274,6 +279,8 @@ class Control:
             await self.service.driver.wait_for_claim(session_id)
         row = await self.service.row(session_id)
         check_owner(row, owner)
+        if not exempt and row.status not in _NOT_RESUMED and await self.service.store.standing_pause() is not None:
+            return self.handle(row.session_id)
         if row.guest:
             given = {"steal": steal, "code": code, "until": until, "edits": edits, "rerun": rerun}
             options = [name for name, value in given.items() if value]
@@ -299,7 +306,8 @@ class Control:
             if not self._woke_here(session) and await self._is_still_held(row):
                 raise await self.service.driven(row)
         elif here:
-            await self._resume_here(session, row, driven, _How(by, allowance, steal, wake, code is not None, until))
+            how = _How(by, allowance, steal, wake, code is not None, until, exempt)
+            await self._resume_here(session, row, driven, how)
         else:
             await self.withdraw_pauses(row, by, allowance, due=True)
         return session
@@ -311,7 +319,7 @@ class Control:
         """
         kept = row.kept_by is not None and how.in_place  # its keeper has the code, and need not be this engine
         prepared = None if kept else await self._prepared(row, driven, how)
-        row = await self.withdraw_pauses(row, how.by, how.allowance)
+        row = await self.withdraw_pauses(row, how.by, how.allowance, exempt=how.exempt)
         if driven or kept:
             if row.live:  # it was about to pause and continues where it is, or another engine drives it now
                 return
@@ -336,11 +344,14 @@ class Control:
         return workflow, await self.service.store.records(row.key, row.key_frame)
 
     async def withdraw_pauses(
-        self, row: SessionRow, by: str | None, allowance: Allowance, due: bool = False
+        self, row: SessionRow, by: str | None, allowance: Allowance, due: bool = False, exempt: bool = True
     ) -> SessionRow:  # fmt: skip
-        """Withdraw the operator's pauses of a session. ``due``: close others, too; any engine may pick it up."""
+        """Withdraw the operator's pauses of a session. ``due``: close others, too; any engine may pick it up.
+
+        Without ``exempt``, the session stays as it is while everything is paused.
+        """
         same = owned(row.session_id, row.owner)  # and not another session that has got its id meanwhile
-        row = await self.service.store.unpause(same, by, self.service.clock.now(), allowance, due)
+        row = await self.service.store.unpause(same, by, self.service.clock.now(), allowance, due, exempt)
         self.service.driver.on_change(budgets=bool(allowance.given()))  # its children may be pausing in this process
         return row
 
@@ -350,7 +361,7 @@ class Control:
         fence = row.fence if row.kept_by is not None and how.in_place else None
         try:
             session._run = await self.pickup.take_over(
-                workflow, row, records, how.steal, fence, paused=True,
+                workflow, row, records, how.steal, fence, paused=how.exempt,
                 resumed=True, by=how.by, wake=how.wake, accept_code=how.accept_code,
             )  # fmt: skip
         except LimitReached:
@@ -363,6 +374,9 @@ class Control:
         except AlreadyRunning:
             if not self._woke_here(session):
                 raise
+        except VerbRefused:
+            if how.exempt:
+                raise  # otherwise it was paused after it was read, and stays so
         except SessionEnded as late:  # it ended after it was read
             if late.status != Status.COMPLETED.value:
                 raise ended_for_good(await self.service.row(row.session_id)) from late

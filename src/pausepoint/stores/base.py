@@ -186,14 +186,15 @@ class Store(Upkeep, Schedules, Limits, Drawers, Protocol):
 
         A step that an engine kept in memory is no longer valid after a claim by another one: the fence tells it so. A
         session whose holder died is freed first, as by `reap`. ``steal`` takes the session even from a live engine.
-        With ``fence``, the claim succeeds only if the session still has that fence. Only a resume, which withdraws the
-        pauses first, passes ``paused``: then a pause that was requested since does not prevent the claim, and the
-        session parks before any step.
+        With ``fence``, the claim succeeds only if the session still has that fence. Only a person's resume, which
+        withdraws the pauses first, passes ``paused``: then a pause that was requested since does not prevent the claim,
+        and the session parks before any step.
 
         Raises `UnknownSession`; `SessionEnded` if the session is completed or cancelled; `AlreadyRunning` if a live
-        engine, this one included, holds it; `HoldLost` if ``fence`` no longer matches; `VerbRefused` if a pause of the
-        session is requested and ``paused`` is not set; and `LimitReached` if no slot is free for the session, which is
-        then due, so that an engine picks it up when a slot is free.
+        engine, this one included, holds it; `HoldLost` if ``fence`` no longer matches; `VerbRefused` if ``paused`` is
+        not set, and a pause of the session is requested, or the session has failed and the pause of everything would
+        stop it; and `LimitReached` if no slot is free for the session, which is then due, so that an engine picks it up
+        when a slot is free.
         """
 
     async def commit(self, commit: Commit) -> Flags | None:
@@ -338,8 +339,9 @@ class Store(Upkeep, Schedules, Limits, Drawers, Protocol):
         """
 
     async def unpause(
-        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
-    ) -> SessionRow:
+        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False,
+        exempt: bool = True,
+    ) -> SessionRow:  # fmt: skip
         """Withdraw the operator's pauses of a session and its descendants, and record who did.
 
         The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget`` sets new limits for the session;
@@ -348,6 +350,9 @@ class Store(Upkeep, Schedules, Limits, Drawers, Protocol):
         keeps its failure until its next commit. If `pausepoint.model.sessions.can_be_tried_again`, the other pauses of
         these sessions are closed and their crashes forgiven: the engine that drives one pauses it again if a reason
         persists.
+
+        A session that is unpaused while everything is paused is exempt from that pause. Without ``exempt``, nothing
+        changes while everything is paused: only a person's resume lets a session run then.
 
         Without ``wake``, those that wait for nothing are not due, because the caller drives them. A session whose step
         an engine keeps becomes due in any case, so that another engine can drive it if the keeper dies. Damaged

@@ -188,7 +188,11 @@ class Base:
 
     def _stopped(self, kept: Kept) -> bool:
         """Return whether the pause of everything stops a session."""
-        return self.data.standing is not None and kept.row.ended is None and kept.exempt < self.data.rounds[-1].round
+        return kept.row.ended is None and self._is_concerned(kept)
+
+    def _is_concerned(self, kept: Kept) -> bool:
+        """Return whether the pause of everything stops a session, or would if the session were opened again."""
+        return self.data.standing is not None and kept.exempt < self.data.rounds[-1].round
 
     def _last_lifted(self) -> int:
         return max((each.round for each in self.data.rounds if each.lifted_at is not None), default=0)

@@ -168,10 +168,11 @@ class Notes(Removals):
         return found
 
     async def unpause(
-        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
-    ) -> SessionRow:
+        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False,
+        exempt: bool = True,
+    ) -> SessionRow:  # fmt: skip
         self._check_key()
-        row = await super().unpause(session_id, storable(by), at, budget, wake)
+        row = await super().unpause(session_id, storable(by), at, budget, wake, exempt)
         self._took_effect()
         return row
 

@@ -148,11 +148,13 @@ class Requests(Base):
         return lifted
 
     async def unpause(
-        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
-    ) -> SessionRow:
+        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False,
+        exempt: bool = True,
+    ) -> SessionRow:  # fmt: skip
         self._check()
         top = self._named(session_id)
-        for kept in self._tree(session_id) if self._takes(top) else ():
+        treats = self._takes(top) and (exempt or self.data.standing is None)
+        for kept in self._tree(session_id) if treats else ():
             limits = budget.given() if kept is top else {}
             asked = self._seen(kept).pause_requested
             since = None

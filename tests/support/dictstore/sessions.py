@@ -170,7 +170,7 @@ class Sessions(Limits):
             self._refuse_held(row)
         if fence is not None and row.fence != fence:
             raise HoldLost(f"{session_id} has moved on; nothing was written", session_id=session_id)
-        if row.pause_requested and not paused:
+        if (row.pause_requested or self._is_concerned(kept)) and not paused:
             raise VerbRefused(f"{session_id} is to be paused", session_id=session_id, status=row.status.value)
         self._free(kept)
         self._check_slot(kept, row, now)

@@ -358,10 +358,11 @@ class PostgresStore(Notes, Upkeep):
             return await self._act(lambda connection: standing.lift(connection, by, at))
 
     async def unpause(
-        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
-    ) -> SessionRow:
+        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False,
+        exempt: bool = True,
+    ) -> SessionRow:  # fmt: skip
         def verb(connection: Any, takes: Takes) -> SessionRow:
-            return pauses.unpause(connection, self._engine, session_id, by, at, budget, wake, takes)
+            return pauses.unpause(connection, self._engine, session_id, by, at, budget, wake, takes, exempt)
 
         with self._locked(locks.line_of(session_id), SHARED):
             return await self._act_on(verb)

@@ -175,10 +175,10 @@ def above(connection: Connection, parent: int | None) -> Pause | None:
 
 def unpause(
     connection: Connection, engine: Engine, session_id: str, by: str | None, at: int, limits: Allowance,
-    wake: bool = False, takes: Takes = takes_all,
+    wake: bool = False, takes: Takes = takes_all, exempt: bool = True,
 ) -> SessionRow:  # fmt: skip
     by, named = text.storable(by), sessions.known(connection, session_id, engine.present)
-    if not takes(named.key):
+    if not takes(named.key) or not (exempt or standing.everything(connection) is None):
         return named
     for row in sessions.find(connection, Filter(session_id=session_id, tree=True), engine.present):
         budget = limits.given() if row.session_id == session_id else {}

@@ -92,7 +92,7 @@ def claim(
         raise driven(connection, row)
     if fence is not None and row.fence != fence:
         raise changed_meanwhile(row)
-    if row.pause_requested and not paused:
+    if not paused and (row.pause_requested or (row.ended == "failed" and standing.concerns(connection, row.key))):
         raise _is_paused(row)
     if row.holder is not None and not row.live:
         free(connection, [row.key])

@@ -56,6 +56,12 @@ def everything(connection: Connection) -> int | None:
     return number
 
 
+def concerns(connection: Connection, key: int) -> bool:
+    """Return whether the pause of everything stops a session, or would if the session were opened again."""
+    number = everything(connection)
+    return number is not None and connection.execute(connection.queries["exempt"], (key,)).get < number >> 1
+
+
 def start(connection: Connection, pause: Pause, is_alive: Callable[[int], bool]) -> None:
     """Start the pause of everything. If it is already in effect, its author and start time stay.
 

@@ -474,10 +474,11 @@ class SqliteStore(Notes, Upkeep):
         return await self._act(lambda connection: standing.lift(connection, by, at))
 
     async def unpause(
-        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False
-    ) -> SessionRow:
+        self, session_id: str, by: str | None, at: int, budget: Allowance = NO_BUDGET, wake: bool = False,
+        exempt: bool = True,
+    ) -> SessionRow:  # fmt: skip
         def verb(connection: Connection, takes: Takes) -> SessionRow:
-            return pauses.unpause(connection, self._engine, session_id, by, at, budget, wake, takes)
+            return pauses.unpause(connection, self._engine, session_id, by, at, budget, wake, takes, exempt)
 
         return await self._act_on(verb)
 

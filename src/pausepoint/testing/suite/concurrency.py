@@ -101,6 +101,13 @@ class Trial(NamedTuple):
     switches: int
     orders: int
     wrong: str
+    state: dict[str, Any]
+
+    @property
+    def may_run(self) -> list[str]:
+        """The sessions that may still run afterwards although everything is paused."""
+        wholes = {id: whole for tree in self.state["sessions"].values() for id, whole in tree.items()}
+        return [id for id, whole in wholes.items() if not (whole["row"]["ended"] or whole["row"]["under_everything"])]
 
 
 class Arena:
@@ -157,7 +164,7 @@ class Arena:
         played = self._play(self._stores, case, turnstile)
         orders, wrong = self._explain(case, played)
         text = f"{case}, interleaving {n} of seed {seed}: {wrong}" if wrong else ""
-        return Trial(case, len(played.calls), overlap(played.calls), turnstile.switches, orders, text)
+        return Trial(case, len(played.calls), overlap(played.calls), turnstile.switches, orders, text, played.state)
 
     def _explain(self, case: Case, played: Played) -> tuple[int, str]:
         """Return how many orders were tried, and why none of them explains what happened."""
@@ -284,6 +291,16 @@ class ConcurrencySuite(Suite):
         with arena:
             for n in range(2 * INTERLEAVINGS):
                 assert not (wrong := arena.trial(("take", "take"), n, setting="limited").wrong), wrong
+
+    @pytest.mark.parametrize("setting", SETTINGS)
+    def test_a_start_and_a_pause_of_everything_at_the_same_time_let_nothing_run(
+        self, arena: Arena, setting: str
+    ) -> None:
+        with arena:
+            for n in range(2 * self.interleavings):
+                trial = arena.trial(("start_again", "pause_everything"), n, setting=setting)
+                assert not trial.wrong, trial.wrong
+                assert not trial.may_run, f"{trial.case}, interleaving {n}"
 
     def test_writes_to_a_drawer_at_the_same_time_act_as_if_one_came_first(self, arena: Arena) -> None:
         with arena:

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pausepoint.errors import VerbRefused
+from pausepoint.model.budgets import Allowance
 from pausepoint.model.sessions import Filter, Pause, SessionRow, Status, Stopping
 from pausepoint.stores.base import Store
 from pausepoint.testing.suite.base import (
@@ -275,6 +276,23 @@ class StandingTests(Suite):
             await store.pause(ALL, everything())
             assert (await store.unpause("s1", "ben", 6000)).status is Status.FAILED
             assert (await store.claim("s1", paused=True)).status is Status.RUNNING
+
+    @on_loop
+    async def test_a_start_lets_nothing_run_while_everything_is_paused(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, "failed", ended="failed")
+            await parked(store, "waiting", waiting="message")
+            await store.pause(Filter(session_id=(await parked(store, "paused")).session_id), operator())
+            await store.pause(ALL, everything())
+            before = await store.find(Filter())
+            for row in before:
+                assert await store.unpause(row.session_id, "ben", 6000, Allowance(usd=9), True, exempt=False) == row
+                with pytest.raises(VerbRefused):
+                    await store.claim(row.session_id)
+            assert await store.find(Filter()) == before
+            await store.lift("ben", 7000)
+            assert not (await store.unpause("paused", "ben", 8000, exempt=False)).pause_requested
+            assert (await store.claim("failed")).status is Status.RUNNING
 
     @on_loop
     async def test_after_the_lift_sessions_are_as_they_were(self, place: Place) -> None:

@@ -217,6 +217,13 @@ async def resume(actor: Actor) -> None:
     await Driver(actor.store, row).commit(b"resumed", thaw=True)
 
 
+async def start_again(actor: Actor) -> None:
+    """Do what a start with the id of this session does: resume it, but not while everything is paused."""
+    await actor.store.unpause(actor.id(), actor.by, actor.at, exempt=False)
+    row = await actor.store.claim(actor.id())
+    await Driver(actor.store, row).commit(b"started again", thaw=True)
+
+
 async def take_up(actor: Actor) -> None:
     """Drive the session as it was seen."""
     row = await actor.seen()
@@ -377,7 +384,9 @@ VERBS: dict[str, Verb] = {
 }  # fmt: skip
 
 OTHER_SETTINGS: dict[str, Setting] = {"siblings": siblings}
-OTHER_VERBS: dict[str, Verb] = {"spend": spend, "append": append, "pop": pop, "replace": replace}
+OTHER_VERBS: dict[str, Verb] = {
+    "spend": spend, "start_again": start_again, "append": append, "pop": pop, "replace": replace,
+}  # fmt: skip
 """What is not tried with everything else, but in a test of its own."""
 
 _NEEDS: dict[str, tuple[str, ...]] = {
