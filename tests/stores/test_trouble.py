@@ -167,6 +167,25 @@ async def test_what_was_refused_a_commit_can_be_stopped_and_ended_on_a_full_disk
             await store.claim("other")
 
 
+@pytest.mark.parametrize("standing", [False, True])
+@on_loop
+async def test_a_paused_session_that_is_refused_a_commit_stops_looking_driven(
+    path: Path, monkeypatch: pytest.MonkeyPatch, standing: bool
+) -> None:
+    async with opened(path) as store:
+        driver, _ = await started(store, "cut"), await started(store, "other")
+        monkeypatch.setattr(Ballast, "make", lambda ballast: False)  # the disk stays full; some ballast remains
+        monkeypatch.setattr(Ballast, "short", lambda ballast: True)
+        store._writer.look()
+        await store.pause(Filter(session_id=None if standing else "cut"), operator(standing=standing))
+        with pytest.raises(StoreReadOnly):
+            await driver.commit()
+        while (await stored(store, "cut")).live:
+            await asyncio.sleep(0.001)
+        assert ((await stored(store, "cut")).status.value, (await stored(store, "other")).live) == ("paused", True)
+        assert store.trouble is not None
+
+
 @on_loop
 async def test_a_checkpoint_is_not_a_last_note(path: Path) -> None:
     async with opened(path) as store:

@@ -215,7 +215,8 @@ class Store(Upkeep, Schedules, Limits, Drawers, Protocol):
         (`pausepoint.model.questions.settled`), and unread answers to them are no longer mail.
 
         Raises `HoldLost` if the fence or ``base_seq`` no longer matches. Raises `StoreReadOnly` if the disk is full or
-        failing; the session then loses its hold, and is free as soon as the store can be written again.
+        failing; the session then loses its hold, and is free as soon as the store can be written again. If it is to
+        pause, the store frees it before that, if it can: someone may wait for it.
         """
 
     async def revise(self, commit: Commit) -> Found:

@@ -27,6 +27,7 @@ import apsw
 from pausepoint.errors import PausepointError, StoreReadOnly, StoreRemoved, StoreUnavailable
 from pausepoint.model.commits import Commit, Flags
 from pausepoint.name import NAME
+from pausepoint.stores.sql import sessions
 from pausepoint.stores.sqlite import commits, schema
 from pausepoint.stores.sqlite.ballast import Ballast
 from pausepoint.stores.sqlite.connection import Connection
@@ -493,7 +494,7 @@ class Writer:
         freeing: Work | None = None
         if self._trouble.is_there and not self._recovers():
             batch = [work for work in batch if work.urgent or self._refuse(work)]
-            if batch and self.lost:  # sessions to stop or remove must not look as if they were driven
+            if self.lost and (batch or self._is_to_pause()):  # what must stop must not look as if it were driven
                 freeing = Work(verb=self._give_back, urgent=True)
                 batch = [freeing, *batch]
         left = [work for work in batch if work.commit is not None or work.verb is not None]
@@ -504,6 +505,14 @@ class Writer:
                 break
         if freeing is not None and freeing.answer and freeing.error is None:
             self.lost.clear()
+
+    def _is_to_pause(self) -> bool:
+        """Return whether one of the sessions in ``lost`` is to pause, which someone may wait for. Only read, so far."""
+        try:
+            flags = sessions.flags(self.threaded.connection, list(self.lost)).values()
+        except (apsw.Error, PausepointError):
+            return False
+        return any(requests.pause_requested for _, requests in flags)
 
     def _refuse(self, work: Work) -> bool:
         work.error = self._trouble.refusal()
