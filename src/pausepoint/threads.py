@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from threading import Condition, Thread
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from threading import Condition, Lock, Thread
 from typing import Any, TypeVar
 
 from pausepoint.name import NAME
@@ -27,6 +28,49 @@ async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     done, work = _work(fn, args, kwargs)
     Thread(target=work, name=f"{NAME}-{getattr(fn, '__name__', 'call')}", daemon=True).start()
     return await done
+
+
+waiting_thread: ContextVar[Thread | None] = ContextVar(f"{NAME}_waiting_thread", default=None)
+"""The thread that waits for the task in which this is set, and for the tasks that this task starts."""
+
+_replaced = Counter[Thread]()
+_lock = Lock()
+
+
+@contextmanager
+def replaced() -> Iterator[None]:
+    """While the waiting thread of this task is held, let its pool have another thread in its place.
+
+    Only asyncio's own pool, of `asyncio.to_thread`, grows. It keeps the idle thread afterwards. The size of any other
+    pool may be meant as a limit.
+    """
+    thread = waiting_thread.get()
+    pool = None if thread is None else _pool_of(thread)
+    if thread is None or pool is None:
+        yield
+        return
+    with _lock:
+        _replaced[thread] += 1
+        pool._max_workers += _replaced[thread] == 1
+    with suppress(RuntimeError):  # the pool is shut down, or the system has no more threads
+        pool.submit(int)  # starts a thread if none is idle
+    try:
+        yield
+    finally:
+        with _lock:
+            _replaced[thread] -= 1
+            if not _replaced[thread]:
+                del _replaced[thread]
+                pool._max_workers -= 1
+
+
+def _pool_of(thread: Thread) -> Any:
+    """Return the pool of asyncio that a running thread belongs to; None if there is none."""
+    if not thread.name.startswith("asyncio_"):
+        return None
+    pool, *_ = getattr(thread, "_args", ()) or (lambda: None,)  # the thread has a weak reference
+    found = pool() if callable(pool) else None
+    return found if hasattr(found, "_max_workers") else None
 
 
 class Lane:

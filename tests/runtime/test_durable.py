@@ -6,15 +6,17 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pausepoint import Context, DefinitionError, Engine, Status, Workflow, current, durable, step
+from pausepoint import Context, DefinitionError, Engine, Status, Workflow, current, durable, step, workflow
 from pausepoint.errors import StepError
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.twice import State, Twice, run
+from tests.support.waits import async_until
 
 ran: list[Any] = []
 
@@ -41,6 +43,29 @@ def charge(order: str) -> str:
 async def keyed(order: str, *, key: str = "", timeout: float = 0) -> object:
     ran.append((order, key, timeout))
     return [order, key]
+
+
+@workflow
+async def agent(name: str, ctx: Context) -> None:
+    for number in range(100_000):
+        await asyncio.to_thread(charge, f"{name}-{number}")
+
+
+@on_loop
+async def test_blocking_calls_that_a_pause_holds_keep_no_thread_of_the_pool(tmp_path: Path) -> None:
+    pool = ThreadPoolExecutor(1, thread_name_prefix="asyncio")  # as asyncio makes it, on a machine that has one thread
+    asyncio.get_running_loop().set_default_executor(pool)
+    async with Engine(tmp_path / "pool.db", workflows=[agent]) as engine:
+        for name in ("ann", "ben", "cat"):
+            await engine.start(agent, session_id=name, name=name)
+        await async_until(lambda: len({order[:3] for order in ran}) == 3)
+        assert (await engine.pause(everything=True, wait=True, timeout=30)).working == ()
+        before = list(ran)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 30) == "free"
+        assert ran == before
+        await engine.lift_pause()
+        await async_until(lambda: len({order[:3] for order in ran[len(before) :]}) == 3)
+    assert pool._max_workers == 1
 
 
 @on_loop

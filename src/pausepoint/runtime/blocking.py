@@ -42,6 +42,7 @@ from pausepoint.runtime.pending import First
 from pausepoint.runtime.questions import Judge, Options
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.runtime.waits import Duration
+from pausepoint.threads import waiting_thread
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -457,8 +458,13 @@ class BlockingContext(BaseContext):
             raise StepExited(f"step {visit.step.name} was exited; its result is discarded") from None
 
 
-async def tracked(visit: Visit, frame: Frame, work: Coroutine[Any, Any, T]) -> T:
-    """Run a blocking step's call in a task that is cancelled with the visit, or with the attempt that makes it."""
+def tracked(visit: Visit, frame: Frame, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    """Run a call of this thread in a task that is cancelled with the visit, or with the attempt that makes it."""
+    return _tracked(visit, frame, work, threading.current_thread())
+
+
+async def _tracked(visit: Visit, frame: Frame, work: Coroutine[Any, Any, T], thread: threading.Thread) -> T:
+    waiting_thread.set(thread)
     task = asyncio.current_task()
     assert task is not None
     visit.tasks.add(task)

@@ -53,7 +53,7 @@ from pausepoint.runtime.requests import Interrupt, Requests
 from pausepoint.runtime.streams import Sender, Streams
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.stores.base import Store
-from pausepoint.threads import in_thread
+from pausepoint.threads import in_thread, waiting_thread
 
 
 class Exited(Exception):
@@ -92,6 +92,7 @@ class Drive(Requests):
         """Drive the session until it parks. ``broken`` is set if the drive itself fails."""
         self.task = asyncio.current_task()
         enter(None)  # a step may have started this session
+        waiting_thread.set(None)
         with self.ledger.watch.session(self.workflow.version, self.resumed):
             await self._drive()
 

@@ -43,6 +43,7 @@ from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.handover import Handover, Receipt
 from pausepoint.runtime.misses import Misses, digests_of, mismatch
 from pausepoint.runtime.timeouts import Timeouts
+from pausepoint.threads import replaced
 
 if TYPE_CHECKING:
     from pausepoint.runtime.drive import Drive
@@ -286,7 +287,8 @@ class Visit:
         self._set_alarm()
         self.settle()
         try:
-            await news
+            with replaced():
+                await news
         finally:
             self.waits.pop(news, None)
             self._count_halted(frame, -1)
@@ -500,7 +502,8 @@ class Visit:
         self._count_halted(frame, 1)
         self.settle()
         try:
-            await released
+            with replaced():
+                await released
         finally:
             self.halted.discard(released)
             self._count_halted(frame, -1)
