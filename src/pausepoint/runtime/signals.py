@@ -10,6 +10,9 @@ Signals belong to the program. An engine handles a signal only where the program
   how the program ends. The engine also stops its sessions after their current operation, so that requests which wait
   for a session are answered and the server can end. A second signal aborts the operations.
 - **Any other handler, and an ignored signal**: the engine does nothing.
+
+Ctrl+Z (SIGTSTP) suspends the program between two transactions, unless the program has a handler of its own:
+`pausepoint.stores.suspension`.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Any
 
 from pausepoint.name import NAME
 from pausepoint.runtime.driver import LocalDriver
+from pausepoint.stores.suspension import SUSPENSION
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -79,6 +83,7 @@ class Handlers:
             found = {number: signal.getsignal(number) for number in SIGNALS}
             for number in self._wanted(found):
                 self.former[number] = signal.signal(number, self._on_signal)
+            SUSPENSION.install(self)
 
     def _wanted(self, found: dict[signal.Signals, Any]) -> list[signal.Signals]:
         """Return the signals to handle, given the present handlers."""
@@ -90,6 +95,8 @@ class Handlers:
         for number in self.former if is_main_thread() else ():
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, self.before(number))
+        if is_main_thread():
+            SUSPENSION.uninstall(self)
 
     def before(self, number: signal.Signals) -> Any:
         """Return the previous handler. Engines may close in any order, so handlers of closed engines are skipped."""

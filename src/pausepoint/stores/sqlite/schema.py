@@ -23,6 +23,7 @@ from pausepoint.stores.sql.statements import Migration
 from pausepoint.stores.sqlite import recovery, sql
 from pausepoint.stores.sqlite.connection import Connection
 from pausepoint.stores.sqlite.errors import edge
+from pausepoint.stores.suspension import unsuspended
 
 APPLICATION_ID = 0x486F6C64  # "Hold"
 VERSION = 1
@@ -185,6 +186,7 @@ def fold(place: Place) -> bool:
         return not busy and _synced(f"{place.path}-wal")
 
 
+@unsuspended
 def create(connection: apsw.Connection) -> None:
     """Create the current schema in an empty database, in one transaction, unless another process was faster."""
     connection.execute("BEGIN IMMEDIATE")
@@ -195,6 +197,7 @@ def create(connection: apsw.Connection) -> None:
         connection.execute("COMMIT")
 
 
+@unsuspended
 def migrate(connection: apsw.Connection, road: Sequence[Migration]) -> None:
     """Run each pending migration and store its version number, in one transaction per migration."""
     for step in road:

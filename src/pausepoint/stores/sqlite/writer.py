@@ -37,6 +37,7 @@ from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.trouble import Trouble
 from pausepoint.stores.sqlite.work import Brief
 from pausepoint.stores.sqlite.work import Work as Work
+from pausepoint.stores.suspension import SUSPENSION, unsuspended
 
 logger = logging.getLogger(NAME)
 
@@ -119,6 +120,7 @@ class Transactions:
                 work.error = self._trouble.met(exc)
                 work.error.__cause__ = exc
 
+    @unsuspended
     def move(self, commit: Commit) -> Flags | None:
         """Run a single commit. Does the same as `run`, but faster, for an engine that drives one session."""
         try:
@@ -137,6 +139,7 @@ class Transactions:
             raise outcome
         return outcome
 
+    @unsuspended
     def _once(self, batch: Sequence[Work]) -> None:
         connection = self.connection
         newcomer = not self._engine.number
@@ -557,7 +560,7 @@ class Writer:
         connection.wal_autocheckpoint(schema.WAL_PAGES)
 
     def _wait_for_lock(self, attempt: int) -> bool:
-        if attempt == 0:
+        if attempt == 0 or SUSPENSION.stand_aside():
             self._waited_since = time.monotonic()
         time.sleep(random.uniform(0.0005, 0.001 * min(attempt + 1, 10)))
         return time.monotonic() - self._waited_since < LOCK_PATIENCE
