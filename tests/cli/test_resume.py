@@ -43,8 +43,7 @@ def test_without_an_id_the_last_interrupted_session_goes_on_and_everything_about
     assert event["saved_seconds"] == pytest.approx(
         took, abs=0.002
     )  # what the skipped visits took, by their own records
-    (saved,) = re.findall(r"Saved by resuming: (.*) and \$0\.75 \(2 visits done before\)", out)
-    assert re.fullmatch(r"[\d.]+ m?s", saved)
+    assert re.search(r"^Saved by resuming: (\d[\d.]* s and )?\$0\.75 \(2 visits done before\)$", out, re.MULTILINE)
 
 
 async def resumptions(store: Path) -> list[tuple[dict[str, Any], float]]:
@@ -58,6 +57,16 @@ async def resumptions(store: Path) -> list[tuple[dict[str, Any], float]]:
             elif event.event_type == "session.resumed":
                 found.append((event.data, took))
     return found
+
+
+def test_less_than_a_second_is_not_called_a_saving(desk: Desk) -> None:
+    session = desk.failed("research")
+    code, out, _ = run("resume", session, "--from", "research", *TARGET, cwd=desk.root)
+    assert code == 0
+    *_, (event, took) = asyncio.run(resumptions(desk.store))
+    assert (event["skipped"], event["saved_usd"], took > 0) == (1, 0, True)
+    assert ("Saved by resuming" in out) == (event["saved_seconds"] >= 1)
+    assert "Skipped, done before: plan\n" in out
 
 
 def test_several_candidates_are_listed_and_not_guessed(desk: Desk) -> None:
@@ -93,7 +102,7 @@ def test_what_was_done_within_the_first_step_is_kept_and_said_to_be(desk: Desk) 
     code, out, _ = run("resume", *TARGET, cwd=desk.root)
     assert code == 0
     assert "Resuming within plan: there is no checkpoint yet\nSkipped, done before: 1 operation of plan\n" in out
-    assert re.search(r"Saved by resuming: .* and \$0\.25 \(operations done before\)", out)
+    assert re.search(r"^Saved by resuming: (\d[\d.]* s and )?\$0\.25 \(operations done before\)$", out, re.MULTILINE)
     assert "from scratch" not in out
     (info,) = desk.sessions()
     desk.forget_calls()

@@ -238,6 +238,16 @@ def money(usd: float) -> str:
     return f"${usd:.2f}" if usd == 0 or usd >= 0.01 else f"${usd:.4f}"
 
 
+def saving(duration: timedelta, usd: float) -> str:
+    """Return the time and money that a resume has saved, as text. Less than a second is not worth a line.
+
+    >>> saving(timedelta(seconds=75), 0.5), saving(timedelta(milliseconds=4), 0.5), saving(timedelta(milliseconds=4), 0)
+    ('1 min 15 s and $0.50', '$0.50', '')
+    """
+    parts = [span(duration)] * (duration >= timedelta(seconds=1)) + [money(usd)] * bool(usd)
+    return " and ".join(parts)
+
+
 def facts(out: Output, known: Mapping[str, object]) -> None:
     """Print names and values, one per line, without the empty ones."""
     shown = {name: value for name, value in known.items() if value not in (None, "", (), [])}

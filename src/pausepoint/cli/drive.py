@@ -10,7 +10,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pausepoint.cli.console import facts, money, span
+from pausepoint.cli.console import facts, money, saving, span
 from pausepoint.cli.context import Cli, exit_code_of, run_async
 from pausepoint.cli.description import RUN, describe
 from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, TERMINATED, Refused
@@ -284,10 +284,9 @@ class DrivenSession:
             f"{name} {'' if is_over else 'is '}{self.out.status(info.status.value)}"
             f" after {span(self.view.elapsed)}{spent}"
         )
-        if outcome.skipped_visits or outcome.saved_time or outcome.saved_usd:
-            cost = f" and {money(outcome.saved_usd)}" if outcome.saved_usd else ""
+        if saved := saving(outcome.saved_time, outcome.saved_usd):
             visits = counted(outcome.skipped_visits, "visit") if outcome.skipped_visits else "operations"
-            self.out.line(f"Saved by resuming: {span(outcome.saved_time)}{cost} ({visits} done before)")
+            self.out.line(f"Saved by resuming: {saved} ({visits} done before)")
         if unused := self.view.unused:
             self.out.line("Remembered results that were not used:")
             for summary in unused[:FEW]:
