@@ -486,8 +486,8 @@ async def retried() -> list[Event]:
     """The history of a session whose operation is retried, whose child takes too long, and whose budget is raised."""
     clock, calls = ManualClock(), list[int]()
 
-    async def model(ctx: Context) -> None:
-        calls.append(1)
+    async def model(number: int, ctx: Context) -> None:
+        calls.append(number)
         ctx.spend(usd=1, model="gpt-5", input_tokens=1, output_tokens=1)
         if len(calls) == 1:
             raise OSError("once")
@@ -498,7 +498,7 @@ async def retried() -> list[Event]:
 
     @step
     async def act(ctx: Context) -> None:
-        await ctx.do(model, retry=Retry(attempts=2, first=0))
+        await ctx.map(model, [1], retry=Retry(attempts=2, first=0))
         await ctx.call(Workflow("listen", state=Everything, steps=[listen]), timeout=60)
 
     async with Engine(":memory:", clock=clock) as engine:

@@ -54,6 +54,32 @@ def work(fn: Any, *args: Any, **options: Any) -> Workflow[State]:
     return Workflow(f"work{next(numbers)}", state=State, steps=[act])
 
 
+@on_loop
+async def test_a_retry_of_an_item_of_a_map_names_the_item() -> None:
+    long = "x" * 1_000
+
+    async def fetch(value: str) -> str:
+        calls[value] += 1
+        return await flaky(f"{value[:1]}!", times=1)
+
+    @step
+    async def act(ctx: Context) -> None:
+        retry = Retry(attempts=2, first=1, jitter=0)
+        await ctx.map(fetch, ["a", long], retry=retry, concurrency=1)
+        await ctx.map(fetch, ["b"], key=lambda value: f"row {value}", retry=retry)
+
+    async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
+        session = await engine.start(Workflow("work", state=State, steps=[act]))
+        assert (await session.outcome()).status is Status.COMPLETED
+        events = [event async for event in session.events() if event.event_type == "operation.retried"]
+    assert [event.data["item"] for event in events] == ["'a'", f"'{long[:39]}…", "'row b'"]
+    assert [event.summary.partition(" is down")[0] for event in events] == [
+        "fetch, item 'a': attempt 1 failed, ConnectionError: a!",
+        f"fetch, item '{long[:39]}…: attempt 1 failed, ConnectionError: x!",
+        "fetch, item 'row b': attempt 1 failed, ConnectionError: b!",
+    ]
+
+
 @pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_an_operation_is_retried_after_waits_that_double_and_the_step_does_not_start_again() -> None:

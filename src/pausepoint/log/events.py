@@ -277,7 +277,8 @@ def retries_of(line: Line, since: int = 0) -> list[Retrying]:
 def _retry_data(body: WaitBody) -> dict[str, Any]:
     until = None if body.due is None else to_datetime(body.due).isoformat(timespec="seconds")
     delay = max((body.due or 0) - body.at, 0) / 1e6
-    return {"id": body.id, "attempt": body.attempt, "delay": delay, "until": until, "error": body.error}
+    item = {"item": body.item} if body.item else {}
+    return {"id": body.id, **item, "attempt": body.attempt, "delay": delay, "until": until, "error": body.error}
 
 
 def _of_question(record: Record, body: WaitBody, ask: Asked) -> Iterator[Parts]:

@@ -109,7 +109,8 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
     operation. A wait for a message has a record only if it has a time-out: messages are stored until they are received.
     ``attempt`` is how many attempts at the operation have failed so far. With an ``error``, that of the last one, the
     operation waits until ``due`` for its next attempt; the operations that it ``resets``, which are inside it, count
-    their attempts from 1 again. ``after`` is a child that took too long; ``child`` replaces it.
+    their attempts from 1 again. ``item`` names the item of a map: its key, or the beginning of its value.
+    ``after`` is a child that took too long; ``child`` replaces it.
     """
 
     id: str
@@ -125,6 +126,7 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
     after: str = ""
     resets: tuple[str, ...] = ()
+    item: str = ""
 
 
 class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -543,7 +545,8 @@ def retry_line(wait: WaitBody) -> str:
     'fetch: attempt 2 failed, OSError: down; retry in 2.5 s'
     """
     delay = max((wait.due or 0) - wait.at, 0) / 1e6
-    return f"{wait.name}: attempt {wait.attempt} failed, {wait.error.rstrip('.')}; retry in {delay:.1f} s"
+    item = f", item {wait.item}" if wait.item else ""
+    return f"{wait.name}{item}: attempt {wait.attempt} failed, {wait.error.rstrip('.')}; retry in {delay:.1f} s"
 
 
 def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:

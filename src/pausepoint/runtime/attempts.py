@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import random
 from collections import deque
 from collections.abc import Callable
@@ -35,6 +36,9 @@ HOLD = 60_000_000
 
 LONGEST_ERROR = 500
 """How many characters of an error's message are recorded with a back-off."""
+
+LONGEST_ITEM = 40
+"""How many characters of an item of a map are recorded with a back-off."""
 
 
 class Run:
@@ -176,7 +180,7 @@ async def attempts(
                 error = timed_out(run.operation, timeout)
             elif isinstance(raised, asyncio.CancelledError):
                 raise
-            await fail_attempt(visit, run, policy, error)
+            await fail_attempt(visit, run, policy, error, args)
             continue
         frame.due = inf
         if frame.expired:  # it ended, although it was cancelled
@@ -227,11 +231,11 @@ async def halt_for_pause(visit: Visit, frame: Frame) -> None:
 
 async def fail(
     visit: Visit, operation: Operation, policy: Policy, error: BaseException, child: str = "",
-    frame: Frame | None = None,
+    frame: Frame | None = None, item: str = "",
 ) -> None:  # fmt: skip
     """Record a failed attempt, with the time of the next one. Raises the error if no further attempt is allowed.
 
-    ``frame`` is that of the attempt, if the operation can contain others.
+    ``frame`` is that of the attempt, if the operation can contain others. ``item`` names an item of a map.
     """
     host = visit.host
     before = host.line.waits.get(operation.id)
@@ -245,6 +249,7 @@ async def fail(
     body = WaitBody(
         operation.id, operation.name, due, child, visit.agent, at=now, input=operation.input, attempt=failed,
         error=text, resets=_tried_inside(visit, frame) if frame is not None and frame.used else (),
+        item=item,
     )  # fmt: skip
     await visit.open_wait(body)
 
@@ -255,11 +260,36 @@ def _tried_inside(visit: Visit, frame: Frame) -> tuple[str, ...]:
     return tuple(id for id, wait in waits.items() if (wait.attempt or wait.child) and id.startswith(inside))
 
 
-async def fail_attempt(visit: Visit, run: Run, policy: Policy, error: BaseException) -> None:
-    """Record a failed attempt at an operation in flight. Its live output is void, including what it still sends."""
-    await fail(visit, run.operation, policy, error, frame=run.frame)
+async def fail_attempt(
+    visit: Visit, run: Run, policy: Policy, error: BaseException, args: tuple[Any, ...] = ()
+) -> None:
+    """Record a failed attempt at an operation in flight. Its live output is void, including what it still sends.
+
+    ``args`` are the arguments of the attempt: that of an item of a map names the item.
+    """
+    await fail(visit, run.operation, policy, error, frame=run.frame, item=_item(run.operation, args))
     run.frame = visit.replace(run.frame)
     visit.host.void_live(run.frame.scope)
+
+
+def _item(operation: Operation, args: tuple[Any, ...]) -> str:
+    """Return the name of an item of a map: its key, or the beginning of its value. Empty for other operations.
+
+    >>> _item(Operation("/map:fetch/fetch~1f#1", "fetch", "1f", False), ("a" * 99,))
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…"
+    >>> _item(Operation('/map:fetch/fetch["row 1"]', "fetch", "", True), ("a",))
+    "'row 1'"
+    """
+    scope, _, key = operation.id.rpartition(f"/{operation.name}[" if operation.keyed else f"/{operation.name}~")
+    if not scope.endswith(f"/map:{operation.name}"):
+        return ""
+    try:
+        text = repr(json.loads(key[:-1]) if operation.keyed else args[0])
+    except Exception:  # the item's own __repr__ may raise
+        return ""
+    text = " ".join(text[:LONGEST_ERROR].split())
+    text = text if len(text) <= LONGEST_ITEM else f"{text[:LONGEST_ITEM]}…"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_final(visit: Visit, error: BaseException) -> bool:
