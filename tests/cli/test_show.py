@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine
-from pausepoint.cli.text import own_frames, value
+from pausepoint.cli.text import value
 from tests.cli import documents
 from tests.cli.kit import plain, run
 from tests.cli.samples import execute, letters, within
@@ -293,12 +293,6 @@ def test_diff_refuses_what_it_cannot_compare(zoo: Zoo) -> None:
 
 
 # in this process
-
-
-def test_frames_of_the_engine_are_left_out_and_others_kept() -> None:
-    lines = ['  File "/lib/pausepoint/runtime/visit.py", line 5, in _call', "    value = await fn()", "            ^^^"]
-    own = ['  File "/srv/pausepoint/apps/brief.py", line 1, in write', "    raise ValueError", "ValueError: no"]
-    assert own_frames(["Traceback:", *lines, *own]) == ["Traceback:", *own]
 
 
 def test_values_are_cut_with_their_size() -> None:

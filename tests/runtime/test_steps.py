@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -60,6 +61,69 @@ async def test_a_step_that_fails_leaves_the_state_as_it_was_before_it_and_is_whe
         assert (outcome.status, outcome.state, outcome.failure) == (Status.COMPLETED, FINISHED, None)
         assert pipeline.calls == [*STEPS[: position + 1], *STEPS[position:]]
         assert outcome.skipped_visits == position
+
+
+class Words(BaseModel):
+    text: str = ""
+
+
+def fails(word: str) -> str:
+    try:
+        raise KeyError("inner")
+    except KeyError as error:
+        error.add_note("a note")
+        raise ValueError(word) from error
+
+
+@step(writes="text")
+async def in_an_operation(ctx: Context) -> str:
+    return await ctx.do(fails, "no", retry=1, timeout=60)
+
+
+@step(writes="text")
+def in_a_blocking_map(ctx: BlockingContext) -> str:
+    return str(ctx.map(fails, ["no"], retry=1))
+
+
+@step(writes="text")
+async def in_the_call(ctx: Context) -> str:
+    return str(await ctx.ask(""))
+
+
+@step(writes="text")
+async def by_the_engine() -> str:
+    return cast("Any", 3)
+
+
+@pytest.mark.parametrize(
+    ("broken", "frames"),
+    [
+        (in_an_operation, ["fails", "in_an_operation", "fails"]),
+        (in_a_blocking_map, ["fails", "fails", "in_a_blocking_map"]),
+        (in_the_call, ["in_the_call"]),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+@on_loop
+async def test_the_traceback_of_a_failure_has_the_frames_of_the_program_only(broken: Any, frames: list[str]) -> None:
+    trace = await traceback_of(broken)
+    assert re.findall(r'File "(.*)", line \d+, in (\w+)', trace) == [(__file__, name) for name in frames]
+    assert ("KeyError: 'inner'\na note\n" in trace) == (broken is not in_the_call)
+    assert trace.count("direct cause") == frames.count("fails") - (broken is in_an_operation)
+
+
+@on_loop
+async def test_all_frames_are_kept_if_none_is_the_programs_or_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "drive.py" in await traceback_of(by_the_engine)
+    monkeypatch.setenv("PAUSEPOINT_TRACEBACK", "full")
+    assert "drive.py" in await traceback_of(in_an_operation)
+
+
+async def traceback_of(broken: Any) -> str:
+    async with Engine(":memory:") as engine:
+        outcome = await (await engine.start(Workflow("broken", state=Words, steps=[broken]))).outcome()
+        assert outcome.failure is not None
+        return outcome.failure.traceback
 
 
 class Story(BaseModel):

@@ -294,30 +294,10 @@ TRACE_LINES = 12
 """The number of lines at the end of a traceback that a terminal shows."""
 
 
-_ENGINE = re.compile(r'[/\\]pausepoint[/\\](runtime[/\\]\w+|threads)\.py"')
-
-
 def traceback(cli: Cli, info: SessionInfo, full: bool = False) -> list[str]:
-    """Return the lines of a session's traceback. On a terminal, only the end of it without the engine's frames."""
+    """Return the lines of a session's traceback. On a terminal, only the end of it."""
     lines = info.failure.traceback.rstrip().splitlines() if info.failure is not None else []
-    kept = lines if full or not cli.out.terminal else own_frames(lines)[-TRACE_LINES:]
+    kept = lines if full or not cli.out.terminal else lines[-TRACE_LINES:]
     whole = f"{cli.command('show', info.session_id)} --full"
     more = [f"  … {counted(len(lines) - len(kept), 'more line')}: {whole}"] if len(kept) < len(lines) else []
     return [cli.out.paint(line, dim=True) for line in [*(f"  {marked_line(line)}" for line in kept), *more]]
-
-
-def own_frames(lines: Sequence[str]) -> list[str]:
-    """Return a traceback without the engine's frames, which are the same every time.
-
-    >>> own_frames(['  File "/x/pausepoint/runtime/drive.py", line 1, in run', '    go()', '  File "a.py"', 'E: e'])
-    ['  File "a.py"', 'E: e']
-    """
-    kept, inside = [], False
-    for line in lines:
-        if line.startswith("  File "):
-            inside = _ENGINE.search(line) is not None
-        elif not line.startswith("   "):
-            inside = False
-        if not inside:
-            kept.append(line)
-    return kept

@@ -8,11 +8,14 @@ step, and then takes the cancellation back.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
+import os
 import random
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Unpack
 
 from pausepoint.artifacts.publisher import Publisher, disk_trouble
@@ -44,6 +47,7 @@ from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import RecordKind, SignalRecord
 from pausepoint.model.sessions import Ended, Failure, SessionRow
+from pausepoint.name import variable
 from pausepoint.runtime.blocking import BlockingContext
 from pausepoint.runtime.children import Children
 from pausepoint.runtime.context import Context
@@ -54,6 +58,12 @@ from pausepoint.runtime.streams import Sender, Streams
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread, waiting_thread
+
+_PACKAGE = Path(__file__).parents[1]
+_ROOMS = ("codec", "definition", "engine", "log", "runtime", "stores", "threads.py")
+
+OURS = (*(str(_PACKAGE / room) for room in _ROOMS), str(Path(concurrent.futures.__file__).parent))
+"""Where the frames are that a traceback leaves out: they are the same every time."""
 
 
 class Exited(Exception):
@@ -559,10 +569,22 @@ def _being_cancelled(task: asyncio.Task[None] | None) -> bool:
 
 def _failure(step: str, error: Exception, attempts: int) -> Failure:
     try:
-        trace = "".join(traceback.format_exception(error))[-8_000:].encode("utf-8", "backslashreplace").decode()
+        trace = _trace(error)[-8_000:].encode("utf-8", "backslashreplace").decode()
     except Exception:  # the error's own __str__ may raise
         trace = ""
     return Failure(step, type(error).__name__, error_text(error) or type(error).__name__, attempts, trace)
+
+
+def _trace(error: Exception) -> str:
+    """Return the traceback of an error with the frames of the program only, or with all of them on request."""
+    report = traceback.TracebackException.from_exception(error, compact=True)
+    reports = [report] if os.environ.get(variable("TRACEBACK")) != "full" else []
+    while reports:
+        part = reports.pop()
+        if frames := [frame for frame in part.stack if not frame.filename.startswith(OURS)]:
+            part.stack = traceback.StackSummary.from_list(frames)
+        reports += [each for each in (part.__cause__, part.__context__, *(part.exceptions or ())) if each is not None]
+    return "".join(report.format())
 
 
 async def _finish(visit: Visit) -> None:
