@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Engine, Status
+from tests.cli.kit import Process
 from tests.support.children import script
 
 PROGRAM = """
@@ -135,6 +136,50 @@ def test_a_signal_that_interrupts_no_wait_is_not_lost(tmp_path: Path) -> None:
         program.expect("begun first")
         program.expect("finished first")
         assert program.ended() == -signal.SIGINT
+
+
+ANSWER = """
+import time
+from pathlib import Path
+from pausepoint import BlockingContext, run, workflow
+
+def look_up() -> None:
+    print("begun", flush=True)
+    while not Path("go").exists():
+        time.sleep(0.01)
+
+@workflow
+def answer(ctx: BlockingContext) -> None:
+    ctx.do(look_up)
+
+run(answer)
+"""
+
+
+@pytest.mark.parametrize("ends_by", ["operation", "second"])
+def test_ctrl_c_says_at_once_what_a_plain_script_waits_for(tmp_path: Path, ends_by: str) -> None:
+    with Process("-c", ANSWER, cwd=tmp_path, tty=True, program=()) as program:
+        program.until("begun")
+        program.interrupt()
+        program.until("SIGINT received. Waiting for look_up; finished work is kept. Press Ctrl+C again to abort it.")
+        if ends_by == "second":
+            program.signal(signal.SIGINT)
+        else:
+            (tmp_path / "go").touch()
+        assert program.wait().code == -signal.SIGINT
+    with Engine(tmp_path / ".pausepoint" / "pausepoint.db") as engine:
+        (info,) = engine.sessions()
+        kinds = [event.event_type for event in engine.events(info.session_id)]
+    assert ("operation.completed" in kinds) == (ends_by == "operation")
+
+
+def test_ctrl_c_writes_nothing_to_a_stderr_that_is_no_terminal(tmp_path: Path) -> None:
+    with Process("-c", ANSWER, cwd=tmp_path, program=()) as program:
+        program.until("begun")
+        program.signal(signal.SIGINT)
+        (tmp_path / "go").touch()
+        done = program.wait()
+    assert (done.code, "Waiting for" in done.stdout) == (-signal.SIGINT, False)
 
 
 @pytest.mark.long

@@ -162,7 +162,9 @@ class BlockingEngine:
     def __init__(self, engine: Engine, close: Callable[[], Awaitable[None]], *, signals: bool) -> None:
         self._wrapped = engine
         self._close = close
-        self._interrupts = Interrupts(lambda reason: self._thread.post(engine.driver.abort, reason))
+        self._interrupts = Interrupts(
+            lambda reason: self._thread.post(engine.driver.abort, reason), lambda: engine.driver.in_flight
+        )
         self._thread = LoopThread(self._interrupts)
         self._ending = threading.Lock()
         self._signals = signals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
@@ -19,6 +20,9 @@ from pausepoint.runtime.signals import Handlers, closed_by_signal, end_of_progra
 
 R = TypeVar("R")
 
+FEW = 3
+"""How many of the operations that delay the end of the program are named."""
+
 LOOK_EVERY = 0.5
 """Seconds between two looks for a signal while the main thread waits.
 
@@ -31,12 +35,14 @@ class Interrupts(Handlers):
     """Handles Ctrl+C and SIGTERM while a blocking engine is open, unless the program has handlers of its own.
 
     The first signal interrupts the main thread, which exits the engine's block and waits there for the operations in
-    flight. A second signal aborts them. A third one ends the program without waiting any longer.
+    flight. A terminal shows which ones. A second signal aborts them. A third one ends the program without waiting any
+    longer.
     """
 
-    def __init__(self, abort: Callable[[str], None]) -> None:
+    def __init__(self, abort: Callable[[str], None], pending: Callable[[], list[str]]) -> None:
         super().__init__()
         self._abort = abort
+        self._pending_work = pending
         self._pid = os.getpid()
         self._calls: list[Callable[[None], None]] = []
         self._pending: signal.Signals | None = None
@@ -78,6 +84,8 @@ class Interrupts(Handlers):
         elif isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM:
             self.reason = "SIGTERM received"
         self._count = int(bool(self.reason))
+        if self._count and self._closing and self.former:
+            self._tell(self.reason)
         return self.reason
 
     def verdict(self) -> BaseException | None:
@@ -100,11 +108,22 @@ class Interrupts(Handlers):
     def _count_one_more(self, name: signal.Signals) -> None:
         self._count += 1
         self._received = self._received or name
+        if self._count == 1:
+            self._tell(f"{name.name} received")
         if self._count > 2:
             self.uninstall()
             raise end_of_program(self._received)
         if self._count == 2:
             self._abort(f"{name.name} received twice")
+
+    def _tell(self, reason: str) -> None:
+        """Tell a person at the terminal what the program waits for. A log or another program gets nothing on stderr."""
+        with suppress(Exception):  # the program may have replaced or closed stderr, or may be writing to it
+            if (pending := self._pending_work()) and sys.stderr.isatty():
+                more = f" and {len(pending) - FEW} more" if len(pending) > FEW else ""
+                again = "Press Ctrl+C again to abort it." if reason.startswith("SIGINT") else "A second one aborts it."
+                what = f"Waiting for {', '.join(pending[:FEW])}{more}; finished work is kept. {again}"
+                print(f"\n{NAME}: {reason}. {what}", file=sys.stderr, flush=True)
 
 
 class LoopThread:

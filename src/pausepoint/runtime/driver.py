@@ -167,6 +167,13 @@ class LocalDriver:
         """The number of sessions that are driven here."""
         return sum(not run.is_kept for run in self.runs.values())
 
+    @property
+    def in_flight(self) -> list[str]:
+        """The names of the operations in flight, and of the steps that run without one. Any thread may ask."""
+        drives = [run.drive for run in list(self.runs.values()) if run.drive is not None and not run.is_kept]
+        visits = [drive.visit for drive in drives if drive.visit is not None and not drive.visit.exited]
+        return [name for each in visits for name in each.in_flight or [each.step.name] * (not each.waits)]
+
     async def let_go(self, session_id: str) -> None:
         """Make a step that is kept here exit, and wait for it: the session is about to change or to start again."""
         run = self.runs.get(session_id)

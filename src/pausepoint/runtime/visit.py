@@ -231,7 +231,7 @@ class Visit:
     @property
     def in_flight(self) -> list[str]:
         """The names of the operations in flight."""
-        return [found[1] if (found := _NAME.search(scope)) else scope for scope in self.running]
+        return [found[1] if (found := _NAME.search(scope)) else scope for scope in list(self.running)]
 
     async def keep(
         self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
