@@ -303,7 +303,8 @@ class Typed:
             back = self._load(read(data))
         except Exception as exc:
             where, kind, reason, _ = _complaint(exc, value, path, inside=value)
-            raise refused(where, kind, f"it would not load again ({reason})", _DECLARE) from exc
+            why = f"it does not fit {_describe(self.annotation)} ({reason})"
+            raise refused(where, kind, why, _DECLARE) from exc
         lost = _difference(value, back)
         if lost is not None:
             where, was, becomes = lost

@@ -95,6 +95,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     publishes: tuple[BoundArtifact, ...] = ()
     pause: PauseAt = "operation"
     strict: bool | None = None  # None: the engine's setting
+    returns: Any = Any  # its return annotation
 
     @property
     def depends_on(self) -> list[str]:

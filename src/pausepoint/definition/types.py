@@ -76,6 +76,32 @@ def admits_none(annotation: Any) -> bool:
     return any(member in (NONE, Any, object) for member in members(annotation))
 
 
+def misreturned(name: str, annotation: Any, value: object) -> str:
+    """Return the error of a function that returned a value of another type; empty if no part of its type excludes it.
+
+    >>> misreturned("count", int | float, None)[:49]
+    'count returns int | float, but returned None. Cor'
+    >>> misreturned("count", list[int], ["a"])
+    ''
+    """
+    if any(_is_of(member, value) for member in members(annotation)):
+        return ""
+    returned = "None" if value is None else type(value).__name__
+    return (
+        f"{name} returns {show(annotation)}, but returned {returned}. Correct the function or its annotation, then"
+        " resume the session: finished operations do not run again."
+    )
+
+
+def _is_of(member: Any, value: object) -> bool:
+    """Return whether a value may be of a type. Its parts are not compared, and unusual types count as fitting."""
+    kind = get_origin(member) or member
+    try:
+        return not isinstance(kind, type) or isinstance(value, kind)
+    except TypeError:  # such as a typed dict
+        return True
+
+
 def without_none(annotation: Any) -> Any:
     """Return the type without None. The type None itself is returned as it is.
 

@@ -406,6 +406,7 @@ def _bound_step(
         publishes=_bound_artifacts(each, writes, state, here),
         pause=each.pause or pause,
         strict=strict if each.strict is None else each.strict,
+        returns=(hints or {}).get("return", Any),
     )
 
 

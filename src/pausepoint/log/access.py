@@ -14,6 +14,7 @@ import msgspec
 
 from pausepoint.codec.values import Limits
 from pausepoint.definition.fields import Place, Replace
+from pausepoint.definition.types import misreturned
 from pausepoint.definition.workflow import BoundStep, Check, Read, Workflow
 from pausepoint.errors import LentValueChanged, StateRefused, ValueRefused, WriteRefused, did_you_mean
 from pausepoint.log.state import Act, Blobs, Change, Inline, State, stored
@@ -192,7 +193,10 @@ class StateAccess:
 
     def changes_of(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
         """Return the changes that a step's result makes, validated and encoded. Large values go to ``blobs``."""
-        changes = tuple([self._change(place, part, blobs) for place, part in _written(step, value)])
+        try:
+            changes = tuple([self._change(place, part, blobs) for place, part in _written(step, value)])
+        except StateRefused as error:
+            raise (_misreturned(step, value) or error) from error.__cause__
         return self.on_assumed(changes) if self.state.assumed else changes
 
     def on_assumed(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
@@ -245,6 +249,8 @@ def _written(step: BoundStep, value: object) -> list[tuple[Place, object]]:
             )
         return []
     if not step.many:
+        if value is None and (refused := _misreturned(step, value)) is not None:
+            raise refused  # the field may accept None
         return [(step.writes[0], value)]
     if type(value) is not dict and not isinstance(value, Mapping):
         raise StateRefused(
@@ -262,3 +268,11 @@ def _written(step: BoundStep, value: object) -> list[tuple[Place, object]]:
                 field=str(path),
             )
     return [(places[path], part) for path, part in value.items()]
+
+
+def _misreturned(step: BoundStep, value: object) -> StateRefused | None:
+    """Return the error of a step that did not return what its annotation says; None if it did."""
+    if step.many or not step.writes:
+        return None
+    field, why = step.writes[0].path, misreturned(step.name, step.returns, value)
+    return StateRefused(f"Step {step.name!r}, field {field!r}: {why}", field=field) if why else None

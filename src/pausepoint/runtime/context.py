@@ -14,7 +14,9 @@ from pausepoint.clock import to_datetime
 from pausepoint.definition.functions import Callee, callee, clash_of, plain
 from pausepoint.definition.rate import Rate
 from pausepoint.definition.retry import Retry
+from pausepoint.definition.types import misreturned
 from pausepoint.definition.workflow import Workflow
+from pausepoint.errors import OversizedValue, ValueRefused
 from pausepoint.model.drawers import check_drawer
 from pausepoint.model.ids import SessionId
 from pausepoint.runtime import questions as asking
@@ -250,9 +252,16 @@ class Context(BaseContext):
         return Run(operation, what, frame, visit.host.clock.monotonic())
 
     async def _keep(self, run: Run, value: Any) -> Any:
-        data = await self._visit.keep(run.operation, run.what.result, value, run.started, run.frame)
+        name, result = run.operation.name, run.what.result
+        try:
+            data = await self._visit.keep(run.operation, result, value, run.started, run.frame)
+        except OversizedValue:
+            raise
+        except ValueRefused as error:
+            why = misreturned(name, result.annotation, value) or str(error)
+            raise ValueRefused(f"Step {self._visit.step.name!r}, operation {name!r}: {why}", **error.fields) from error
         # Decoded again, so that the first run sees exactly what a replay will see.
-        return run.what.result.decode(data, run.operation.name)
+        return result.decode(data, name)
 
     def _with_context(self, what: Callee, frame: Frame, kwargs: dict[str, Any]) -> dict[str, Any]:
         if what.context is None:
