@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict
 
+from pausepoint import BlockingContext, Context
 from pausepoint.definition.fields import At
 from pausepoint.definition.retry import Retry
 from pausepoint.definition.workflow import Workflow, guard, route, step
@@ -250,6 +251,55 @@ def test_a_workflow_declares_its_own_events() -> None:
 @pytest.mark.parametrize("event", sorted(ENGINE_EVENTS))
 def test_the_types_of_the_engine_are_taken(event: str) -> None:
     assert f"event '{event}' is an event type of the engine" in refused_once(write, events=[event])
+
+
+def test_a_step_that_emits_an_undeclared_event_is_refused_when_the_workflow_is_defined() -> None:
+    @step
+    async def tell(ctx: Context) -> None:
+        async def inside() -> None:
+            ctx.emit("paper.lost", "twice", count=2)
+
+        ctx.emit("paper.found")
+        ctx.emit(event_type="paper.fuond")
+        await inside()
+
+    @step
+    def shout(context: BlockingContext) -> None:
+        context.emit("step.completed", "by hand")
+
+    assert made(tell, events=["paper.found", "paper.fuond", "paper.lost"]).events
+    with pytest.raises(DefinitionError) as refused:
+        made(tell, shout, events=["paper.found"])
+    lost, fuond, taken = refused.value.problems
+    assert "step 'tell': it emits 'paper.lost', which the workflow does not declare. Add it to" in lost
+    assert "it emits 'paper.fuond'" in fuond
+    assert "Did you mean 'paper.found'?" in fuond
+    assert "step 'shout': it emits 'step.completed', which is one of the engine's own events. Choose" in taken
+
+
+def test_only_certain_names_of_events_are_checked_when_the_workflow_is_defined() -> None:
+    class Horn:
+        def emit(self, text: str) -> None: ...
+
+    @step
+    async def tell(topic: str, ctx: Context) -> None:
+        def toot(ctx: Horn) -> None:
+            ctx.emit("not of the context")
+
+        toot(Horn())
+        Horn().emit("not of the context either")
+        ctx.emit(topic)
+        ctx.emit("paper." + topic)
+        ctx.emit(f"paper.{topic}")
+
+    @step
+    async def replaces(ctx: Context) -> None:
+        ctx = Horn()  # type: ignore[assignment]
+        ctx.emit("of another object")
+
+    scope: dict[str, Any] = {"Context": Context}
+    exec("async def unseen(ctx: Context) -> None:\n    ctx.emit('no source')", scope)
+    assert made(tell, replaces, step(scope["unseen"])).outline == ("tell", "replaces", "unseen")
 
 
 def test_invalid_event_names_are_refused() -> None:

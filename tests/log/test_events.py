@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -296,6 +297,33 @@ async def test_an_event_that_the_workflow_does_not_declare_is_refused_with_the_n
         assert repr(wrong) in outcome.failure.message
         assert hint in outcome.failure.message
         assert wrong not in [event.event_type for event in await told(session)][:-1]
+
+
+@on_loop
+async def test_an_operation_is_kept_when_an_event_is_declared_afterwards(tmp_path: Path) -> None:
+    paid: list[str] = []
+
+    async def pay() -> None:
+        paid.append("once")
+
+    @step
+    async def tell(ctx: Context) -> None:
+        await ctx.do(pay)
+        name = "found"
+        ctx.emit(name, "after paid work")
+
+    def tells(*events: str) -> Workflow[State]:
+        return Workflow("tells", state=State, steps=[tell], events=events)
+
+    async with Engine(tmp_path / "s.db") as engine:
+        outcome = await (await engine.start(tells("lost"), session_id="s")).outcome()
+        assert (outcome.status, outcome.failure and outcome.failure.type) == (Status.FAILED, "EventRefused")
+        assert "Then resume the session" in str(outcome.failure)
+    async with Engine(tmp_path / "s.db", workflows=[tells("lost", "found")]) as engine:
+        session = await engine.resume("s")
+        assert (await session.outcome()).status is Status.COMPLETED
+        assert "found" in [event.event_type for event in await told(session)]
+    assert paid == ["once"]
 
 
 @on_loop

@@ -9,17 +9,18 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Never, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
 from pausepoint.definition.artifacts import BoundArtifact
 from pausepoint.definition.fields import At, Place, Replace, Shape, windowed
-from pausepoint.definition.functions import enclosed
+from pausepoint.definition.functions import emitted, enclosed
 from pausepoint.definition.retry import Retry
 from pausepoint.definition.types import NONE, admits_none, bare, fits, members, promises_more, show, without_none
 from pausepoint.errors import DefinitionError, did_you_mean
+from pausepoint.model.events import ENGINE_EVENTS
 from pausepoint.model.ids import SessionId
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -342,6 +343,23 @@ def check_result(hints: Hints, writes: tuple[Place, ...], many: bool, problems: 
         refused = _unfit_value(hints["return"], writes[0])
         if refused:
             problems.add(f"the step returns {show(hints['return'])}, but {refused}.")
+
+
+def check_events(steps: Iterable[BoundStep], declared: frozenset[str], problems: Problems) -> None:
+    """Check that the events that steps certainly emit are declared. Other names are checked when they are emitted."""
+    for each in steps:
+        for event in emitted(each.fn, each.context) if each.context is not None else ():
+            if refused := refused_event(event, declared):
+                problems.at(f"step {each.name!r}").add(f"it emits {event!r}, which {refused}")
+
+
+def refused_event(event: str, declared: frozenset[str]) -> str:
+    """Return why a step may not emit an event, as the end of a sentence; empty if it may."""
+    if event in ENGINE_EVENTS:
+        return "is one of the engine's own events. Choose another name."
+    if event not in declared:
+        return f"the workflow does not declare. Add it to Workflow(events=[…]){did_you_mean(str(event), declared)}"
+    return ""
 
 
 def _unfit_value(given: Any, place: Place) -> str | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import CodeType
 from typing import Any, get_type_hints
 from weakref import WeakKeyDictionary
 
@@ -133,3 +136,58 @@ def _one_by_one(routine: Any, known: dict[str, Any], needs_result: bool) -> Iter
                     f"Function {routine.__qualname__!r}: the annotation of {what} uses {exc.name!r}, which is not"
                     " defined in its module. Import it outside of 'if TYPE_CHECKING:', or pass a function of your own."
                 ) from exc
+
+
+def emitted(fn: Any, context: str) -> list[str]:
+    """Return the event types that a step certainly names: those written as text in ``context.emit("type", …)``.
+
+    Other names are known only when the step runs. If the source is missing, or does not belong to the code, none are
+    certain.
+    """
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    constants = set(_constants(code)) if isinstance(code, CodeType) else set()
+    if "emit" not in constants:
+        return []
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(fn))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return []
+    nodes = list(_inside(body, context))
+    if any(isinstance(node, ast.Name) and node.id == context and not isinstance(node.ctx, ast.Load) for node in nodes):
+        return []  # the name is given to another object
+    names = [name for node in nodes if isinstance(node, ast.Call) for name in _event_type(node, context)]
+    return [name for name in dict.fromkeys(names) if name in constants]
+
+
+def _constants(code: CodeType) -> Iterator[str]:
+    """Yield the attributes and texts that a function uses, also in the functions inside."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _constants(constant)
+        elif isinstance(constant, str):
+            yield constant
+
+
+def _inside(node: ast.AST, context: str) -> Iterator[ast.AST]:
+    """Yield the parts of a function, without the functions inside that have a parameter of this name themselves."""
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            parameters = [each.arg for each in ast.walk(part.args) if isinstance(each, ast.arg)]
+            if context in parameters:
+                continue
+        yield part
+        yield from _inside(part, context)
+
+
+def _event_type(call: ast.Call, context: str) -> Iterator[str]:
+    match call:
+        case (
+            ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="emit"), args=[ast.Constant(value=str(text)), *_])
+            | ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="emit"),
+                args=[],
+                keywords=[ast.keyword(arg="event_type", value=ast.Constant(value=str(text))), *_],
+            )
+        ) if name == context:
+            yield text

@@ -26,6 +26,7 @@ from pausepoint.definition.binding import (
     PauseAt,
     Problems,
     Read,
+    check_events,
     check_result,
     resolve,
     valid_name,
@@ -137,6 +138,7 @@ class Workflow(Generic[S, R]):
         bound = {each.name: _bound_step(each, self.shape, pause, strict, problems) for each in listed}
         self._steps: Mapping[str, BoundStep] = MappingProxyType(bound)
         self.steps: tuple[BoundStep, ...] = tuple(bound.values())
+        check_events(self.steps, self.events, problems)
         self.outline: tuple[str, ...] = tuple(bound)
         self.renamed: Mapping[str, str] = MappingProxyType(_renamed(listed, problems))
         self._positions = {each: position for position, each in enumerate(bound)}

@@ -18,6 +18,7 @@ import msgspec
 
 from pausepoint.clock import LONGEST_NAP
 from pausepoint.codec.values import Typed, fingerprint
+from pausepoint.definition.binding import refused_event
 from pausepoint.definition.functions import Callee, named
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import (
@@ -27,7 +28,6 @@ from pausepoint.errors import (
     OversizedValue,
     StepError,
     ValueRefused,
-    did_you_mean,
 )
 from pausepoint.log.replay import OperationBody, WaitBody
 from pausepoint.log.state import Blobs, stored
@@ -35,7 +35,7 @@ from pausepoint.model.budgets import is_count as is_count
 from pausepoint.model.budgets import to_micro_usd as to_micro_usd
 from pausepoint.model.chunks import Part
 from pausepoint.model.commits import Facts
-from pausepoint.model.events import COMMITTED, ENGINE_EVENTS
+from pausepoint.model.events import COMMITTED
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind
 from pausepoint.runtime.calls import Calls
@@ -389,15 +389,10 @@ class Visit:
     def emit(self, frame: Frame, type: str, summary: str, data: dict[str, Any]) -> None:
         """Add one of the workflow's own events to the next record."""
         self.check_open()
-        if type in ENGINE_EVENTS:
+        if refused := refused_event(type, self.host.events):
             raise EventRefused(
-                f"Step {self.step.name!r} emitted {type!r}, which is one of the engine's own events. Choose another"
-                " name."
-            )
-        if type not in self.host.events:
-            raise EventRefused(
-                f"Step {self.step.name!r} emitted {type!r}, which the workflow does not declare. Add it to"
-                f" Workflow(events=[…]){did_you_mean(str(type), self.host.events)}"
+                f"Step {self.step.name!r} emitted {type!r}, which {refused} Then resume the session:"
+                " finished operations do not run again."
             )
         if not isinstance(summary, str):
             raise EventRefused(
