@@ -6,23 +6,27 @@ import signal
 import tempfile
 from pathlib import Path
 
-from hypothesis import settings
-
 from tests.support.patience import be_patient
 
 pytest_plugins = [
     "tests.parser", "tests.bytecode", "tests.covers", "tests.counting", "tests.failures", "pausepoint.testing.fixtures"
 ]  # fmt: skip
 
-# The same examples in every run, so that a red build can be repeated. To search for new ones:
-# pytest --hypothesis-profile=explore
-settings.register_profile("ci", derandomize=True, deadline=None)
-settings.register_profile("explore", max_examples=1000, deadline=None)
-settings.load_profile("ci")
-
 # What a shell starts in the background ignores Ctrl+C, and so would every program that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    """Choose the same examples in every run, so that a red build can be repeated.
+
+    To search for new ones: ``pytest --hypothesis-profile=explore``.
+    """
+    from hypothesis import settings  # here, so that tests.bytecode keeps what pytest compiles of it
+
+    settings.register_profile("ci", derandomize=True, deadline=None)
+    settings.register_profile("explore", max_examples=1000, deadline=None)
+    settings.load_profile("ci")
 
 
 def pytest_collection_finish() -> None:
