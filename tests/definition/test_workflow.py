@@ -270,7 +270,8 @@ def test_a_step_that_emits_an_undeclared_event_is_refused_when_the_workflow_is_d
     assert made(tell, events=["paper.found", "paper.fuond", "paper.lost"]).events
     with pytest.raises(DefinitionError) as refused:
         made(tell, shout, events=["paper.found"])
-    lost, fuond, taken = refused.value.problems
+    error: Any = refused.value
+    lost, fuond, taken = error.problems
     assert "step 'tell': it emits 'paper.lost', which the workflow does not declare. Add it to" in lost
     assert "it emits 'paper.fuond'" in fuond
     assert "Did you mean 'paper.found'?" in fuond
