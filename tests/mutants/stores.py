@@ -42,7 +42,7 @@ STORES = (
     ),
     Mutant(
         "paused-session-claimed", "stores/sql",
-        "if row.pause_requested and not paused:", "if row.pause_requested and not paused and not steal:",
+        "if not paused and (row.pause_requested or", "if not paused and not steal and (row.pause_requested or",
         "A claim that steals drives a paused session.",
         MEMORY, "paused",
     ),

@@ -28,6 +28,7 @@ from pausepoint.testing.suite import SharedStoreSuite
 from pausepoint.testing.suite import base as suite_base
 from pausepoint.testing.suite.base import Place
 from tests.stores.drawer_twins import DRAWER_TWINS
+from tests.stores.standing_twins import STANDING_TWINS
 from tests.support.dictstore import Data, DictStore, Kept
 from tests.support.dictstore.files import DictFiles
 
@@ -153,39 +154,6 @@ class TakesWhatIsKept(DictStore):
 class KeepsForEver(DictStore):
     async def unkeep(self, key: int, fence: int) -> None:
         await super().unkeep(key, 0)
-
-
-class StartsWhileEverythingStandsStill(DictStore):
-    def _exempt_like(self, parent: int | None) -> int:
-        return self.data.rounds[-1].round if self.data.rounds else 0
-
-
-class StartsAgainWhileEverythingIsPaused(DictStore):
-    async def unpause(self, *given: Any, exempt: bool = True, **options: Any) -> SessionRow:
-        return await super().unpause(*given, **options)
-
-
-class RetriesWhileEverythingIsPaused(DictStore):
-    def _is_concerned(self, kept: Kept) -> bool:
-        return super()._is_concerned(kept) and kept.row.ended != "failed"
-
-
-class LiftsEveryPause(DictStore):
-    async def lift(self, by: str | None, at: int) -> bool:
-        lifted = await super().lift(by, at)
-        for kept in self._known():
-            await self.unpause(kept.row.session_id, by, at)
-        return lifted
-
-
-class TakesWhatStandsStill(DictStore):
-    async def take(
-        self, now: int, workflows: Any, limit: int, skip: Any = None, queues: Any = None
-    ) -> list[SessionRow]:  # fmt: skip
-        rows = [row for row in map(self._seen, self._known()) if row.ready_at is not None and row.ready_at <= now]
-        rows.sort(key=lambda row: (row.ready_at, row.key))
-        rows = [row for row in rows if row.workflow in workflows and (skip or {}).get(row.key) != row.seq]
-        return [await self.claim(row.session_id, paused=True) for row in rows[:limit]]
 
 
 class TakesGuests(DictStore):
@@ -489,6 +457,7 @@ class TellsOtherKeys(DictStore):
 
 TWINS: dict[type[DictStore], str] = {
     **DRAWER_TWINS,
+    **STANDING_TWINS,
     StoresAnyText: "test_text_that_not_every_store_can_hold_is_replaced_and_not_taken_for_damage",
     ReturnsDamagedContents: "test_content_that_is_missing_or_was_changed_is_never_returned",
     ClearsUploadsAway: "test_a_clean_up_keeps_what_is_recorded_or_being_added",
@@ -532,11 +501,6 @@ TWINS: dict[type[DictStore], str] = {
     KeepsItsHoldsWhenItCloses: "test_closing_releases_all_holds_and_counts_no_crash",
     WorksOnWhenClosed: "test_a_store_that_is_not_open_says_so",
     HandsOutSignalsTwice: "test_signals_are_read_after_a_number",
-    StartsWhileEverythingStandsStill: "test_a_session_created_meanwhile_is_paused_and_not_held",
-    StartsAgainWhileEverythingIsPaused: "test_a_start_lets_nothing_run_while_everything_is_paused",
-    RetriesWhileEverythingIsPaused: "test_a_start_lets_nothing_run_while_everything_is_paused",
-    LiftsEveryPause: "test_lifting_it_closes_its_own_pauses_and_no_others",
-    TakesWhatStandsStill: "test_nobody_picks_up_what_it_stops",
     TakesGuests: "test_a_guest_is_never_taken_or_due",
     WakesGuests: "test_a_guest_is_never_taken_or_due",
     ImportsGuestsAsOthers: "test_an_imported_guest_is_a_guest",
