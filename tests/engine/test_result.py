@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pausepoint import Context, Engine, workflow
-from pausepoint.errors import NotFinished
+from pausepoint import BlockingContext, Context, Engine, run, workflow
+from pausepoint.errors import InputConflict, NotFinished
 from pausepoint.testing import ManualClock
+from tests.cli.kit import run as call
 from tests.support.loop import on_loop
 from tests.support.waits import until
 
@@ -80,3 +84,43 @@ def test_a_result_in_blocking_code(tmp_path: Path) -> None:
         sender.start()
         assert session.result() == "hello"
         sender.join()
+
+
+@workflow
+def inquiry(how: str, ctx: BlockingContext) -> str:
+    if how == "fail" and not Path(ctx.session_id).exists():
+        raise OSError("no file")
+    if how == "spend":
+        ctx.spend(usd=2)
+        ctx.do(str, "more")
+    return ctx.ask("Which?") if how == "ask" else "done"
+
+
+def test_errors_after_run_name_run_and_commands_and_the_way_out_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def words(how: str, **options: Any) -> str:
+        with pytest.raises(NotFinished) as refused:
+            assert run(inquiry, store="my.db", session_id=how, how=how, **options).result
+        assert "engine." not in str(refused.value)
+        return str(refused.value)
+
+    assert words("fail").endswith("OSError in inquiry: no file. Remove the cause, then retry the step with"
+                                  " run(…, session_id='fail').")  # fmt: skip
+    Path("fail").touch()
+    assert run(inquiry, store="my.db", session_id="fail", how="fail").result == "done"
+    assert words("spend", budget=1).endswith("Continue it with run(…, session_id='spend', budget=…).")
+    assert run(inquiry, store="my.db", session_id="spend", how="spend", budget=9).result == "done"
+    asked = words("ask")
+    (command,) = re.findall("`(.*?)`, then call run\\(…, session_id='ask'\\)", asked)
+    assert call(*shlex.split(command)[1:], "this one", cwd=tmp_path).code == 0
+    assert run(inquiry, store="my.db", session_id="ask", how="ask").result == "this one"
+
+
+def test_a_session_with_other_input_is_refused_in_words_of_run(tmp_path: Path) -> None:
+    run(inquiry, store=tmp_path / "p.db", session_id="x", how="")
+    with pytest.raises(InputConflict, match=r"Pass another session_id to run\(\)") as refused:
+        run(inquiry, store=tmp_path / "p.db", session_id="x", how="other")
+    assert "engine." not in str(refused.value)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
+import msgspec
 from typing_extensions import TypeVar
 
 from pausepoint.clock import Clock, SystemClock
@@ -20,11 +21,12 @@ from pausepoint.engine import flags
 from pausepoint.engine.base import Drives, Service, Until
 from pausepoint.engine.filters import Statuses, When
 from pausepoint.engine.parts import Parts
+from pausepoint.engine.refusals import for_run
 from pausepoint.engine.session import Session
 from pausepoint.engine.session_verbs import SessionVerbs
 from pausepoint.engine.store_verbs import StoreVerbs
 from pausepoint.engine.stores import DEFAULT_URL, store_from
-from pausepoint.errors import CallRefused, StoreClosed
+from pausepoint.errors import AlreadyRunning, CallRefused, InputConflict, StoreClosed
 from pausepoint.log.replay import Origin
 from pausepoint.model.budgets import Amount
 from pausepoint.model.ids import SessionId
@@ -579,9 +581,14 @@ def run(
     'Hello, Ada!'
     """
     with Engine(store, workflows=[workflow]) as engine:
-        session = engine.start(
-            workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at_step=at_step,
-            paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, queue=queue,
-            priority=priority, lane=lane, **fields,
-        )  # fmt: skip
-        return session.outcome()
+        try:
+            session = engine.start(
+                workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at_step=at_step,
+                paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, queue=queue,
+                priority=priority, lane=lane, **fields,
+            )  # fmt: skip
+        except (AlreadyRunning, InputConflict) as error:
+            error.args = (for_run(error),)
+            raise
+        shown = str(store) if isinstance(store, str | Path) and store != DEFAULT_URL and "://" not in str(store) else ""
+        return msgspec.structs.replace(session.outcome(), _run_with=shown)

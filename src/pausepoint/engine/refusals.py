@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pausepoint.errors import VerbRefused
+from pausepoint.errors import AlreadyRunning, InputConflict, VerbRefused
 from pausepoint.model.sessions import SessionRow, Status
 
 
@@ -23,3 +23,17 @@ def only_resumed(row: SessionRow) -> VerbRefused:
         f"Session {row.session_id!r} {what}. Continue it with engine.resume({row.session_id!r}).",
         session_id=row.session_id, status=row.status.value,
     )  # fmt: skip
+
+
+def for_run(error: AlreadyRunning | InputConflict) -> str:
+    """Return the message of an error of `run`, whose caller has no engine."""
+    about = f"Session {error.session_id!r}"
+    if isinstance(error, AlreadyRunning):
+        return (
+            f"{about} is driven by {error.holder}. Wait until it has stopped, or end that process, then call"
+            f" run(…, session_id={error.session_id!r}) again."
+        )
+    return (
+        f"{about} already exists with different input. Pass another session_id to run(), or call it with the workflow"
+        " and the input that the session was started with."
+    )

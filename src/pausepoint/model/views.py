@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
@@ -382,6 +383,34 @@ class Health(msgspec.Struct, frozen=True):
     standing_pause: Pause | None = None
 
 
+class _Ways:
+    """What a caller types to continue a session: verbs of an engine, or `run` and commands after a call of `run`."""
+
+    def __init__(self, session_id: str, run_with: str | None) -> None:
+        self._id = session_id
+        self._engine = run_with is None
+        self._store = f" --store {shlex.quote(run_with)}" if run_with else ""
+
+    def resume(self, budget: bool = False) -> str:
+        more = ", budget=…" * budget
+        return f"engine.resume({self._id!r}{more})" if self._engine else f"run(…, session_id={self._id!r}{more})"
+
+    def answer(self, question_id: str) -> str:
+        if self._engine:
+            return f"engine.answer({question_id!r}, …)"
+        return f"`pausepoint answer {question_id}{self._store}`, then call {self.resume()}"
+
+    @property
+    def send(self) -> str:
+        if self._engine:
+            return f"engine.send({self._id!r}, …)"
+        return f"`pausepoint send {self._id} TEXT{self._store}` and call {self.resume()}"
+
+    @property
+    def wait(self) -> str:
+        return "await session.result()" if self._engine else f"call {self.resume()}"
+
+
 class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
     """The result of running a session in this process.
 
@@ -401,6 +430,7 @@ class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
     questions: tuple[Question, ...] = ()
     _returns: str | None = None
     step: str | None = None
+    _run_with: str | None = None  # what `run` had as its store, if the caller has no engine
 
     def __repr__(self) -> str:
         """Return the status in short. The state and the rest are attributes."""
@@ -427,22 +457,24 @@ class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
 
     def _unfinished(self) -> str:
         """Return why there is no result yet, and what to do."""
-        about, resume = f"Session {str(self.session_id)!r}", f"engine.resume({str(self.session_id)!r})"
+        about, ways = f"Session {str(self.session_id)!r}", _Ways(str(self.session_id), self._run_with)
         if self.failure is not None:
-            return f"{about} failed: {_failed(self.failure)}. Remove the cause, then retry the step with {resume}."
+            return (
+                f"{about} failed: {_failed(self.failure)}. Remove the cause, then retry the step with {ways.resume()}."
+            )
         if self.questions:
-            asked, answer = self.questions[0].next_question, f"engine.answer({self.questions[0].id!r}, …)"
-            return f"{about} waits for an answer to {asked!r}. Answer it with {answer}."
+            asked = self.questions[0].next_question
+            return f"{about} waits for an answer to {asked!r}. Answer it with {ways.answer(self.questions[0].id)}."
         if self.status is Status.CANCELLED:
             return f"{about} was cancelled and has no result. Rewind or fork it, or start a new session."
         if self.pauses:
-            if any(pause.kind == "budget" for pause in self.pauses):
-                resume = f"engine.resume({str(self.session_id)!r}, budget=…)"
-            return f"{about} is paused: {self.pauses[0].reason or self.pauses[0].kind}. Continue it with {resume}."
+            budget = any(pause.kind == "budget" for pause in self.pauses)
+            why = self.pauses[0].reason or self.pauses[0].kind
+            return f"{about} is paused: {why}. Continue it with {ways.resume(budget)}."
         if self.status is Status.WAITING:
-            send = f"engine.send({str(self.session_id)!r}, …)"
-            return f"{about} waits for a message or a child session. Send the message with {send}, or answer the child."
-        return f"{about} is {self.status.value} and has no result yet. Wait for it: await session.result()."
+            what = "waits for a message or a child session"
+            return f"{about} {what}. Send the message with {ways.send}, or answer the child."
+        return f"{about} is {self.status.value} and has no result yet. Wait for it: {ways.wait}."
 
     def _repr_html_(self) -> str:
         known = {
