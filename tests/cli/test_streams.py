@@ -12,7 +12,7 @@ import pytest
 from pausepoint.cli.streams import Scroll
 from pausepoint.model import Gap, Restarted, StreamChunk
 from tests.cli import documents
-from tests.cli.kit import Process, run, screen
+from tests.cli.kit import Process, plain, run, screen
 
 WORKFLOWS = """
 import asyncio
@@ -185,3 +185,35 @@ def test_restarts_and_gaps_are_shown_and_other_kinds_are_not() -> None:
     shown.item(chunk("right"))
     shown.item(Gap(9, 4))
     assert printed == ["↻ talk, say starts again", "right", "… 4 pieces of the output were lost"]
+
+
+DEBUGGED = """
+from pausepoint import workflow
+
+@workflow
+async def awaited() -> str:
+    word = "squid"
+    breakpoint()
+    return word
+
+@workflow
+def blocking() -> str:
+    word = "squid"
+    import pdb; pdb.set_trace()
+    return word
+"""
+
+
+@pytest.mark.parametrize("name", ["awaited", "blocking"])
+def test_a_debugger_in_a_step_has_the_terminal_for_itself(tmp_path: Path, name: str) -> None:
+    (tmp_path / "look.py").write_text(DEBUGGED)
+    with Process("run", f"look.py:{name}", cwd=tmp_path, tty=True) as process:
+        process.until("(Pdb) ")
+        shown = len(process.seen)
+        process.type("word * 2\n")
+        process.until("'squidsquid'")
+        assert "look.py" in process.seen  # it stops in the step, not in a function of ours
+        assert "\x1b[" not in process.seen[shown:], "nothing is drawn meanwhile"
+        process.type("c\n")
+        done = process.wait()
+    assert (done.code, plain(done.stdout).rstrip().endswith("squid")) == (0, True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pausepoint.cli.console import COLOURS, Output, money, span
 from pausepoint.cli.host import host
-from pausepoint.cli.streams import Redirected, Scroll, shown_line, streamed
+from pausepoint.cli.streams import Redirected, Scroll, before_debugger, shown_line, streamed
 from pausepoint.cli.text import clock, counted, limited, one_line, wait_phrase
 from pausepoint.engine import documents
 from pausepoint.engine.spans import Spans
@@ -332,6 +332,7 @@ class Screen(Display):
         self.live.start()
         self.scroll = Scroll(self._scrolled, console.width)
         self.redirected = Redirected(self.scroll)
+        before_debugger(self.end)  # it stays off: nobody knows when the debugger has let the terminal go
 
     def event(self, view: View, event: Event) -> None:
         if event.event_type == "session.resumed":
@@ -359,17 +360,19 @@ class Screen(Display):
                 self.tick(view, "")
 
     def tick(self, view: View, ending: str) -> None:
-        if self.live is not None and self.scroll is not None and view.info is not None:
+        live, scroll = self.live, self.scroll  # a debugger in a step's thread may end the display meanwhile
+        if live is not None and scroll is not None and view.info is not None:
             self.drawn_at = time.monotonic()
-            shown = render(view, view.info, ending, self.live.console.height, list(self.scroll.partial.values())[-3:])
-            self.live.update(shown, refresh=True)
+            shown = render(view, view.info, ending, live.console.height, list(scroll.partial.values())[-3:])
+            live.update(shown, refresh=live.is_started)
 
     def end(self) -> None:
-        if self.live is not None and self.scroll is not None:
+        live, scroll = self.live, self.scroll
+        if live is not None and scroll is not None:
             self.redirected.end()
-            self.scroll.flush()
-            self.live.stop()
+            scroll.flush()
             self.live = self.scroll = None
+            live.stop()
 
 
 def render(view: View, info: SessionInfo, ending: str, height: int, partial: Sequence[str] = ()) -> Table:

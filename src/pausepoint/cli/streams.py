@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import re
 import sys
 import threading
@@ -152,22 +153,49 @@ class Printed(io.TextIOBase):
         self._name = name
         self._file = file
         self._scroll = scroll
+        self.ended = False  # whoever has kept this object, such as a debugger, writes to the terminal from now on
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
     def write(self, text: str) -> int:
+        if self.ended:
+            return self._file.write(text)
         self._scroll.write(self._name, text)
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: the display shows the unfinished line."""
+        """Do nothing while the display shows the unfinished line."""
+        if self.ended:
+            self._file.flush()
 
     def fileno(self) -> int:
         return self._file.fileno()
 
     def isatty(self) -> bool:
         return self._file.isatty()
+
+
+_before_debugger: list[Callable[[], None]] = []
+_hooked = False
+
+
+def before_debugger(act: Callable[[], None]) -> None:
+    """Call ``act`` before a debugger takes the terminal: at ``breakpoint()``, and when `pdb` starts.
+
+    This is an audit hook, because a function in ``sys.breakpointhook`` would be the frame that the debugger stops in.
+    """
+    global _hooked
+    if not _hooked:
+        sys.addaudithook(_audit)
+        _hooked = True
+    _before_debugger[:] = [act]
+
+
+def _audit(event: str, args: object) -> None:
+    if event in ("builtins.breakpoint", "pdb.Pdb") and os.environ.get("PYTHONBREAKPOINT") != "0":
+        for act in _before_debugger:
+            act()
 
 
 class Redirected:
@@ -180,6 +208,8 @@ class Redirected:
 
     def end(self) -> None:
         """Print directly again."""
+        for printed in self._now:
+            printed.ended = True
         if sys.stdout is self._now[0]:
             sys.stdout = self._before[0]
         if sys.stderr is self._now[1]:
