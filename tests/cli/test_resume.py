@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import signal
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,19 @@ def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(
     code, out, err = run("run", "brief", "--topic", "squid", "--paused", "--json", cwd=below)
     assert json.loads(out)["resume"].endswith("--target brief.py:brief")
     assert len(desk.sessions()) == 2
+
+
+def test_the_environment_names_the_code_and_a_printed_command_works_without_it(desk: Desk) -> None:
+    desk.stored("one", "two")
+    env = {"PAUSEPOINT_TARGET": "brief.py"}
+    line = next(each for each in run("show", "one", cwd=desk.root, env=env).stdout.splitlines() if "Resume" in each)
+    assert line == "Resume:  pausepoint resume one --target brief.py"
+    assert run(*shlex.split(line)[2:], cwd=desk.root).code == 0
+    assert run("resume", "two", cwd=desk.root, env=env).code == 0
+    added = ("schedule", "add", "daily", "brief.py", "--cron", "0 7 * * *", "--field", "topic=squid")
+    assert run(*added, cwd=desk.root, env={"PAUSEPOINT_TARGET": "other.py"}).code == 0
+    code, said = desk.refused("resume", "one", "--from", "plan")
+    assert (code, "set PAUSEPOINT_TARGET=file.py:name" in said) == (2, True)
 
 
 @pytest.mark.covers("S1.63")

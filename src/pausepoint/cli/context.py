@@ -16,7 +16,15 @@ import click
 from pausepoint.cli.console import Output
 from pausepoint.cli.exits import NOT_FOUND, PERSON, USAGE, Refused
 from pausepoint.cli.host import NAMED_STORE, PAUSEPOINT, Host, Start, host
-from pausepoint.cli.project import Place, Project, check_exists, find_project, find_store
+from pausepoint.cli.project import (
+    TARGET_VARIABLE,
+    Place,
+    Project,
+    check_exists,
+    find_project,
+    find_store,
+    remembered_targets,
+)
 from pausepoint.errors import did_you_mean
 from pausepoint.name import FOLDER
 
@@ -37,13 +45,14 @@ class Cli:
         self.host: Host = host()
         self.project: Project = find_project()
         self.place: Place = find_store(store, self.project, self.host.store)
-        self.targets = targets
+        has_own = bool(self.host.workflows) or self.host.drives
+        self.targets = targets or (() if has_own else remembered_targets())
         self.named_store = store
         if (context := click.get_current_context(silent=True)) is not None:
             context.meta[NAMED_STORE] = store
         self.out = Output(as_json, as_lines)
-        self.may_import = True
-        """Whether a command to print may import the code of ``--target``, to name only the target that is needed."""
+        self.may_import = self.targets == targets
+        """Whether a command to print may import the code of its targets, to name only the target that is needed."""
         self.drivers: dict[str, str] = {}
 
     def start(self, owner: str | None = None, session_id: str | None = None) -> Start:
@@ -96,9 +105,10 @@ class Cli:
                 f" session: `{self.command('show', info.session_id)}`.",
                 USAGE,
             )
+        settings = self.project.root / "pyproject.toml"
         raise Refused(
             f"Session {info.session_id!r} needs the code of workflow {info.workflow!r}, which is not loaded. Add"
-            f" --target file.py:name, or add the workflow to {self.project.root / 'pyproject.toml'} under"
+            f" --target file.py:name, set {TARGET_VARIABLE}=file.py:name, or add the workflow to {settings} under"
             f" [tool.pausepoint.workflows]{did_you_mean(info.workflow, engine.workflows)}",
             USAGE,
         )

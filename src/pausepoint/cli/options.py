@@ -12,7 +12,7 @@ import click
 from pausepoint.cli.context import Cli
 from pausepoint.cli.exits import NOT_FOUND, USAGE, Refused, not_one_of
 from pausepoint.cli.host import STORE, command_with
-from pausepoint.cli.project import VARIABLE
+from pausepoint.cli.project import TARGET_VARIABLE, VARIABLE
 from pausepoint.errors import UnknownQuestion, UnknownSession, error_text
 from pausepoint.name import DEFAULT_STORE, NAME
 
@@ -152,6 +152,7 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
         def call(*args: Any, **given: Any) -> Any:
             store = given.pop("store") or click.get_current_context().meta.get(STORE)
             cli = Cli(store, given.pop("target", ()), given.pop("as_json"), given.pop("as_lines", False))
+            cli.may_import |= target  # such a command imports the code in any case
             while True:
                 try:
                     return fn(cli, *args, **given)
@@ -168,7 +169,7 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
                 multiple=True,
                 metavar="TARGET",
                 shell_complete=TARGETS,
-                help="The code of a workflow: file.py, file.py:name or module:name.",
+                help=f"The code of a workflow: file.py, file.py:name or module:name. Default: {TARGET_VARIABLE}.",
             )(wrapped)
         if lines:
             wrapped = click.option(

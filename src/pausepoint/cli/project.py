@@ -16,6 +16,14 @@ from pausepoint.name import DEFAULT_STORE, FOLDER, NAME, variable
 
 VARIABLE = variable("STORE")
 
+TARGET_VARIABLE = variable("TARGET")
+"""The environment variable with the targets of a shell, separated by spaces. ``--target`` takes precedence."""
+
+
+def remembered_targets() -> tuple[str, ...]:
+    """Return the targets that the environment names."""
+    return tuple(os.environ.get(TARGET_VARIABLE, "").split())
+
 
 @dataclass(frozen=True)
 class Project:

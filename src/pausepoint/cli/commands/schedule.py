@@ -60,7 +60,7 @@ def schedule(
 
     Sessions start in a process that is open and has the workflow, such as a worker.
     """
-    named = [*([where] if where else []), *cli.targets]
+    named = [*([where] if where else []), *(cli.targets if cli.may_import or not where else ())]
     if len(named) > 1:
         raise click.UsageError(f"There are several targets: {', '.join(named)}. Name one.")
     where, cli.targets = named[0] if named else None, ()
