@@ -486,24 +486,28 @@ async def test_the_document_is_rebuilt_from_the_files_with_defaults_for_what_is_
 
 
 @pytest.mark.covers("S4.51", "S4.72", "S4.73")
-@pytest.mark.parametrize("agent", AGENTS[1:])
 @on_loop
 async def test_every_agent_can_be_where_another_store_goes_on_from_the_folder(
-    tmp_path: Path, template: Template, calls: Calls, agent: str
+    tmp_path: Path, template: Template, calls: Calls
 ) -> None:
+    """A store after the other, each of which knows the folder alone and runs one agent."""
     whole = template.restored().contents()
+    async with template.desk.engine() as engine:
+        undisturbed = await engine.session("s1")
+        made = sorted(await undisturbed.checkpoints(limit=None), key=lambda each: each.seq)
+        states = [await undisturbed.state(each.seq) for each in made]
     desk = Desk(tmp_path)
-    await desk.run(until=AGENTS[AGENTS.index(agent) - 1])
-    async with desk.engine() as engine:
-        before = await engine.state("s1")
+    await desk.run(until=AGENTS[0])
     calls.taken()
-    assert detect(desk.folder, memo).resume_at == agent
-    async with desk.engine("other.db") as engine:
-        session = await engine.rebuild(desk.folder, memo)
-        assert await session.state() == before
-        await session.resume()
-        outcome = await session.outcome()
-    assert (outcome.status, calls.taken()) == (Status.COMPLETED, [*AGENTS[AGENTS.index(agent) :]])
+    for agent, before in zip(AGENTS[1:], states[:-1], strict=True):
+        assert detect(desk.folder, memo).resume_at == agent
+        async with desk.engine(f"{agent}.db") as engine:
+            session = await engine.rebuild(desk.folder, memo)
+            assert await session.state() == before
+            await session.resume(until=agent if agent != AGENTS[-1] else None)
+            outcome = await session.outcome()
+        assert calls.taken() == [agent]
+        assert (outcome.status is Status.COMPLETED) == (agent == AGENTS[-1])
     assert desk.contents() == whole
 
 
