@@ -11,21 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.apps.pdfs import textbook
-from tests.apps.programs import CHUNKS, READS, Planner
+from tests.apps.programs import READS, Planner
 from tests.support.forkserver import Forks
 
 
-def test_progress_is_told_by_another_process_after_a_kill(tmp_path: Path, forks: Forks) -> None:
-    with Planner(tmp_path, forks) as session:
-        session.start(at="chunk .pdf:3")
-        document = session.document()
-    progress = {each["chunking"]["total_chunks"]: each for each in document["ingestion_state"]["files"].values()}
-    assert document["status"] == "ingesting"
-    assert (progress[CHUNKS]["processed_chunks"], progress[CHUNKS]["status"]) == (3, "partial")
-
-
 @pytest.mark.covers("S3.102")
-def test_a_book_of_840_pages_and_52_mb_goes_on_with_the_next_chunk_and_is_never_in_memory(
+def test_a_book_of_840_pages_and_52_mb_is_resumed_at_the_next_chunk_another_process_tells_its_progress(
     tmp_path: Path, forks: Forks
 ) -> None:
     textbook(tmp_path / "book.pdf")
@@ -34,9 +25,13 @@ def test_a_book_of_840_pages_and_52_mb_goes_on_with_the_next_chunk_and_is_never_
     with Planner(tmp_path, forks) as session:
         session.start(at="chunk .pdf:13")
         assert session.calls == Counter(["pages .pdf", "outline .pdf", *(f"chunk .pdf:{index}" for index in range(14))])
+        killed = session.document()
         session.resume(at="chunk .pdf:30")
         session.resume()
         document = session.document()
+    progress = {each["chunking"]["total_chunks"]: each for each in killed["ingestion_state"]["files"].values()}
+    assert killed["status"] == "ingesting"
+    assert (progress[42]["processed_chunks"], progress[42]["status"]) == (13, "partial")
     again = Counter(["chunk .pdf:13", "chunk .pdf:30"])
     chunks = Counter(f"chunk .pdf:{index}" for index in range(42))
     assert session.calls - again == chunks + session.once - Counter(READS)
