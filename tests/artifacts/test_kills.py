@@ -87,15 +87,16 @@ def check(
 
 
 @pytest.mark.covers("S4.4", "S4.90", "S4.114")
-def test_killed_before_every_fourth_write_of_its_artifacts_it_comes_to_the_same_end(
-    server: ForkServer, tmp_path: Path
+@pytest.mark.parametrize("first", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_killed_before_every_seventh_write_of_its_artifacts_it_comes_to_the_same_end(
+    server: ForkServer, tmp_path: Path, first: int
 ) -> None:
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
     writes = lives(server, undisturbed, 0)
     assert check(undisturbed) == ALL
     assert writes > 50, "otherwise this is a test of nothing"
-    for at in range(1, writes + 1, 4):
+    for at in range(first, writes + 1, 7):
         path = tmp_path / str(at)
         path.mkdir()
         assert lives(server, path, at) == 0
