@@ -192,7 +192,7 @@ class Helpdesk(Held, App):
     session_id = "c1"
     once = Counter([*CALLS, *SAID])
     kills = dict.fromkeys(
-        [*(f"before {tool}" for tool in TOOLS), *(f"after {tool}" for tool in WRITES), *SAID[1:6]],
+        [*(f"before {tool}" for tool in TOOLS), *(f"after {tool}" for tool in WRITES), SAID[1], SAID[4]],
         ("S2.40", "S2.55"),
     )
     turns = ["after change_address", "after change_address", "after pay_refund"]
@@ -257,7 +257,8 @@ class Planner(Held, App):
         [f"{what} {kind}" for what in ("pages", "outline") for kind in (".pdf", ".md")]
         + [*READS, "chunk .md:0", *STAGES, "plan", "review"]
     )
-    kills = dict.fromkeys([each for each in once if not each.startswith("pages ")], ())
+    # `turns` has the chunks that are left out here.
+    kills = dict.fromkeys([each for each in once if not each.startswith("pages ") and each not in READS[1:3]], ())
     turns = [*READS, *STAGES]
     interrupts = [(point, by) for point in ("chunk .pdf:0", "chunk .pdf:3", "plan") for by in SIGNALS]
     pauses = dict.fromkeys(["chunk .pdf:3", "estimate"], ())
@@ -360,7 +361,8 @@ class MemoApp(Held, Memo, App):
         return set(ORDER[here : here + 2])
 
 
-MOMENTS = [f"{moment} {id}" for id in NEEDS for moment in ("begin", "during", "end")]
+MOMENTS = [f"{moment} {id}" for id in NEEDS if id != "c" for moment in ("begin", "during", "end")]
+"""The moments of each task but c, which runs beside b and is like it."""
 
 
 class Devs(App):
