@@ -167,7 +167,7 @@ async def typed(window: Window, text: str, has_effect: Callable[[], Awaitable[bo
         await asyncio.sleep(0.5)  # text and Enter in one go would be taken for something pasted
         window.press(ENTER)
         with suppress(TimeoutError), excused():
-            await asyncio.wait_for(async_until(has_effect), 5)
+            await asyncio.wait_for(async_until(has_effect), PATIENCE / 48)
             return
         assert asyncio.get_running_loop().time() < limit, "the window took no prompt"
 
