@@ -53,7 +53,9 @@ def replaced() -> Iterator[None]:
         _replaced[thread] += 1
         pool._max_workers += _replaced[thread] == 1
     with suppress(RuntimeError):  # the pool is shut down, or the system has no more threads
-        pool.submit(int)  # starts a thread if none is idle
+        while pool._idle_semaphore.acquire(blocking=False):
+            pass  # it also counts threads that took other work since, and then no thread would start
+        pool.submit(int)  # starts a thread
     try:
         yield
     finally:
@@ -70,7 +72,7 @@ def _pool_of(thread: Thread) -> Any:
         return None
     pool, *_ = getattr(thread, "_args", ()) or (lambda: None,)  # the thread has a weak reference
     found = pool() if callable(pool) else None
-    return found if hasattr(found, "_max_workers") else None
+    return found if hasattr(found, "_max_workers") and hasattr(found, "_idle_semaphore") else None
 
 
 class Lane:

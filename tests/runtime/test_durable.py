@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ async def agent(name: str, ctx: Context) -> None:
 async def test_blocking_calls_that_a_pause_holds_keep_no_thread_of_the_pool(tmp_path: Path) -> None:
     pool = ThreadPoolExecutor(1, thread_name_prefix="asyncio")  # as asyncio makes it, on a machine that has one thread
     asyncio.get_running_loop().set_default_executor(pool)
+    wait([pool.submit(int) for _ in range(1_000)])  # what waits for a thread makes the pool count too many idle ones
     async with Engine(tmp_path / "pool.db", workflows=[agent]) as engine:
         for name in ("ann", "ben", "cat"):
             await engine.start(agent, session_id=name, name=name)
