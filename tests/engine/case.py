@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,4 +55,5 @@ async def closed_case(engine: Engine, session_id: str = "c1", name: str = SECRET
 
 def bytes_of(path: Path) -> bytes:
     """Return the current content of all files of a store."""
-    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(path.name + "*")) if file.is_file())
+    files = [file for file in sorted(path.parent.glob(path.name + "*")) if file.is_file()]
+    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout  # the store may be open here
