@@ -41,7 +41,7 @@ class Job(BaseModel):
 @step(writes="text")
 async def begin(topic: str, ctx: Context) -> str:
     if topic == "fail" and not Path("healed").exists():
-        raise ValueError("no ink")
+        raise ValueError("no ink" + "\\nno pen" * 12)
     if topic == "sleep":
         await ctx.sleep(timedelta(hours=3))
     if topic == "wait":
