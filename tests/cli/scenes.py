@@ -48,6 +48,8 @@ async def begin(topic: str, ctx: Context) -> str:
         return await ctx.receive(str)
     if topic.startswith("ask"):
         return await ctx.ask("Which tone?", str, expires=None)
+    if topic == "confirm":
+        await ctx.confirm("Ship it?")
     if topic == "call":
         return (await ctx.call(job, topic="wait")).text
     if topic == "spend":
@@ -349,6 +351,15 @@ def tagged(folder: Path) -> None:
     (folder / "shop.py").write_text("print('resumed')\n")
 
 
+def declined(folder: Path) -> None:
+    async def act(engine: Engine, job: Any, _: Any) -> None:
+        session = await begun(engine, job, "confirm")
+        await session.answer("no")
+        await session.outcome()
+
+    stored(project(folder), act)
+
+
 EVERY_KIND = ("", "fail", "sleep", "wait", "ask", "call", "guard")
 
 
@@ -407,6 +418,9 @@ SCENES = {
         lambda folder: stored(project(folder), _many),
         ("ls", "status", "answer --later", "run job --topic fail", "resume"),
         healed,
+    ),
+    "a question that was declined": Scene(
+        declined, ("show confirm1", "resume confirm1", "ask-again confirm1"), codes={"resume": 1}
     ),
     "without the code": Scene(
         topics("fail", "sleep", "guard", named=False),

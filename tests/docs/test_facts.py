@@ -395,6 +395,13 @@ async def asked() -> list[Event]:
         with pytest.raises(AnswerRefused):
             await session.answer([3])
         await session.outcome()
+        [question] = (await session.outcome()).questions
+        await session.answer(3)
+        await session.outcome()
+        await session.pause()
+        await session.ask_again(question.id, by="ann", reason="once more")
+        await session.resume()
+        await session.outcome()
         await session.answer(3)
         [question] = (await session.outcome()).questions
         await session.answer(True)

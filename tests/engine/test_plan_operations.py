@@ -68,7 +68,8 @@ async def test_kept_results_and_the_open_question_are_listed_and_the_resume_runs
         "    waits     ask      waits for an answer to 'Formal or playful?'",
     ]
     assert json.loads(json.dumps(plan.to_json()))["operations"][1] == {
-        "operation": "look_up", "verdict": "done", "why": "the results of all 3 items are kept", "count": 3
+        "operation": "look_up", "verdict": "done", "why": "the results of all 3 items are kept", "count": 3,
+        "step": "brief", "usd": 0.0, "tokens": 0,
     }  # fmt: skip
     assert "Formal or playful?" in plan._repr_html_()
     desk.ran.clear()
@@ -203,7 +204,11 @@ async def test_a_rewind_with_reuse_shows_what_it_keeps_and_one_without_keeps_not
             ("ask", "done", 1),
             ("compose", "done", 1),
         ]
-        assert (await session.plan_rewind("brief")).operations == ()
+        undone = await session.plan_rewind("brief")
+        assert {each.verdict for each in undone.operations} == {"runs again"}
+        assert [(each.operation, each.count) for each in undone.operations] == [
+            ("look_up", 4), ("ask", 1), ("compose", 1)
+        ]  # fmt: skip
 
 
 @on_loop
@@ -227,3 +232,83 @@ async def test_operations_inside_a_finished_one_are_not_listed() -> None:
         plan = await session.plan()
     assert rows(plan) == [("outer", "done", 1), ("inner", "done", 4), ("ask", "waits", 1)]
     assert plan.operations[1].why == "the results of 4 operations are kept"
+
+
+class Pair(BaseModel):
+    first: str = ""
+    second: str = ""
+
+
+class Paying:
+    """Two steps that pay; the second one asks after it."""
+
+    def __init__(self) -> None:
+        self.paid: list[str] = []
+
+        @step(writes="first")
+        async def one(ctx: Context) -> str:
+            return await ctx.do(self.pay, "one")
+
+        @step(writes="second")
+        async def two(ctx: Context) -> str:
+            await ctx.map(self.pay, ["two", "three"])
+            await ctx.confirm("Well?")
+            return "done"
+
+        self.workflow = Workflow("paying", state=Pair, steps=[one, two])
+
+    async def pay(self, what: str, ctx: Context) -> str:
+        ctx.spend(usd=0.25, tokens=10)
+        self.paid.append(what)
+        return what
+
+
+def again(plan: Plan) -> list[tuple[str, str, int, float, int]]:
+    found = [each for each in plan.operations if each.verdict == "runs again"]
+    return [(each.step, each.operation, each.count, each.usd, each.tokens) for each in found]
+
+
+@on_loop
+async def test_a_plan_lists_what_had_finished_and_runs_again_with_its_cost() -> None:
+    paying = Paying()
+    second = [("two", "Paying.pay", 2, 0.5, 20), ("two", "confirm", 1, 0.0, 0)]
+    both = [("one", "Paying.pay", 1, 0.25, 10), *second]
+    async with Engine(":memory:") as engine:
+        session = await engine.start(paying.workflow, session_id="s")
+        await session.outcome()
+        await session.answer("no")
+        assert (await session.outcome()).status is Status.FAILED
+        assert again(await session.plan()) == []
+        assert again(await session.plan_rewind("two")) == again(await session.plan_fork("two")) == second
+        assert again(await session.plan_fork()) == second
+        assert again(await session.plan_rewind("two", reuse=True)) == again(await session.plan_fork(reuse=True)) == []
+        planned = await session.plan_rewind("one")
+        assert again(planned) == again(await session.plan_fork("one")) == both
+        assert planned.operations[0].why == "it had finished in one#1; it cost $0.25 and 10 tokens"
+        assert planned.operations[1].why == "2 of them had finished in two#1; they cost $0.5 and 20 tokens"
+        assert "    runs again  Paying.pay  2 of them" in str(planned)
+        await session.rewind("one")
+        assert await session.plan() == planned
+        await session.rewind("one")  # nothing has run since
+        assert again(await session.plan()) == both
+        assert len(paying.paid) == 3
+        await session.resume(until="one")
+        await session.outcome()
+        assert len(paying.paid) == 4
+        assert again(await session.plan_rewind("two")) == second
+
+
+@on_loop
+async def test_what_a_rewind_has_kept_runs_again_after_the_next_rewind() -> None:
+    paying = Paying()
+    async with Engine(":memory:") as engine:
+        session = await engine.start(paying.workflow, session_id="s")
+        await session.outcome()
+        await session.answer("no")
+        await session.outcome()
+        await session.rewind("two", reuse=True)
+        assert again(await session.plan()) == []
+        assert again(await session.plan_rewind("two")) == [
+            ("two", "Paying.pay", 2, 0.5, 20),
+            ("two", "confirm", 1, 0.0, 0),
+        ]

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
-from pausepoint import Status
+from pausepoint import Context, Status, workflow
 from pausepoint.errors import VerbRefused
 from pausepoint.integrations.words import names_code
 from tests.server.kit import Served, check_problem, fits, served, state_of
@@ -191,3 +191,39 @@ def test_a_server_without_the_code_still_shows_pauses_and_answers(tmp_path: Path
     with served(tmp_path) as worker:
         worker.run(worker.engine.take_ready())
         assert worker.run(worker.engine.outcome("foreign")).status is Status.COMPLETED
+
+
+def test_a_declined_question_is_asked_again_and_a_plan_names_what_a_rewind_would_repeat(tmp_path: Path) -> None:
+    paid: list[str] = []
+
+    async def charge(card: str, ctx: Context) -> str:
+        ctx.spend(usd=0.25)
+        paid.append(card)
+        return "paid"
+
+    @workflow
+    async def order(ctx: Context) -> str:
+        await ctx.do(charge, "4711")
+        await ctx.confirm("Ship it?")
+        return "shipped"
+
+    with served(tmp_path, workflows=(order,)) as server, server.admin() as client:
+
+        async def declined() -> str:
+            session = await server.engine.start(order, session_id="o")
+            question = (await session.outcome()).questions[0]
+            await session.answer("no")
+            await session.outcome()
+            return question.id
+
+        question = server.run(declined())
+        plan = client.post("/sessions/o/plan", json={"verb": "rewind", "to": "order"}).json()
+        assert [(each["operation"], each["verdict"], each["usd"]) for each in plan["operations"]] == [
+            ("charge", "runs again", 0.25), ("confirm", "runs again", 0.0),
+        ]  # fmt: skip
+        done = client.post("/sessions/o/ask_again", json={"question_id": question, "reason": "cheaper now"})
+        assert (done.status_code, done.json()["status"]) == (200, "ready")
+        check_problem(client.post("/sessions/o/ask_again", json={}), 409)
+        assert client.post("/sessions/o/resume", json={}).status_code == 200
+        again = server.run(server.engine.outcome("o")).questions[0]
+        assert (again.next_question, again.id != question, paid) == ("Ship it?", True, ["4711"])

@@ -47,6 +47,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "limit": ("limit", "Limit the sessions that may be at work."),
         "gate": ("gate", "Put agents that you start by hand under the pause button."),
         "edit": ("edit", "Change the state of a session that is not running."),
+        "ask-again": ("edit", "Ask a question again that was declined; finished operations are kept."),
         "rewind": ("edit", "Redo a step and the steps after it."),
         "fork": ("edit", "Start a new session from a checkpoint of another one."),
     },
@@ -83,7 +84,7 @@ class App(click.Group):
             return super().get_command(ctx, name)
         where = COMMANDS[name][0]
         module = import_module(where if "." in where else f"{__package__}.commands.{where}")
-        found: click.Command = getattr(module, f"{name}_command" if name == "import" else name)
+        found: click.Command = getattr(module, "import_command" if name == "import" else name.replace("-", "_"))
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

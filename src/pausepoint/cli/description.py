@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pausepoint.cli.console import ago
 from pausepoint.cli.context import Cli
 from pausepoint.cli.text import answer_hint, approval, clock, one_line, standing_pause_line, time_left, wait_phrase
-from pausepoint.cli.ways import reasons_now, retest, ways_out, with_commands
+from pausepoint.cli.ways import reasons_now, retest, ways_out, ways_to_ask_again, with_commands
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
@@ -93,9 +93,9 @@ class Description(NamedTuple):
                 head = f"Still finishing {info.step}#{info.visit}; it pauses at the next safe point."
                 return [head, *(_pause_line(pause, "Pause requested") for pause in self.pauses)]
             case "paused":
-                return [*self._why_paused(cli), *_failure_line(info)]
+                return [*self._why_paused(cli), *_failure_line(cli, info)]
             case "failed":
-                return [*_failure_line(info), *([GUEST] if info.guest else [])]
+                return [*_failure_line(cli, info), *([GUEST] if info.guest else [])]
             case "waiting" if self.questions:
                 return [_question_line(each) for each in self.questions]
             case "waiting":
@@ -136,14 +136,16 @@ class Description(NamedTuple):
             case "created" | "ready" | "failed" if info.guest:
                 return []
             case "created" | "ready" | "failed":
-                return [(f"Resume{add}:", resume)]
+                again = ways_to_ask_again(cli, info) if info.status.value == "failed" else []
+                return [*again, (f"Resume{add}:", resume)]
             case "running":
                 return [("Watch:", cli.command("watch", name)), ("Pause:", cli.command("pause", name))]
             case "pausing":
                 return [("Withdraw the pause:", resume)]
             case "paused":
                 lift = [("Resume everything:", cli.lift)] if any(pause.standing for pause in self.pauses) else []
-                return [*lift, *ways_out(cli, info, self.pauses, self.now, planned)]
+                again = ways_to_ask_again(cli, info)
+                return [*again, *lift, *ways_out(cli, info, self.pauses, self.now, planned)]
             case "waiting" if self.questions:
                 code, run = (workflow, RUN) if resumes and not info.guest else (None, "")
                 calls = [question for question in self.questions if approval(question) is not None]
@@ -198,11 +200,11 @@ def _failure_phrase(info: SessionInfo) -> str:
     return one_line(f"{info.failure.type}: {info.failure.message}") if info.failure is not None else ""
 
 
-def _failure_line(info: SessionInfo) -> list[str]:
+def _failure_line(cli: Cli, info: SessionInfo) -> list[str]:
     if info.failure is None:
         return []
     tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
-    return [f"Failed in {info.failure.step}#{info.visit}{tries}: {_failure_phrase(info)}"]
+    return [with_commands(f"Failed in {info.failure.step}#{info.visit}{tries}: {_failure_phrase(info)}", cli, info)]
 
 
 def _question_line(question: Question) -> str:

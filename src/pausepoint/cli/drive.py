@@ -17,6 +17,7 @@ from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, TE
 from pausepoint.cli.fields import start_arguments
 from pausepoint.cli.prompts import Later, ask, at_terminal
 from pausepoint.cli.text import clock, counted, one_line, short_holder
+from pausepoint.cli.ways import ways_to_ask_again, with_commands
 from pausepoint.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -320,8 +321,10 @@ class DrivenSession:
                 self.out.note(line, as_it_is=True)
             tries = f" after {failure.attempts} attempts" if failure.attempts > 1 else ""
             word = self.cli.host.step_word.capitalize()
-            self.out.note(one_line(f"{word} {failure.step} failed{tries}: {failure.type}: {failure.message}"))
-        self.out.note(f"Resume:  {self._command()}")
+            line = one_line(f"{word} {failure.step} failed{tries}: {failure.type}: {failure.message}")
+            self.out.note(with_commands(line, self.cli, info))
+        for label, command in [*ways_to_ask_again(self.cli, info), ("Resume:", self._command())]:
+            self.out.note(f"{label}  {command}")
 
     async def _next_commands(self, engine: Engine, info: SessionInfo) -> None:
         for line in (await describe(engine, info, self.cli)).lines(self.cli, then=self._command()):

@@ -30,10 +30,11 @@ VERDICTS = {
     "may run": "blue",
     "left out": "bright_black",
     "waits": "yellow",
+    "runs again": "red",
 }
 
 
-MARKS = {"done": "✓", "next": "▸", "will run": "·", "may run": "?", "left out": "–", "waits": "…"}
+MARKS = {"done": "✓", "next": "▸", "will run": "·", "may run": "?", "left out": "–", "waits": "…", "runs again": "!"}
 
 
 def print_plan(cli: Cli, found: Plan, ways: Sequence[str] = ()) -> None:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from pausepoint.model.sessions import Pause
     from pausepoint.model.views import Obstacles, SessionInfo
 
-_CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
+_CALL = re.compile(r"""session\.(resume|rewind|fork|ask_again)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
 _NAMED = re.compile(r"`([^`]+)`")
-_OPTIONS = {"resume": "--code", "rewind": "--to", "fork": "--at-step"}
+_OPTIONS = {"resume": "--code", "rewind": "--to", "fork": "--at-step", "ask_again": "--question"}
+_UNANSWERED = re.compile(r"pausepoint\.errors\.(?:Declined|QuestionExpired|RoundsExhausted): .*")
+"""The line of a traceback with the error of a question that was declined or got no valid answer."""
 
 
 async def retest(cli: Cli, engine: Engine, info: SessionInfo, pauses: Iterable[Pause]) -> Obstacles | None:
@@ -65,8 +67,20 @@ def with_commands(text: str, cli: Cli, info: SessionInfo) -> str:
 
 def _command(found: re.Match[str], cli: Cli, info: SessionInfo) -> str:
     verb, value = found[1], found[2]
-    base = cli.resume(info) if verb == "resume" else cli.command(verb, info.session_id, info.workflow)
+    known = verb.replace("_", "-")
+    base = cli.resume(info) if verb == "resume" else cli.command(known, info.session_id, info.workflow)
     return f"{base} {shlex.join([_OPTIONS[verb], value])}"
+
+
+def ways_to_ask_again(cli: Cli, info: SessionInfo) -> list[tuple[str, str]]:
+    """Return the label and the command for a session that failed because of a question, which a resume keeps."""
+    errors = [] if info.failure is None else _UNANSWERED.findall(info.failure.traceback)
+    if not errors:
+        return []
+    call = _CALL.search(errors[-1])
+    base = cli.command("ask-again", info.session_id, info.workflow)
+    named = "" if call is None else f" {shlex.join(['--question', call[2]])}"
+    return [(f"Ask again{cli.to_add(info)}:", f"{base}{named} --run")]
 
 
 def ways_out(

@@ -1,37 +1,60 @@
 """The operations of a plan: which results of the open visit are kept, what waits, and what runs again.
 
 The log has an operation when it has ended, when it waits, and when an attempt at it has failed. One that was in flight
-when its process died has no record, so a plan cannot list it. It runs again.
+when its process died has no record, so a plan cannot list it. It runs again. So does what had finished in a visit that
+a rewind or a fork undoes; its cost is known from the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from pausepoint.clock import to_datetime
-from pausepoint.log.replay import Line, OperationBody, WaitBody, is_inside
+from pausepoint.log.replay import (
+    CheckpointBody,
+    Effect,
+    EventBody,
+    KeyBody,
+    Line,
+    OperationBody,
+    WaitBody,
+    body_of,
+    is_inside,
+)
 from pausepoint.log.state import Blob
+from pausepoint.log.timeline import Timeline
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import QuestionStatus, SessionRow
 from pausepoint.stores.base import Store
 
-Fate = Literal["done", "waits", "will run"]
+Fate = Literal["done", "waits", "will run", "runs again"]
+
+Range = tuple[int, int]
+
+MOST = 10_000
+"""How many records of undone visits a plan reads at most, the newest ones. A row of older ones is left out."""
 
 
 class PlannedOperation(msgspec.Struct, frozen=True):
     """One row of a plan's operations: what a resume does with an operation, or with ``count`` operations of a kind.
 
     ``done``: the results are kept, so it does not run again, or what it waited for has arrived. ``waits``: what it
-    waits for has not arrived. ``will run``: it has failed, or it is an item of a map that has no result yet.
+    waits for has not arrived. ``will run``: it has failed, or it is an item of a map that has no result yet. ``runs
+    again``: it had finished in a visit of ``step`` that is undone, and its result is not kept; it then cost ``usd`` and
+    ``tokens``, as far as the log tells.
     """
 
     operation: str
     verdict: Fate
     why: str
     count: int = 1
+    step: str = ""
+    usd: float = 0.0
+    tokens: int = 0
 
 
 async def item_ids(store: Store, line: Line) -> dict[str, tuple[str, ...]]:
@@ -71,7 +94,7 @@ def planned_operations(
     rows = [*_done(done, line, maps), *(_waiting(wait, arrived) for wait in waits)]
     if "message" in (row.waiting or "").split(",") and all(wait.name != "receive" for wait in waits):
         rows.append(_waiting(WaitBody("/receive", "receive"), arrived))
-    return tuple(rows)
+    return tuple(replace(each, step=line.step) for each in rows)
 
 
 def _outermost(*bodies: Iterable[OperationBody | WaitBody]) -> list[OperationBody | WaitBody]:
@@ -134,3 +157,102 @@ def _error(wait: WaitBody) -> str:
 
 def _moment(micros: int) -> str:
     return to_datetime(micros).isoformat(timespec="seconds")
+
+
+class _Undone:
+    """What had finished in one visit that is undone, and what it has spent. ``turn`` counts the rewinds before it."""
+
+    def __init__(self, turn: int) -> None:
+        self.turn = turn
+        self.operations: dict[str, OperationBody] = {}
+        self.effects: dict[str, Effect] = {}
+
+    def add(self, effects: Iterable[Effect]) -> None:
+        self.effects.update((effect.id, effect) for effect in effects)
+
+
+async def undone_operations(
+    timeline: Timeline, line: Line, ranges: Sequence[Range], renamed: Mapping[str, str]
+) -> tuple[PlannedOperation, ...]:  # fmt: skip
+    """Return the operations in ranges of the log that a line has left behind, and that it would run again."""
+    visits = await _undone(timeline, ranges)
+    rows: dict[tuple[str, str], tuple[list[str], list[OperationBody], list[Effect]]] = {}
+    for (former, number), undone in visits.items():
+        step = renamed.get(former, former)
+        if number <= line.visits.get(step, 0):
+            continue  # the line has this visit
+        kept = line.operations if (step, number) == (line.step, line.visit) else {}
+        for body in _outermost(undone.operations.values()):
+            if isinstance(body, OperationBody) and body.id not in kept and not body.total:
+                names, bodies, effects = rows.setdefault((step, body.name), ([], [], []))
+                names += [f"{step}#{number}"] * (f"{step}#{number}" not in names)
+                bodies.append(body)
+                effects += [each for each in undone.effects.values() if is_inside(each.id, {body.id})]
+    return tuple(_runs_again(step, name, *finished) for (step, name), finished in rows.items())
+
+
+def _runs_again(
+    step: str, name: str, visits: list[str], bodies: list[OperationBody], effects: list[Effect]
+) -> PlannedOperation:  # fmt: skip
+    usd, tokens, count = sum(each.usd for each in effects) / 1e6, sum(each.tokens for each in effects), len(bodies)
+    where = visits[0] if len(visits) == 1 else f"{visits[0]} to {visits[-1]}"
+    costs = [f"${usd:.4g}"] * (usd > 0) + [f"{tokens:,} tokens"] * (tokens > 0)
+    cost = f"; {'it' if count == 1 else 'they'} cost {' and '.join(costs)}" if costs else ""
+    why = f"{'it' if count == 1 else f'{count:,} of them'} had finished in {where}{cost}"
+    return PlannedOperation(name, "runs again", why, count, step, usd, tokens)
+
+
+async def _undone(timeline: Timeline, ranges: Sequence[Range]) -> dict[tuple[str, int], _Undone]:
+    """Return the visits in ranges of the log, each as it was the last time that it ran."""
+    visits: dict[tuple[str, int], _Undone] = {}
+    turn = 0
+    for first, last in _newest(ranges):
+        before = await timeline.line(first - 1)
+        turn += 1
+        if before.operations:  # they were kept from the visit before a rewind, or finished before an edit
+            visits[before.step or "", before.visit] = undone = _Undone(turn)
+            undone.operations.update(before.operations)
+            undone.add(effect for body in before.operations.values() for effect in body.effects)
+        async for record in timeline.records(first, last):
+            if record.kind == "rewind":
+                turn += 1
+            if record.redacted or record.kind not in ("operation", "event", "wait", "key", "checkpoint"):
+                continue
+            body = body_of(record)
+            bodies: Sequence[OperationBody | EventBody | WaitBody | CheckpointBody] = (body,)
+            if isinstance(body, KeyBody):
+                bodies = () if body.journal is None else body.journal.operations
+            for body in bodies:
+                _note(visits, turn, (record.step, record.visit), body)
+    return visits
+
+
+def _note(
+    visits: dict[tuple[str, int], _Undone], turn: int, visit: tuple[str, int],
+    body: OperationBody | EventBody | WaitBody | CheckpointBody,
+) -> None:  # fmt: skip
+    undone = visits.get(visit)
+    if isinstance(body, OperationBody):
+        if undone is None or undone.turn != turn:
+            undone = visits[visit] = _Undone(turn)
+        undone.operations[body.id] = body
+    if undone is None:
+        return
+    undone.add(body.effects)
+    for id in body.forgets if isinstance(body, EventBody) else ():
+        undone.operations.pop(id, None)
+
+
+def _newest(ranges: Sequence[Range]) -> list[Range]:
+    """Return the newest of these ranges, with at most `MOST` records.
+
+    >>> _newest([(1, 9_000), (10_001, 12_000)])
+    [(1001, 9000), (10001, 12000)]
+    """
+    room, newest = MOST, list[Range]()
+    for first, last in reversed(ranges):
+        if room <= 0:
+            break
+        newest.insert(0, (max(first, last - room + 1), last))
+        room -= last - newest[0][0] + 1
+    return newest

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -25,13 +25,14 @@ from pausepoint.engine.artifacts import RERUN_REQUESTED, Artifacts, changed_step
 from pausepoint.engine.base import Service
 from pausepoint.engine.contents import check_past
 from pausepoint.engine.obstacles import TRIED
-from pausepoint.engine.operations import PlannedOperation, arrivals, item_ids, planned_operations
+from pausepoint.engine.operations import PlannedOperation, arrivals, item_ids, planned_operations, undone_operations
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.rerun import is_concerned
 from pausepoint.engine.time_travel import LEFT_OPEN, TimeTravel, line_before, merged_changes, needed, restarted
 from pausepoint.log.events import retries_of
 from pausepoint.log.replay import EditBody, Line, fold, to_payload
 from pausepoint.log.state import Blobs
+from pausepoint.log.timeline import Timeline
 from pausepoint.log.trail import Trail, Work
 from pausepoint.model.ids import SessionId
 from pausepoint.model.notebook import table
@@ -61,7 +62,8 @@ class Plan(msgspec.Struct, frozen=True):
     ``artifacts`` are the states of its published files. ``stale`` are the finished steps that would run again.
     ``undecided`` are the edited files that need a decision first. ``changed`` are the steps that are reused although
     their code has changed. ``replaces`` are the edits of people that steps replace when they run again.
-    ``operations`` are those of the step that was interrupted: which results are kept, what waits, what runs again.
+    ``operations`` are those of the step that was interrupted: which results are kept, what waits, what will run. With
+    the verdict ``runs again``, they are those of undone visits, which had finished, and what they cost.
     """
 
     session_id: SessionId
@@ -92,13 +94,14 @@ class Plan(msgspec.Struct, frozen=True):
         lines += [f"  ! {obstacle}" for obstacle in self.obstacles]
         for each in self.steps:
             lines.append(f"  {each.verdict:8}  {each.step:{width}}  {each.why}")
-            lines += self._operation_lines() if each.verdict == "next" else ()
+            lines += self._operation_lines(each.step)
         lines += [f"  ! {each}" for each in self.replaces]
         return "\n".join(lines)
 
-    def _operation_lines(self) -> list[str]:
-        width = max((len(each.operation) for each in self.operations), default=0)
-        return [f"    {each.verdict:8}  {each.operation:{width}}  {each.why}" for each in self.operations]
+    def _operation_lines(self, step: str) -> list[str]:
+        rows = [each for each in self.operations if each.step == step]
+        width = max((len(each.operation) for each in rows), default=0)
+        return [f"    {each.verdict:8}  {each.operation:{width}}  {each.why}" for each in rows]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data, for `json.dumps`."""
@@ -121,7 +124,8 @@ class Plan(msgspec.Struct, frozen=True):
             rows.append((each.step, each.verdict, each.visits or "", each.why))
             rows += [
                 (f"· {some.operation}", some.verdict, some.count, some.why)
-                for some in (self.operations if each.verdict == "next" else ())
+                for some in self.operations
+                if some.step == each.step
             ]
         return table(["step", "what", "visits", "why"], rows, f"Plan of session {self.session_id}, {self.status}")
 
@@ -292,6 +296,21 @@ def _why_next(row: SessionRow, line: Line, pauses: list[Pause], now: int) -> str
     return "; ".join(reasons) or ("never ran" if not line.visits.get(line.step or "") else "runs again")
 
 
+class Undone(NamedTuple):
+    """The ranges of a session's log that the planned ``line`` leaves behind: what had finished there runs again."""
+
+    timeline: Timeline
+    line: Line
+    ranges: Sequence[tuple[int, int]]
+
+
+async def _with_undone(plan: Plan, workflow: Workflow[Any], undone: Undone) -> Plan:
+    """Return the plan with the operations of undone visits whose steps run again."""
+    rows = await undone_operations(*undone, workflow.renamed) if undone.ranges else ()
+    ahead = {each.step for each in plan if each.verdict in ("next", "will run", "may run")}
+    return replace(plan, operations=(*plan.operations, *(each for each in rows if each.step in ahead)))
+
+
 class Plans:
     """The verbs that plan a resume."""
 
@@ -308,7 +327,9 @@ class Plans:
         row = replace(row, wakes_at=0) if wake else row
         workflow = self.service.workflow_of(row)
         line = fold(await self.service.store.records(row.key, row.key_frame))
-        return await self._planned(workflow, row, line, await self.service.store.pauses(row.key), as_names(rerun))
+        timeline, pauses = self.service.timeline(row), await self.service.store.pauses(row.key)
+        undone = Undone(timeline, line, line.left_behind if await timeline.is_after_rewind(line) else ())
+        return await self._planned(workflow, row, line, pauses, as_names(rerun), undone)
 
     async def plan_edit(
         self, session_id: str, changes: Mapping[str, Any] | None = None, /, **named: Any
@@ -323,7 +344,10 @@ class Plans:
         closed = facts.get("close_pauses", ())
         pauses = [pause for pause in await self.service.store.pauses(row.key) if pause.id not in closed]
         pauses += facts.get("open_pauses", ())
-        return await self._planned(self.service.workflow_of(row), restarted(row, line, len(pauses)), line, pauses)
+        undone = Undone(self.service.timeline(row), line, ())
+        return await self._planned(
+            self.service.workflow_of(row), restarted(row, line, len(pauses)), line, pauses, (), undone
+        )
 
     async def plan_rewind(
         self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
@@ -341,7 +365,8 @@ class Plans:
             line.fold(seal(row.digest, row.seq + 3, row.seq + 2, "edit", "", 0, row.updated_at, to_payload(body)), body)
             line.state.provide(dict(blobs))
         pauses = [pause for pause in await self.service.store.pauses(row.key) if pause.kind in LEFT_OPEN]
-        return await self._planned(workflow, restarted(row, line, len(pauses)), line, pauses, as_names(rerun))
+        undone = Undone(self.service.timeline(row), line, line.left_behind)
+        return await self._planned(workflow, restarted(row, line, len(pauses)), line, pauses, as_names(rerun), undone)
 
     async def plan_fork(
         self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
@@ -354,9 +379,11 @@ class Plans:
         new = await self.time_travel.forked(
             workflow, row, SessionId(row.session_id), at_step, merged_changes(changes, named), reuse, None, "."
         )
-        line = fold(new.records)
+        line, timeline = fold(new.records), self.service.timeline(row)
+        past = await (timeline.now(reuse) if at_step is None else timeline.before(at_step, reuse))
+        undone = Undone(timeline, line, (*past.line.left_behind, (past.base + 1, row.seq)))
         row = replace(row, seq=1, live=False, pause_requested=False)
-        return await self._planned(workflow, restarted(row, line), line, [])
+        return await self._planned(workflow, restarted(row, line), line, [], (), undone)
 
     async def _of_steps(
         self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]
@@ -366,11 +393,12 @@ class Plans:
         return make_plan(workflow, row, line, pauses, found.reasons, self.service.clock.now(), maps, arrived)
 
     async def _planned(
-        self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str] = ()
-    ) -> Plan:
+        self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str],
+        undone: Undone,
+    ) -> Plan:  # fmt: skip
         plan = await self._of_steps(workflow, row, line, pauses)
         if line.trail is None:
-            return plan
+            return await _with_undone(plan, workflow, undone)
         # While the session runs, its folder keeps changing; only the log says which steps are reused.
         again = finished(workflow, line.trail, rerun)
         line.trail.runs_again(rerun, RERUN_REQUESTED)
@@ -385,4 +413,10 @@ class Plans:
         changed, rounds = changed_steps(workflow, line.trail), await self.artifacts.rounds(row, line, found)
         plan = with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, open_step, rounds)
         ahead = [each for each in rewound if plan[each.step].verdict in ("next", "will run")]
-        return replace(plan, replaces=(*found.replaced, *ahead))
+        plan = replace(plan, replaces=(*found.replaced, *ahead))
+        begins = min((redo.since for redo in found.redo.values()), default=None)
+        if row.seq > 1 and (begins is not None or open_step is not None):
+            past = await undone.timeline.before(f"{line.step}#{line.visit}" if begins is None else begins, False)
+            ranges = (*past.line.left_behind, (past.base + 1, undone.timeline.row.seq))
+            undone = Undone(undone.timeline, past.line, ranges)
+        return await _with_undone(plan, workflow, undone)

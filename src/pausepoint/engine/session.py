@@ -261,6 +261,15 @@ class Session(Generic[S, R]):
         """
         return await self._engine.edit(self._ref, changes, by=by, reason=reason, based_on=based_on, **named)
 
+    async def ask_again(
+        self, question_id: str | None = None, /, *, by: str | None = None, reason: str = ""
+    ) -> Status:  # fmt: skip
+        """Ask a question again, and return the session's status. A resume then asks it; finished operations are kept.
+
+        By default it is the only question that was declined or got no valid answer. See `Engine.ask_again`.
+        """
+        return await self._engine.ask_again(self._ref, question_id, by=by, reason=reason)
+
     async def rewind(
         self, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
         reuse: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,

@@ -1,4 +1,4 @@
-"""The verbs of `Engine` that change sessions: start, pause, resume, cancel, answer, edit, rewind, fork, remove."""
+"""The verbs of `Engine` that change sessions: start, pause, resume, answer, ask again, edit, rewind, fork, remove."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from pausepoint.engine.bulk_run import OnProgress
 from pausepoint.engine.contents import Version
 from pausepoint.engine.filters import Statuses, When
 from pausepoint.engine.guests import Visitor
-from pausepoint.engine.questions import Statuses as QuestionStatuses
 from pausepoint.engine.retention import DEFAULT, Redaction
 from pausepoint.engine.session import Session
 from pausepoint.model.budgets import Amount
 from pausepoint.model.bulk import BulkReport
 from pausepoint.model.ids import SessionId
-from pausepoint.model.questions import Question, QuestionSort, Receipt
-from pausepoint.model.sessions import PauseMode, QuestionStatus, Status
+from pausepoint.model.questions import Question, Receipt
+from pausepoint.model.sessions import PauseMode, Status
 from pausepoint.model.stores import Tombstone
 from pausepoint.model.views import Listing, SessionInfo, Stale
 from pausepoint.runtime.files import Files
@@ -390,36 +389,6 @@ class SessionVerbs:
             since=since, until=until, reason=reason, by=by, dry_run=dry_run, on_progress=on_progress,
         )  # fmt: skip
 
-    async def questions(
-        self, session_id: str | None = None, *, status: QuestionStatuses = QuestionStatus.WAITING,
-        workflow: str | None = None, owner: str | None = None, key: str | int | None = None, prefix: str = "",
-        sort: QuestionSort = "asked", reverse: bool = False, limit: int | None = None, after: str | None = None,
-    ) -> Listing[Question]:  # fmt: skip
-        """Return the open questions of all sessions, or of one session and its children, oldest first.
-
-        - ``status``: one or more statuses instead of ``WAITING``; None returns questions in every status.
-        - ``workflow``, ``owner``, ``key``: further filters. ``prefix``: the beginning of the question's id.
-        - ``sort``: ``"asked"``: the oldest first. ``"expires"``: the time limit that ends first comes first, questions
-          without one last. ``"updated"``: the last updated first. ``reverse`` turns the order around.
-        - ``limit``: the most questions to return. If there are more, ``next`` of the result is a cursor; pass it as
-          ``after``, with the same sort and filters, to get the next page.
-
-        Unreadable questions are listed in ``damaged`` of the result.
-        """
-        return await self._parts.questions.questions(
-            session_id, status=status, workflow=workflow, owner=owner, key=key, prefix=prefix, sort=sort,
-            reverse=reverse, limit=limit, after=after,
-        )  # fmt: skip
-
-    async def tally_questions(
-        self, session_id: str | None = None, *, status: QuestionStatuses = QuestionStatus.WAITING,
-        workflow: str | None = None, owner: str | None = None, key: str | int | None = None,
-    ) -> dict[QuestionStatus, int]:  # fmt: skip
-        """Return the number of questions by status; by default only of open ones. See `questions` for the filters."""
-        return await self._parts.questions.tally_questions(
-            session_id, status=status, workflow=workflow, owner=owner, key=key,
-        )  # fmt: skip
-
     async def question(self, question_id: str) -> Question:
         """Return one question, with the state, the step's finished operations and the chat history at that time.
 
@@ -492,6 +461,23 @@ class SessionVerbs:
         `StateRefused` if the model does not accept the changes.
         """
         return await self._parts.time_travel.edit(session_id, changes, by=by, reason=reason, based_on=based_on, **named)
+
+    async def ask_again(
+        self, session_id: str, question_id: str | None = None, /, *, by: str | None = None, reason: str = ""
+    ) -> Status:  # fmt: skip
+        """Ask a question of a parked session again, and return the session's status. A resume then asks it.
+
+        Only what the question led to is forgotten: a no, a missing answer or, if you name the question, an answer. The
+        other operations of its step keep their results and do not run again. The history keeps everything.
+
+        - ``question_id``: a question of the session or of a child. By default the only one that was declined or got no
+          valid answer.
+        - ``by``, ``reason``: recorded in the history.
+
+        Raises `VerbRefused` if there is nothing to ask again, if the question is still open, or if the session is
+        driven; `SeveralQuestions` if you have to name one; `UnknownQuestion` and `WrongSession`.
+        """
+        return await self._parts.time_travel.ask_again(session_id, question_id, by=by, reason=reason)
 
     async def rewind(
         self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,

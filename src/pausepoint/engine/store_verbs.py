@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.filters import Statuses, When
+from pausepoint.engine.questions import Statuses as QuestionStatuses
 from pausepoint.engine.remembered import KEPT_FOR
 from pausepoint.engine.retention import QUESTIONS_KEPT_FOR, CleanUp
 from pausepoint.model.changes import Change
 from pausepoint.model.drawers import DrawerInfo
 from pausepoint.model.ids import SessionId
 from pausepoint.model.limits import LimitKey
+from pausepoint.model.questions import Question, QuestionSort
 from pausepoint.model.remembered import Remembered
 from pausepoint.model.schedules import CatchUp, Overlap, ScheduleInfo
-from pausepoint.model.sessions import Level
+from pausepoint.model.sessions import Level, QuestionStatus
 from pausepoint.model.stores import Holder, Tombstone
 from pausepoint.model.views import Health, LimitInfo, Listing, QueueInfo, SessionInfo
 from pausepoint.runtime.drawers import Drawer
@@ -106,6 +108,36 @@ class StoreVerbs:
         It is the present: `info` returns what was stored with the last record. Reads nothing from the store.
         """
         return await self._parts.overview.progress()
+
+    async def questions(
+        self, session_id: str | None = None, *, status: QuestionStatuses = QuestionStatus.WAITING,
+        workflow: str | None = None, owner: str | None = None, key: str | int | None = None, prefix: str = "",
+        sort: QuestionSort = "asked", reverse: bool = False, limit: int | None = None, after: str | None = None,
+    ) -> Listing[Question]:  # fmt: skip
+        """Return the open questions of all sessions, or of one session and its children, oldest first.
+
+        - ``status``: one or more statuses instead of ``WAITING``; None returns questions in every status.
+        - ``workflow``, ``owner``, ``key``: further filters. ``prefix``: the beginning of the question's id.
+        - ``sort``: ``"asked"``: the oldest first. ``"expires"``: the time limit that ends first comes first, questions
+          without one last. ``"updated"``: the last updated first. ``reverse`` turns the order around.
+        - ``limit``: the most questions to return. If there are more, ``next`` of the result is a cursor; pass it as
+          ``after``, with the same sort and filters, to get the next page.
+
+        Unreadable questions are listed in ``damaged`` of the result.
+        """
+        return await self._parts.questions.questions(
+            session_id, status=status, workflow=workflow, owner=owner, key=key, prefix=prefix, sort=sort,
+            reverse=reverse, limit=limit, after=after,
+        )  # fmt: skip
+
+    async def tally_questions(
+        self, session_id: str | None = None, *, status: QuestionStatuses = QuestionStatus.WAITING,
+        workflow: str | None = None, owner: str | None = None, key: str | int | None = None,
+    ) -> dict[QuestionStatus, int]:  # fmt: skip
+        """Return the number of questions by status; by default only of open ones. See `questions` for the filters."""
+        return await self._parts.questions.tally_questions(
+            session_id, status=status, workflow=workflow, owner=owner, key=key,
+        )  # fmt: skip
 
     def changes(
         self, after: str | None = "", *, follow: bool = False, types: Collection[str] | None = None

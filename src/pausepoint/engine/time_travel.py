@@ -1,6 +1,6 @@
-"""The verbs of time travel: edit a parked session's state, rewind it to an earlier visit, fork a new session from it.
+"""The verbs of time travel: edit a parked session's state, ask one of its questions again, rewind it, fork a new one.
 
-Existing records are never changed. An edit and a rewind are new records. Each is committed in one transaction with the
+Existing records are never changed. What such a verb does is a new record. Each is committed in one transaction with the
 claim of the session, so a refused or interrupted one leaves no trace.
 """
 
@@ -15,15 +15,39 @@ from uuid import uuid4
 
 import msgspec
 
+from pausepoint.codec.values import decode
 from pausepoint.definition.fields import Place
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Service, check_texts
 from pausepoint.engine.contents import check_past
 from pausepoint.engine.creation import trail_for
-from pausepoint.errors import AlreadyRunning, DefinitionError, HoldLost, SessionChanged, StateRefused, VerbRefused
+from pausepoint.errors import (
+    AlreadyRunning,
+    DefinitionError,
+    HoldLost,
+    SessionChanged,
+    SeveralQuestions,
+    StateRefused,
+    UnknownQuestion,
+    VerbRefused,
+    WrongSession,
+)
 from pausepoint.log.access import StateAccess
 from pausepoint.log.decisions import refusal
-from pausepoint.log.replay import EditBody, EventBody, Line, Origin, RewindBody, body_of, to_payload
+from pausepoint.log.replay import (
+    ASKING,
+    UNANSWERED,
+    EditBody,
+    EventBody,
+    Line,
+    OperationBody,
+    Origin,
+    RewindBody,
+    WaitBody,
+    body_of,
+    is_inside,
+    to_payload,
+)
 from pausepoint.log.state import Blob, Blobs, Change, State
 from pausepoint.log.telemetry import Watch
 from pausepoint.log.timeline import Before
@@ -33,7 +57,7 @@ from pausepoint.model.commits import Commit, Facts, NewSession
 from pausepoint.model.files import file_facts
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
-from pausepoint.model.questions import Inquiry
+from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import Record, RecordKind, first_digest, seal
 from pausepoint.model.sessions import Pause, QuestionChange, QuestionStatus, SessionRow, Status
 from pausepoint.runtime.hold import report_ended
@@ -183,7 +207,7 @@ class TimeTravel:
         return row
 
     async def revise(
-        self, row: SessionRow, line: Line, kind: RecordKind, body: EditBody | RewindBody, summary: str,
+        self, row: SessionRow, line: Line, kind: RecordKind, body: EditBody | RewindBody | EventBody, summary: str,
         *, base: int | None = None, edit: EditBody | None = None, blobs: Blobs, **facts: Unpack[Facts],
     ) -> None:  # fmt: skip
         """Commit a record to a session that no process drives. With a ``base``, a key frame follows it.
@@ -204,10 +228,113 @@ class TimeTravel:
             blobs=tuple(blobs), **facts,
         )  # fmt: skip
         below = await self.service.store.revise(commit)
-        Watch(row.session_id, row.workflow).committed(commit, EventBody(f"session.{kind}", summary))
+        event = body if isinstance(body, EventBody) else EventBody(f"session.{kind}", summary)
+        Watch(row.session_id, row.workflow).committed(commit, event)
         report_ended(below)
         self.service.driver.changed(row.session_id)
         self.service.driver.on_change()
+
+    # asking again
+
+    async def ask_again(
+        self, session_id: str, question_id: str | None = None, /, *, by: str | None = None, reason: str = ""
+    ) -> Status:  # fmt: skip
+        """Forget what a question of the open visit led to, so that a resume asks it again. Return the status."""
+        self.service.check_open()
+        check_texts(by=by, reason=reason)
+        while True:
+            question = None if question_id is None else await self._question(session_id, question_id)
+            asker = session_id if question is None else question.session_id
+            row = await self.parked(asker, "changed")
+            line = await self.service.timeline(row).line()
+            try:
+                await self._forget(row, line, await self._to_forget(row, line, question_id, question), by, reason)
+            except (HoldLost, AlreadyRunning):
+                continue  # the session has changed since it was read
+            return (await self.service.row(session_id)).status
+
+    async def _forget(
+        self, row: SessionRow, line: Line, remembered: tuple[str, OperationBody], by: str | None, reason: str
+    ) -> None:  # fmt: skip
+        question_id, operation = remembered
+        data = {"question_id": question_id, "operation": operation.id, "was": operation.outcome or "answered",
+                "by": by, "reason": reason}  # fmt: skip
+        why = f" ({reason})" if reason else ""
+        body = EventBody(
+            "question.forgotten", f"{operation.name} is asked again, requested by {by or 'someone'}{why}", by or "",
+            msgspec.Raw(msgspec.json.encode(data)), forgets=(operation.id,), reopened=row.ended or "",
+        )  # fmt: skip
+        await self.revise(row, line, "event", body, body.summary, blobs=[], closed_by=by)
+
+    async def _question(self, session_id: str, question_id: str) -> QuestionRow | None:
+        """Return a question of the session or of a session below it; None if the store no longer has it."""
+        await self.service.row(session_id)
+        rows = list(await self.service.store.questions(Inquiry(ids=(question_id,))))
+        if not rows:
+            return None
+        above: str | None = rows[0].session_id
+        while above is not None and above != session_id:
+            above = (await self.service.row(above)).parent_id
+        if above is None:
+            raise WrongSession(
+                f"Question {question_id} belongs to session {rows[0].session_id!r}, not to {session_id!r}. Ask it again"
+                " there.",
+                session_id=session_id, question_id=question_id,
+            )  # fmt: skip
+        return rows[0]
+
+    async def _to_forget(
+        self, row: SessionRow, line: Line, question_id: str | None, question: QuestionRow | None
+    ) -> tuple[str, OperationBody]:
+        """Return the id of the question to ask again, and the operation that remembers what it led to."""
+        failed = await self._without_answer(line)
+        if question_id in failed:
+            return question_id, failed[question_id]
+        if question_id is None:
+            if len(failed) == 1:
+                return next(iter(failed.items()))
+            if failed:
+                raise SeveralQuestions(
+                    f"Session {row.session_id!r} has {len(failed)} questions that were declined or got no valid answer."
+                    f" Name one of them: {', '.join(failed)}.",
+                    session_id=row.session_id, question_id="", candidates=list(failed),
+                )  # fmt: skip
+            why = f"Session {row.session_id!r} has no question to ask again: its open step has none that was declined"
+            raise _nothing(row, f"{why} or got no valid answer. To ask an answered one again, name it by its id.")
+        if question is None:
+            raise UnknownQuestion(
+                f"This store has no question with the id {question_id!r}. List those of the session with"
+                f" engine.questions({row.session_id!r}, status=None).",
+                session_id=row.session_id, question_id=question_id,
+            )  # fmt: skip
+        id = _operation_of(question)
+        if id in line.waits:
+            answered = question.facts.status is QuestionStatus.RESUMED
+            what = "was answered, and its step has not read the answer yet. Resume" if answered else "is open. Answer"
+            raise _nothing(row, f"Question {question_id} {what} {'the session' if answered else 'it'} first.")
+        later = await self.service.store.questions(Inquiry(session=row.key, after=(question.n,)))
+        if id not in line.operations or any(_operation_of(each) == id for each in later):
+            raise _nothing(
+                row,
+                f"Question {question_id} has no answer that the open step of session {row.session_id!r} remembers, so"
+                " there is nothing to forget. Resume the session: it asks what it still needs to know. If the step has"
+                " finished, rewind to it; plan_rewind() lists what would run again.",
+            )
+        if not _is_reachable(line, id):
+            raise _nothing(row, f"The operation that asked question {question_id} has finished. Rewind to its step.")
+        return question_id, line.operations[id]
+
+    async def _without_answer(self, line: Line) -> dict[str, OperationBody]:
+        """Return the questions of the open visit that were declined or got no valid answer, by their ids."""
+        failed = [body for body in line.operations.values() if body.outcome in UNANSWERED and body.name in ASKING]
+        failed = [body for body in failed if _is_reachable(line, body.id)]
+        large = await self.service.store.blobs({bytes.fromhex(b.value.hash) for b in failed if type(b.value) is Blob})
+        questions: dict[str, OperationBody] = {}
+        for body in failed:
+            value = body.value
+            data = large[bytes.fromhex(value.hash)] if isinstance(value, Blob) else bytes(value.data)
+            questions[decode(data)["question_id"]] = body
+        return questions
 
     # forking
 
@@ -273,6 +400,20 @@ class TimeTravel:
         line.upgrade(body)
         line.state.provide(dict(blobs))
         return blobs
+
+
+def _operation_of(question: QuestionRow) -> str:
+    """Return the id of the operation that asked a question; empty if its record was redacted."""
+    return msgspec.json.decode(question.payload, type=WaitBody).id if question.payload else ""
+
+
+def _is_reachable(line: Line, id: str) -> bool:
+    """Return whether the step runs an operation again if it is forgotten: it is not inside one that is remembered."""
+    return not is_inside(id, {body.id for body in line.operations.values() if not body.total})
+
+
+def _nothing(row: SessionRow, text: str) -> VerbRefused:
+    return VerbRefused(text, session_id=row.session_id, status=row.status.value)
 
 
 def restarted(row: SessionRow, line: Line, open_pauses: int = 0) -> SessionRow:

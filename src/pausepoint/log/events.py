@@ -178,8 +178,7 @@ def _of_record(record: Record) -> Iterator[Parts]:
         else:
             yield _of_wait(record, body)
     elif isinstance(body, EditBody | RewindBody):
-        if body.reopened:
-            yield record.at, body.by or "", "session.reopened", f"reopened, was {body.reopened}", {"was": body.reopened}
+        yield from _of_reopening(record, body.reopened, body.by or "")
         if isinstance(body, EditBody) and body.adopted:
             yield _of_adoption(record, body)
         else:
@@ -189,9 +188,15 @@ def _of_record(record: Record) -> Iterator[Parts]:
     elif isinstance(body, DefinitionBody):
         yield record.at, body.by or "", body.type, body.summary, msgspec.json.decode(body.data)
     elif isinstance(body, EventBody):
+        yield from _of_reopening(record, body.reopened, body.agent)
         yield record.at, body.agent, body.type, body.summary, msgspec.json.decode(body.data)
         if body.moved and body.next is None and not body.held_by_guard:
             yield record.at, body.agent, "session.completed", "completed", {}
+
+
+def _of_reopening(record: Record, was: str, by: str) -> Iterator[Parts]:
+    if was:
+        yield record.at, by, "session.reopened", f"reopened, was {was}", {"was": was}
 
 
 def _of_origin(record: Record, body: KeyBody, origin: Origin) -> Parts:

@@ -81,8 +81,9 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``shift`` extends the open timers by the time for which they were frozen; ``wake`` ends them now. ``attempts`` is
     the number of failed attempts of the open visit. ``noticed`` is a child whose failure was raised in the step.
-    ``forgets`` lists operations to forget: unanswered questions, which are then asked again. ``part`` is a chunk of a
-    file that failed. ``idle`` is how long the session was paused, which does not count for the time-out of a child.
+    ``forgets`` lists operations to forget: questions, which are then asked again. ``part`` is a chunk of a file that
+    failed. ``idle`` is how long the session was paused, which does not count for the time-out of a child. ``reopened``
+    is the status in which the session had ended.
     """
 
     type: str
@@ -100,6 +101,7 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     forgets: tuple[str, ...] = ()
     part: Part | None = None
     idle: int = 0
+    reopened: str = ""
 
 
 class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -229,6 +231,9 @@ class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 ASKING = ("ask", "confirm", "collect")
 """The names of the operations that ask a person."""
+
+UNANSWERED = ("expired", "rounds", "declined")
+"""The outcomes of a question that has no answer to continue with."""
 
 SPANS = ("sleep", "receive")
 """The names of the waits that last for a time, and not until a point in time."""

@@ -7,7 +7,7 @@ and how often each step was visited. So a position is found by binary search ove
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import timedelta
 from itertools import islice
 from types import MappingProxyType
@@ -23,6 +23,10 @@ from pausepoint.stores.base import Store
 
 NEAR = 256
 """How many records after an unknown checkpoint are searched for one to suggest."""
+
+
+AT_ONCE = 1_000
+"""How many records are read at once."""
 
 
 class Before(NamedTuple):
@@ -63,6 +67,21 @@ class Timeline:
         if found[-1].kind == "rewind":  # the key frame after a rewind has its result
             found = await self.store.records(self.row.key, seq + 1, seq + 1)
         return found
+
+    async def records(self, first: int, last: int) -> AsyncIterator[Record]:
+        """Yield the records from ``first`` to ``last``."""
+        for start in range(first, last + 1, AT_ONCE):
+            for record in await self.store.records(self.row.key, start, min(start + AT_ONCE - 1, last)):
+                yield record
+
+    async def is_after_rewind(self, line: Line) -> bool:
+        """Return whether the open visit of a line began with a rewind."""
+        if not line.left_behind:
+            return False
+        return any(
+            record.kind == "rewind"
+            for record in await self.store.records(self.row.key, line.opened - 1, line.opened - 1)
+        )
 
     async def _frame(self, seq: int) -> KeyBody:
         if seq not in self._frames:

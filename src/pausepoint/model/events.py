@@ -31,6 +31,7 @@ ENGINE_EVENTS: frozenset[str] = frozenset(
         "question.reminded",
         "question.expired",
         "question.escalated",
+        "question.forgotten",
         "answer.kept",
         "answer.refused",
         "timer.set",

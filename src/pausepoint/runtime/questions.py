@@ -433,7 +433,8 @@ def confirmation(what: str, act: str = "", understand: Judge | None = None, **op
         if decision.approved:
             return True
         why = f": {decision.reason.rstrip('.')}" if decision.reason else ""
-        text = f"{what!r} was declined{why}. Rewind the step to ask again."
+        ways = f"ask again and keep what is finished: session.ask_again({asked.id!r}), then resume"
+        text = f"{what!r} was declined{why}. A resume keeps this answer. What to do: {ways}."
         return Declined(text, question_id=asked.id, reason=decision.reason)
 
     tool = (act, act) if act else None

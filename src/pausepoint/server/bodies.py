@@ -118,6 +118,13 @@ class Edit(Body, frozen=True):
     reason: Text = ""
 
 
+class AskAgain(Body, frozen=True):
+    """Ask a question again: the one with this id, or the only one that was declined or got no valid answer."""
+
+    question_id: Text | None = None
+    reason: Text = ""
+
+
 class Rewind(Body, frozen=True):
     """Rewind to the beginning of a visit: ``write``, ``write#2`` or the number of a checkpoint."""
 

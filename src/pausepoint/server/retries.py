@@ -349,6 +349,7 @@ AGAIN: Mapping[Handler, Handler] = {
     verbs.cancel: _present,
     verbs.send: _present,
     verbs.edit: _present,
+    verbs.ask_again: _present,
     verbs.rewind: _present,
     verbs.resume: _resumed,
     runs.pause: runs.show,

@@ -71,6 +71,8 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path=f"{_ONE}/edit", role="operator", handler=verbs.edit, verb="edit", body=bodies.Edit,
           answer="head", errors=(404, 409, 410, 412, 422, 428),
           example={"fields": {"topic": "squid"}, "reason": "a better topic"}),
+    Route(method="POST", path=f"{_ONE}/ask_again", role="operator", handler=verbs.ask_again, verb="ask_again",
+          body=bodies.AskAgain, answer="head", errors=(404, 409, 410, 422), example={"reason": "the price is lower"}),
     Route(method="POST", path=f"{_ONE}/rewind", role="operator", handler=verbs.rewind, verb="rewind",
           body=bodies.Rewind, answer="head", errors=(404, 409, 410, 412, 422, 428), example={"to": "write#1"}),
     Route(method="POST", path=f"{_ONE}/fork", role="operator", handler=verbs.fork, verb="fork", body=bodies.Fork,

@@ -99,6 +99,14 @@ def _check_fields(fields: bodies.Fields) -> None:
         raise Problem(400, "The body names no field to change. Send at least one in 'fields'.")
 
 
+async def ask_again(call: Call) -> Reply:
+    """Ask a question again that was declined or got no valid answer. Finished operations are kept."""
+    asked: bodies.AskAgain = call.body
+    info = await call.access.info(call.session_id)
+    await call.engine.ask_again(info.session_id, asked.question_id, by=call.by, reason=asked.reason)
+    return await _after(call)
+
+
 async def rewind(call: Call) -> Reply:
     """Rewind a session, if it is still as the person saw it."""
     asked: bodies.Rewind = call.body

@@ -50,8 +50,8 @@ NEXT = {
 }
 """Error → the advice that replaces sentences which name Python or the command line."""
 
-_CALL = re.compile(r"""session\.(resume|rewind|fork)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
-_MEMBERS = {"resume": "code", "rewind": "to", "fork": "at"}
+_CALL = re.compile(r"""session\.(resume|rewind|fork|ask_again)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
+_MEMBERS = {"resume": "code", "rewind": "to", "fork": "at", "ask_again": "question_id"}
 
 
 _PLACE = re.compile(r"(?<![\w./…])(?<!GET )(?<!PUT )(?<!POST )(?<!DELETE )/(?:[^\s'\"/:,;]+/)+([^\s'\"/:,;]+)")

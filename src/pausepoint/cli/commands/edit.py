@@ -1,7 +1,7 @@
-"""`edit`, `rewind`, `fork`: change a session that is not running, rewind it, or start a new one from it.
+"""`edit`, `ask-again`, `rewind`, `fork`: change a session that is not running, or start a new one from it.
 
-All of them validate with the workflow's state model, so they need its code. Afterwards the session does not run:
-they print the command that resumes it, and ``--run`` resumes it immediately.
+They need the workflow's code: all but `ask-again` validate with its state model. Afterwards the session does not run.
+They print the command that resumes it, and ``--run`` resumes it immediately.
 """
 
 from __future__ import annotations
@@ -266,6 +266,42 @@ def _again(error: Exception) -> bool:
 def _refused(why: str, path: Path, code: int) -> Refused:
     end = "" if why.endswith((".", "?")) else "."
     return Refused(f"{why}{end} Nothing was changed. Edit the session again; your text is in {path}", code)
+
+
+# ask-again
+
+
+@click.command("ask-again")
+@click.argument("session", shell_complete=SESSIONS)
+@click.option("--question", metavar="ID", help="The question. Default: the only one without a valid answer.")
+@force_option
+@run_option
+@until_option
+@reason_and_by
+@common(target=True)
+def ask_again(
+    cli: Cli, session: str, question: str | None, force: bool, run: bool, until: str | None, reason: str, by: str | None
+) -> int:
+    """Ask a question again that was declined or got no valid answer, for a session that is not running.
+
+    Everything else that the step has finished is kept and does not run again. Name an answered question with --question
+    to ask it again too.
+    """
+    follow_up = FollowUp(run, until, by)
+    session_id, workflow = run_async(_ask_again(cli, session, question, force, reason, follow_up))
+    message = "The answer is forgotten. A resume asks the question again."
+    return follow_up.go(cli, workflow, session_id, message, lambda info, resume: documents.edited(info, [], resume))
+
+
+async def _ask_again(
+    cli: Cli, session: str, question: str | None, force: bool, reason: str, follow_up: FollowUp
+) -> tuple[str, Workflow[Any]]:
+    async with cli.engine(code=True, quiet=True) as engine:
+        info, workflow = await find(cli, engine, session)
+        follow_up.check(workflow)
+        info = await ensure_parked(cli, engine, info, "changed", force, follow_up.by)
+        await engine.ask_again(info.session_id, question, by=follow_up.by, reason=reason)
+        return info.session_id, workflow
 
 
 # rewind

@@ -25,7 +25,7 @@ const row = ([verdict, name, text, kind = verdict.split(' ')[0]]) =>
 function planned({ obstacles, steps, operations, replaces }) {
   const rows = [
     ...obstacles.map((text) => ['stops', '', text, 'stop']),
-    ...steps.flatMap((each) => [[each.verdict, each.step, each.why], ...(each.verdict === 'next' ? operations : []).map((some) =>
+    ...steps.flatMap((each) => [[each.verdict, each.step, each.why], ...operations.filter(({ step }) => step === each.step).map((some) =>
       [some.verdict, `· ${some.operation}`, some.why])]),
     ...replaces.map(({ step, path, kept }) => ['replaces', step, `writes ${path} again; the edit is kept in ${kept}`, 'stop']),
   ];
