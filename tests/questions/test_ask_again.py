@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from pausepoint import Context, Engine, Session, Status, Workflow, step, workflow
 from pausepoint.errors import Declined, RoundsExhausted, SeveralQuestions, UnknownQuestion, VerbRefused, WrongSession
 from tests.questions.kit import Talk, waits
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 
 
 class Shop:
@@ -258,3 +259,27 @@ async def test_a_question_that_is_asked_again_survives_another_engine(tmp_path: 
         session = await engine.resume("s")
         await waits(session)
     assert shop.paid == ["card"]
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+@on_loop
+async def test_an_answer_beside_a_question_with_a_time_limit_is_asked_for_again(is_paused: bool) -> None:
+    @workflow
+    async def two(ctx: Context) -> str:
+        await ctx.ask("Which size?", key="size")
+        return str(await ctx.ask("Which colour?", key="colour", expires=timedelta(days=1)))
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(two)
+        size = await waits(session)
+        await session.answer("large")
+        await waits(session)
+        if is_paused:
+            await session.pause()
+        await asyncio.wait_for(session.ask_again(size.id), PATIENCE)
+        await session.resume()
+        assert (await waits(session)).next_question == "Which size?"
+        await session.answer("small")
+        assert (await waits(session)).next_question == "Which colour?"
+        await session.answer("red")
+        assert await session.result() == "red"

@@ -6,6 +6,7 @@ claim of the session, so a refused or interrupted one leaves no trace.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -250,7 +251,8 @@ class TimeTravel:
             try:
                 await self._forget(row, line, await self._to_forget(row, line, question_id, question), by, reason)
             except (HoldLost, AlreadyRunning):
-                continue  # the session has changed since it was read
+                await asyncio.sleep(0)  # the session has changed since it was read
+                continue
             return (await self.service.row(session_id)).status
 
     async def _forget(
@@ -264,7 +266,8 @@ class TimeTravel:
             "question.forgotten", f"{operation.name} is asked again, requested by {by or 'someone'}{why}", by or "",
             msgspec.Raw(msgspec.json.encode(data)), forgets=(operation.id,), reopened=row.ended or "",
         )  # fmt: skip
-        await self.revise(row, line, "event", body, body.summary, blobs=[], closed_by=by)
+        due = None if row.wakes_at is None else 0  # a worker may resume it at once, whatever it waited for until now
+        await self.revise(row, line, "event", body, body.summary, blobs=[], closed_by=by, wakes_at=due)
 
     async def _question(self, session_id: str, question_id: str) -> QuestionRow | None:
         """Return a question of the session or of a session below it; None if the store no longer has it."""
