@@ -134,6 +134,7 @@ CALLS: dict[str, str] = {
     "mirror": "firestore --project none --once", "mcp": "--tools",
     "why": "FAILED write", "checkpoints": "FAILED", "diff": "FAILED research", "pause": "FAILED --reason lunch",
     "cancel": "spare", "edit": "student --set score=3", "rewind": "student --to research",
+    "ask-again": "DECLINED",
     "fork": "FAILED --at-step write --set topic=ok", "verify": "", "doctor": "", "gc": "",
     "export": "FAILED file.jsonl", "import": "file.jsonl --session-id copy", "artifacts": "ls FAILED",
     "move": ".pausepoint/pausepoint.db new.db --dry-run", "redact": "copy --seq 2", "workflows": "",
@@ -147,10 +148,10 @@ def test_every_command_prints_the_document_that_the_schema_describes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", "127.0.0.1:1")  # so that no request leaves the machine
-    ids = fill(tmp_path, "fail", "wait", "ask", student="lunch", spare="never mind")
+    ids = fill(tmp_path, "fail", "wait", "ask", "no", student="lunch", spare="never mind")
     assert CALLS.keys() == COMMANDS.keys() - NO_JSON - ENDLESS
     for name, args in CALLS.items():
-        for word, topic in (("FAILED", "fail"), ("WAITING", "wait"), ("ASKED", "ask")):
+        for word, topic in (("FAILED", "fail"), ("WAITING", "wait"), ("ASKED", "ask"), ("DECLINED", "no")):
             args = args.replace(word, ids[topic])
         words = args.split()
         for form in ("jsonl", "json"):

@@ -55,6 +55,8 @@ async def write(topic: str, facts: list[str], ctx: Context) -> str:
         return await ctx.receive(str)
     if topic == "ask":
         return await ctx.ask("Which tone?", choices=["formal", "playful"])
+    if topic == "no":
+        await ctx.confirm("Send it?")
     if topic == "call":
         return (await ctx.call(brief, topic="wait")).draft
     while topic == "hold" and not Path("go").exists():
@@ -106,6 +108,9 @@ def fill(folder: Path, *topics: str, **paused: str) -> dict[str, str]:
             while topic == "sleep" and await session.status() != "sleeping":
                 await asyncio.sleep(0.01)
             if topic != "sleep":
+                await session.outcome()
+            if topic == "no":
+                await session.answer("no")
                 await session.outcome()
         for session_id, reason in paused.items():
             await engine.start(brief, topic="squid", session_id=session_id, paused=True, reason=reason, by="bob")
