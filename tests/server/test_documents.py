@@ -13,11 +13,12 @@ import pytest
 from jsonschema_rs import Draft202012Validator, meta
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
+from pausepoint import Context, workflow
 from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
 from pausepoint.server.calls import Route
 from pausepoint.server.openapi import _stored, openapi, template
 from pausepoint.server.routes import ROUTES
-from tests.server.kit import Served, check_problem, fits, letter, served
+from tests.server.kit import Served, brief, check_problem, fits, letter, served
 from tests.support.loop import PATIENCE
 
 
@@ -59,13 +60,14 @@ class Caller:
 
 @pytest.mark.long
 def test_every_route_answers_with_its_document(tmp_path: Path) -> None:
-    with served(tmp_path) as server, server.admin(**{"X-Pausepoint": "1"}) as client:
+    with served(tmp_path, workflows=(brief, letter, ship)) as server, server.admin(**{"X-Pausepoint": "1"}) as client:
         call = Caller(client)
         _sessions(call, server)
         _verbs(call, server)
         _files(call, server)
         _everything(call, server)
         _runs(call, server)
+        _questions(call, server)
         others = {f"{route.method} {route.path}" for route in ROUTES if not route.streams}
         assert others - call.called == set()
 
@@ -130,6 +132,22 @@ def _verbs(call: Caller, server: Served) -> None:
     assert call("POST /sessions/one/redact", {"field": "notes", "reason": "personal"})["records"]
 
 
+@workflow
+async def ship(ctx: Context) -> None:
+    await ctx.confirm("Go?")
+
+
+def _questions(call: Caller, server: Served) -> None:
+    async def declined() -> str:
+        session = await server.engine.start(ship, session_id="ship")
+        question = (await session.outcome()).questions[0]
+        await session.answer("no")
+        await session.outcome()
+        return question.id
+
+    assert call("POST /sessions/ship/ask_again", {"question_id": server.run(declined())})["status"] == "ready"
+
+
 def _files(call: Caller, server: Served) -> None:
     made = call("POST /sessions/one/files?filename=notes.txt", content=b"hello", headers={"Content-Type": "text/plain"})
     assert call("GET /sessions/one/files")["files"][0]["filename"] == "notes.txt"
@@ -181,6 +199,7 @@ def _everything(call: Caller, server: Served) -> None:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert [(each["session_id"], each["lane"]) for each in found] == [(triggered["session_id"], "c7")]
+    server.run(server.engine.outcome(triggered["session_id"]))  # it waits for an answer, so its slot is free
     assert [each["name"] for each in call("GET /schedules")["schedules"]] == ["morning"]
     assert call("DELETE /schedules/morning")["removed"] == "morning"
     assert call("PUT /limits/queue/gpu", {"most": 4})["limit"]["at_work"] == 0
@@ -200,7 +219,7 @@ def _everything(call: Caller, server: Served) -> None:
         assert client.put("/limits/lane/acme%2Feu", json={"most": 1}).json()["limit"]["name"] == "acme/eu"
         assert client.delete("/limits/lane/acme%2Feu").json()["removed"] == 1
         check_problem(client.put("/limits/lane/", json={"most": 1}), 400)
-    assert {each["name"] for each in call("GET /workflows")["workflows"]} == {"brief", "letter"}
+    assert {each["name"] for each in call("GET /workflows")["workflows"]} == {"brief", "letter", "ship"}
     assert call("GET /workflows/brief")["state"]["required"] == ["topic"]
     assert call("GET /store")["kind"] == "sqlite"
     assert call("GET /store/misfits")["misfits"] == []

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import zip_longest
 from typing import IO, Any
 
@@ -43,7 +43,10 @@ class Output:
         self.as_lines = as_lines
         self.terminal = sys.stdout.isatty()
         self.colour = self.terminal and not os.environ.get("NO_COLOR")
-        self.width = terminal_width()
+
+    @cached_property
+    def width(self) -> int:
+        return terminal_width()
 
     @property
     def for_people(self) -> bool:
@@ -127,6 +130,8 @@ _STYLED = re.compile(r"(\x1b\[[0-9;]*m)")
 
 def terminal_width() -> int:
     """Return the number of columns of the terminal, between 40 and 200."""
+    import shutil  # it loads five compression modules, which most commands do not need
+
     return min(max(shutil.get_terminal_size((100, 24)).columns, 40), 200)
 
 

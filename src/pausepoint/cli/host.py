@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -142,5 +141,7 @@ def started_by() -> tuple[tuple[str, ...], tuple[str, ...]]:
     script = sys.argv[0]
     if words[-1] != script or script.endswith(".py") or not os.access(script, os.X_OK):
         return words, launch
+    import shutil
+
     found = shutil.which(os.path.basename(script))  # an installed script is called by its name if it is on PATH
     return (os.path.basename(script) if found and os.path.samefile(found, script) else script,), launch

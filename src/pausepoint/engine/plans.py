@@ -304,6 +304,11 @@ class Undone(NamedTuple):
     ranges: Sequence[tuple[int, int]]
 
 
+async def _undone_before(timeline: Timeline, line: Line) -> Undone:
+    """Return what a session has left behind by now. A visit that a rewind began runs its operations again."""
+    return Undone(timeline, line, line.left_behind if await timeline.is_after_rewind(line) else ())
+
+
 async def _with_undone(plan: Plan, workflow: Workflow[Any], undone: Undone) -> Plan:
     """Return the plan with the operations of undone visits whose steps run again."""
     rows = await undone_operations(*undone, workflow.renamed) if undone.ranges else ()
@@ -328,8 +333,7 @@ class Plans:
         workflow = self.service.workflow_of(row)
         line = fold(await self.service.store.records(row.key, row.key_frame))
         timeline, pauses = self.service.timeline(row), await self.service.store.pauses(row.key)
-        undone = Undone(timeline, line, line.left_behind if await timeline.is_after_rewind(line) else ())
-        return await self._planned(workflow, row, line, pauses, as_names(rerun), undone)
+        return await self._planned(workflow, row, line, pauses, as_names(rerun), await _undone_before(timeline, line))
 
     async def plan_edit(
         self, session_id: str, changes: Mapping[str, Any] | None = None, /, **named: Any
@@ -344,7 +348,7 @@ class Plans:
         closed = facts.get("close_pauses", ())
         pauses = [pause for pause in await self.service.store.pauses(row.key) if pause.id not in closed]
         pauses += facts.get("open_pauses", ())
-        undone = Undone(self.service.timeline(row), line, ())
+        undone = await _undone_before(self.service.timeline(row), line)
         return await self._planned(
             self.service.workflow_of(row), restarted(row, line, len(pauses)), line, pauses, (), undone
         )

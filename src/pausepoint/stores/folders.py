@@ -7,7 +7,6 @@ gets to the disk.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -230,6 +229,8 @@ def _remove(folder: Path, root: Path, session_id: str) -> None:
         )
     if not os.path.lexists(folder.parent):
         return
+    import shutil
+
     try:
         while os.path.lexists(folder):
             with suppress(FileNotFoundError):  # another process deletes the same folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 
 import apsw
@@ -18,6 +17,7 @@ from pausepoint.stores.sqlite.ballast import Ballast
 
 def about(connection: Connection, place: schema.Place, ballast: Ballast, present: Present) -> About:
     folder = os.path.dirname(os.path.realpath(place.path))
+    disk = None if place.in_memory else os.statvfs(folder)
     space = pages.space(connection)
     return About(
         "sqlite",
@@ -28,7 +28,7 @@ def about(connection: Connection, place: schema.Place, ballast: Ballast, present
         {"sqlite": apsw.sqlite_lib_version(), "apsw": apsw.apsw_version()},
         tuple(holders(connection, present)),
         None if place.in_memory else schema.file_system(folder, schema.mounts()),
-        None if place.in_memory else shutil.disk_usage(folder).free,
+        None if disk is None else disk.f_bavail * disk.f_frsize,
         ballast.kept(),
         ballast.size,
     )
