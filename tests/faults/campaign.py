@@ -39,6 +39,7 @@ INSTRUMENTS = {
     "power loss": Instrument("tests.faults.libc.campaign", 4),
     "programs": Instrument("tests.faults.random_programs", 4),
     "concurrency": Instrument("tests.faults.concurrency", 20),
+    "neighbours": Instrument("tests.faults.neighbours", 3),
     "standstill": Instrument("tests.faults.standstill", 2),
     "cut verbs": Instrument("tests.faults.cuts", 2),
     "hostile names": Instrument("tests.faults.hostile", 2),

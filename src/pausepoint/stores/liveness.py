@@ -84,7 +84,7 @@ class FileHold:
     def take(self, number: int) -> None:
         with _guard:
             try:
-                _set(self._file.descriptor, number, fcntl.F_WRLCK)
+                set_lock(self._file.descriptor, number, fcntl.F_WRLCK)
             except (BlockingIOError, PermissionError) as error:
                 # A database that crashed gives a number again that it has forgotten.
                 raise StoreUnavailable(
@@ -104,7 +104,7 @@ class FileHold:
         self._file.numbers[self._number] -= 1
         if not self._file.numbers[self._number]:  # a transaction that failed may have given the next one its number
             del self._file.numbers[self._number]
-            _set(self._file.descriptor, self._number, fcntl.F_UNLCK)
+            set_lock(self._file.descriptor, self._number, fcntl.F_UNLCK)
         self._number = None
 
     def alive(self, number: int) -> bool:
@@ -178,9 +178,9 @@ _SET, _GET = (
 )  # fmt: skip
 
 
-def _set(descriptor: int, number: int, kind: int) -> None:
-    """Lock or unlock the byte of an engine. Raises an `OSError` if another process has locked it."""
-    fcntl.fcntl(descriptor, _SET, _FLOCK.pack(kind=kind, whence=os.SEEK_SET, start=number, length=1, pid=0))
+def set_lock(descriptor: int, start: int, kind: int, count: int = 1) -> None:
+    """Lock or unlock ``count`` bytes, such as the one of an engine. Raises an `OSError` if someone has locked them."""
+    fcntl.fcntl(descriptor, _SET, _FLOCK.pack(kind=kind, whence=os.SEEK_SET, start=start, length=count, pid=0))
 
 
 def _locked_elsewhere(descriptor: int, number: int, count: int = 1) -> bool:

@@ -10,8 +10,11 @@ from msgspec.structs import astuple
 
 from pausepoint.model.records import Record
 from pausepoint.stores.sql.rows import every
+from pausepoint.stores.sqlite import locks
 from pausepoint.stores.sqlite import records as log
 from pausepoint.stores.sqlite.sql import PARTS, QUERIES
+
+LOCKS_OF_FILES = locks.install()  # before the first connection: a lock must be given back as it was taken
 
 
 class Connection(apsw.Connection):

@@ -23,6 +23,7 @@ from pausepoint.stores.sql.statements import Migration
 from pausepoint.stores.sqlite import recovery, sql
 from pausepoint.stores.sqlite.connection import Connection
 from pausepoint.stores.sqlite.errors import edge
+from pausepoint.stores.sqlite.locks import Presence
 from pausepoint.stores.suspension import unsuspended
 
 APPLICATION_ID = 0x486F6C64  # "Hold"
@@ -60,14 +61,17 @@ class Place(NamedTuple):
         return self.synchronous in ("FULL", "EXTRA")
 
 
-def prepare(place: Place) -> None:
-    """Make sure that ``place`` has a database with the current schema. Raises `StoreError` otherwise."""
+def prepare(place: Place, presence: Presence | None = None) -> None:
+    """Make sure that ``place`` has a database with the current schema. Raises `StoreError` otherwise.
+
+    ``presence`` begins here, and the caller ends it.
+    """
     refuse_affected_sqlite(apsw.sqlite_lib_version())
     if place.in_memory:
         return
     try:
         with edge(place.path):
-            _prepare_file(place)
+            _prepare_file(place, presence or Presence())
     except OSError as exc:
         raise StoreUnavailable(
             f"{place.path} cannot be opened ({exc.strerror}: {exc.filename}). Check the path, the free disk space and"
@@ -75,7 +79,7 @@ def prepare(place: Place) -> None:
         ) from exc
 
 
-def _prepare_file(place: Place) -> None:
+def _prepare_file(place: Place, presence: Presence) -> None:
     path = Path(place.path)
     if path.is_dir():
         raise StoreUnavailable(f"{path} is a folder. Name a file in it, such as {path / f'{NAME}.db'}.")
@@ -84,26 +88,31 @@ def _prepare_file(place: Place) -> None:
     make_folder(path.parent)
     refuse_network(path.parent, mounts())
     _make_file(path)
-    version = _checked_version(place)
-    if not version and not place.create:
+    _patiently(presence.take)
+    header = _checked_header(place)
+    if not header.version and not place.create:
         raise _missing(path)
-    if version < VERSION:
+    if not header.in_wal_mode:
+        presence.withdraw()
+        _patiently(lambda: _switch_to_wal(place))
+        _patiently(presence.take)
+    if header.version < VERSION:
         _patiently(lambda: _bring_up(place))
 
 
-def _checked_version(place: Place) -> int:
-    """Return the schema version. Raises `StoreDamaged` if the log is damaged, because the version may be in it.
+def _checked_header(place: Place) -> Header:
+    """Return what the database says about itself. Raises `StoreDamaged` if its log is damaged.
 
-    A database of another program is refused first, however its log looks.
+    The version may be in the log. A database of another program is refused first, however its log looks.
     """
     log = recovery.suspect(place.path, place.vfs) if place.syncs_commits else None
     try:
-        version = _patiently(lambda: _look(place))
+        header = _patiently(lambda: _look(place))
     except apsw.CorruptError:
         _refuse_damage(log)
         raise
     _refuse_damage(log)
-    return version
+    return header
 
 
 def accept_loss(place: Place) -> str | None:
@@ -219,18 +228,25 @@ def _rolled_back_on_error(connection: apsw.Connection) -> Iterator[None]:
         raise
 
 
-def _look(place: Place) -> int:
-    """Return the schema version; 0 for an empty database. Opens the file read-only and leaves no trace."""
+class Header(NamedTuple):
+    """What a database says about itself; version 0 if it is empty. A copy by ``VACUUM INTO`` is not in WAL mode."""
+
+    version: int = 0
+    in_wal_mode: bool = False
+
+
+def _look(place: Place) -> Header:
+    """Return the header of a database. Opens the file read-only and leaves no trace."""
     path = Path(place.path)
     if not path.stat().st_size or _creation_was_cut_off(path):
-        return 0
+        return Header()
     # Without a WAL no process has the file open, and opening it as immutable does not even create side files.
     mode = "" if Path(f"{path}-wal").exists() else "?immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(path.absolute().as_uri() + mode, flags=flags, vfs=place.vfs)
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        return _version_of_ours(connection, path)
+        return Header(_version_of_ours(connection, path), connection.read("main", 0, 18, 1)[1] == b"\2")
     except apsw.NotADBError as exc:
         raise StoreUnavailable(f"{path} is not a database. Name another file for the store.") from exc
     finally:
@@ -267,14 +283,22 @@ def _version_of_ours(connection: apsw.Connection, path: Path) -> int:
     return version
 
 
-def _bring_up(place: Place) -> None:
+def _switch_to_wal(place: Place) -> None:
     connection = connect(place)
     try:
         connection.pragma("page_size", PAGE_SIZE)
         connection.pragma("journal_mode", "wal")
+    finally:
+        connection.close()  # leaves the log, which another library in this process may be deleting
+
+
+def _bring_up(place: Place) -> None:
+    connection = connect(place)
+    try:
         _let_it_shrink(connection)
         create(connection)
         migrate(connection, sql.migrations())
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # a damaged log must not take the schema along
     finally:
         disconnect(connection)
 

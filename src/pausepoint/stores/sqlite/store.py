@@ -64,7 +64,7 @@ from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.notes import Notes
 from pausepoint.stores.sql.queues import Wanted
 from pausepoint.stores.sql.remembered import Takes
-from pausepoint.stores.sqlite import changes, records, recovery, schema
+from pausepoint.stores.sqlite import changes, locks, records, recovery, schema
 from pausepoint.stores.sqlite.ballast import SIZE, Ballast
 from pausepoint.stores.sqlite.connection import Connection as SqliteConnection
 from pausepoint.stores.sqlite.engines import OwnEngine
@@ -139,6 +139,7 @@ class SqliteStore(Notes, Upkeep):
         self._state = "new"
         self._forks = _forks[-1]
         self._read: SqliteConnection | None = None
+        self._presence = locks.Presence(self.path)
         self._drives = engines.NOTHING
 
     _engine: OwnEngine
@@ -166,7 +167,7 @@ class SqliteStore(Notes, Upkeep):
         self._forks = _forks[-1]
         if not self._place.in_memory:
             refuse_inherited(self.path)
-            await asyncio.to_thread(self._with_ballast, lambda: schema.prepare(self._place))
+            await self._prepare()
         self._hold: Hold = MemoryHold() if self._place.in_memory else self._file_hold()
         self._engine = OwnEngine(self._hold, self._clock, self._drives)
         self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
@@ -195,10 +196,15 @@ class SqliteStore(Notes, Upkeep):
             inline = self._writer.inline.connection
             if self._place.in_memory:
                 schema.create(inline)
-            else:
-                inline.pragma("journal_mode", "wal")  # has an effect only on a copy made with VACUUM INTO
             self._read = inline if self._place.in_memory else schema.connect(self._place)
             self._trouble.remember_file()
+
+    async def _prepare(self) -> None:
+        try:
+            await asyncio.to_thread(self._with_ballast, lambda: schema.prepare(self._place, self._presence))
+        except BaseException:
+            self._presence.close()
+            raise
 
     def _file_hold(self) -> FileHold:
         try:
@@ -270,8 +276,10 @@ class SqliteStore(Notes, Upkeep):
             finally:
                 await self._writer.stop()
             if self._read is not None and not self._place.in_memory:
+                self._presence.withdraw()
                 schema.disconnect(self._read)
         finally:
+            self._presence.close()
             self._hold.drop()
             recovery.close_deleted()
 
