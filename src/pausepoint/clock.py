@@ -57,6 +57,8 @@ def to_micros(moment: datetime) -> int:
     >>> to_micros(to_datetime(1_700_000_000_123_456))
     1700000000123456
     """
+    if not isinstance(moment, datetime):
+        raise TypeError(f"{moment!r:.80} is not a datetime. Pass one with a time zone, such as datetime.now(UTC).")
     if moment.tzinfo is None:
         raise ValueError(f"{moment!r} has no time zone. Use datetime.now(UTC), or set tzinfo.")
     return (moment - EPOCH) // timedelta(microseconds=1)

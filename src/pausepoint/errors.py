@@ -67,7 +67,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches  # imported here because only a wrong name needs it
 
-    names = sorted(set(known))
+    names, name = sorted(set(known)), str(name)[:200]  # a name from outside may be anything
     word = name.strip("-_")
     near = [each for each in names if word and word in each.replace("_", "-").split("-")]
     near = near or get_close_matches(name, names, n=1, cutoff=0.6)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from pausepoint.cli.app import app
-from tests.cli.kit import Done, run
+from pausepoint.stores.sqlite.errors import LOCK_PATIENCE
+from tests.cli.kit import Done, Process, run
+from tests.stores.kit import LOCKER, process
 
 CODE = """
 from pydantic import BaseModel
@@ -115,3 +120,24 @@ def test_without_a_store_there_is_nothing_to_lift(tmp_path: Path, monkeypatch: p
     found = CliRunner().invoke(app, ["resume", "--all"])
     assert (found.exit_code, found.stdout) == (0, "There is no store here, so nothing is paused.\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_pause_that_cannot_be_stored_names_the_suspended_process_and_stays_requested(folder: Path) -> None:
+    assert run("resume", "--all", cwd=folder).code == 0
+    with process(LOCKER, folder / ".pausepoint" / "pausepoint.db") as locker:
+        os.kill(locker.pid, signal.SIGSTOP)
+        with Process("pause", "--all", "--by", "ann", cwd=folder) as pausing:
+            pausing.until(f"`kill -CONT {locker.pid}`")
+            assert "the pause of everything is not stored yet" in pausing.seen
+            interrupted = time.monotonic()
+            pausing.signal(signal.SIGINT)
+            assert pausing.wait().code == 130
+            assert time.monotonic() - interrupted < LOCK_PATIENCE / 2, "its end does not wait for the lock"
+            assert "The pause stays requested." in pausing.seen
+        assert PAUSED in run("status", cwd=folder).stdout
+        os.kill(locker.pid, signal.SIGCONT)
+        locker.send()
+    assert run("run", "brief.py", "--topic", "squid", "--session-id", "new", cwd=folder).code == 3
+    assert run("resume", "--all", *TARGET, cwd=folder).code == 0
+    assert run("run", "brief.py", "--topic", "eels", "--session-id", "newer", cwd=folder).code == 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
@@ -14,6 +16,7 @@ from pausepoint import Append, Context, Engine, Workflow, step
 from pausepoint.errors import (
     AmbiguousSession,
     DefinitionError,
+    PausepointError,
     StoreError,
     StoreMissing,
     UnknownCheckpoint,
@@ -188,3 +191,52 @@ async def test_health_counts_all_sessions_and_reads_only_those_whose_process_die
         assert "'d05'" in damage
         assert sum(found.sessions.values()) == 20
         assert {error.fields["session_id"] for error in (await engine.misfits()).damaged} == {"d05", "d07"}
+
+
+LONG = "x" * 2_000_000
+"""Text that no message may repeat."""
+
+WRONG: dict[str, Callable[[Any, Any], Any]] = {
+    "since, a text": lambda engine, session: engine.sessions(since="yesterday"),
+    "since, a number": lambda engine, session: engine.sessions(since=3600),
+    "since, before all time": lambda engine, session: engine.sessions(since=timedelta.max),
+    "since of a bulk verb": lambda engine, session: engine.cancel(since=timedelta.max),
+    "now": lambda engine, session: engine.gc(now="today"),
+    "limit": lambda engine, session: engine.sessions(limit=10**30),
+    "workflow": lambda engine, session: engine.sessions(workflow=diary),
+    "status": lambda engine, session: engine.sessions(status=LONG),
+    "by": lambda engine, session: session.pause(by=[LONG]),
+    "beginning": lambda engine, session: engine.find(LONG),
+    "beginning with many dots": lambda engine, session: engine.find("x." * 2000),
+    "description": lambda engine, session: engine.description(LONG),
+    "visit": lambda engine, session: session.rewind(LONG),
+    "question": lambda engine, session: engine.question(LONG),
+    "question, a number": lambda engine, session: engine.question(7),
+    "answer": lambda engine, session: engine.answer(LONG, "x"),
+    "question to ask again": lambda engine, session: session.ask_again(LONG),
+    "field": lambda engine, session: session.redact(field=LONG),
+    "event": lambda engine, session: session.redact(event=7),
+    "file": lambda engine, session: session.redact(file=LONG),
+    "cursor": lambda engine, session: anext(session.events(after=LONG)),
+    "cursor, a number": lambda engine, session: anext(session.events(after=7)),
+    "mark": lambda engine, session: anext(engine.changes(after=7)),
+    "budget": lambda engine, session: engine.resume("d", budget=LONG),
+}
+
+
+@on_loop
+async def test_an_argument_that_cannot_be_meant_is_refused_in_a_short_message(tmp_path: Path) -> None:
+    wrong = {}
+    async with Engine(tmp_path / "s.db", workflows=[diary]) as engine:
+        session = await engine.start(diary, session_id="d", paused=True)
+        for name, call in WRONG.items():
+            try:
+                await call(engine, session)
+                wrong[name] = "was accepted"
+            except (PausepointError, ValueError, TypeError) as error:
+                is_ours = (traceback.extract_tb(error.__traceback__)[-1].line or "").startswith("raise")
+                if not is_ours or len(str(error)) > 300:
+                    wrong[name] = f"{type(error).__name__}: {error!s:.100}"
+            except Exception as error:
+                wrong[name] = f"{type(error).__name__}: {error!s:.100}"
+    assert wrong == {}

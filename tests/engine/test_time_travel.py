@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from pausepoint import Append, Engine, Session, Status, Workflow, route, step
-from pausepoint.errors import StoreError
+from pausepoint import Append, Context, Engine, Session, Status, Workflow, route, step
+from pausepoint.engine import base
+from pausepoint.errors import HoldLost, StoreError
 from pausepoint.model.commits import Commit
 from pausepoint.model.views import Checkpoint
+from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore, commits
 from pausepoint.stores.sqlite.engines import OwnEngine
 from tests.engine.essay import Desk, again
@@ -48,6 +52,65 @@ async def test_an_edit_or_a_rewind_takes_effect_as_a_whole_or_not_at_all(
         assert len(fired) == 1
         assert await engine.store.get("one") == before
         assert await act() is Status.READY
+
+
+class Note(BaseModel):
+    text: str = "a"
+
+
+@step(writes="text")
+async def confirmed(ctx: Context) -> str:
+    await ctx.confirm("Sure?")
+    return "b"
+
+
+ASKING = Workflow("asking", state=Note, steps=[confirmed])
+
+
+class Refusing(SqliteStore):
+    """A store that says of every change that the session has changed since it was read, for example by mistake."""
+
+    async def revise(self, commit: Commit) -> Found:
+        REFUSED.append(commit)
+        assert len(REFUSED) < 1_000
+        raise HoldLost("The session has changed.", session_id="one")
+
+
+REFUSED: list[Commit] = []
+VERBS: dict[str, Callable[[Session[Any]], Awaitable[object]]] = {
+    "edit": lambda session: session.edit(text="c"),
+    "rewind": lambda session: session.rewind("confirmed"),
+    "ask again": lambda session: session.ask_again(),
+    "redact": lambda session: session.redact(seq=1),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@on_loop
+async def test_a_verb_that_the_store_refuses_each_time_lets_others_work_and_ends(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "ATTEMPTS", 20)
+    REFUSED.clear()
+    async with Engine(Refusing(tmp_path / "h.db", synchronous="OFF"), workflows=[ASKING], signals=False) as engine:
+        session = await engine.start(ASKING, session_id="one")
+        await session.outcome()
+        await session.answer("no")
+        assert (await session.outcome()).status is Status.FAILED
+        turns = 0
+
+        async def work() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        working = asyncio.ensure_future(work())
+        with pytest.raises(HoldLost):
+            await VERBS[verb](session)
+        working.cancel()
+        assert len(REFUSED) == base.ATTEMPTS
+        assert turns >= len(REFUSED) / 2
 
 
 # any order of verbs

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import signal
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.children import Child, child
-from tests.support.waits import until
+from pausepoint import Context, Engine, Status, workflow
+from pausepoint.engine import flags
+from pausepoint.errors import StoreUnavailable
+from pausepoint.model.sessions import Pause
+from pausepoint.stores.base import Store
+from pausepoint.stores.sqlite import everything, writer
+from tests.support.children import Child, child, outside_sql
+from tests.support.loop import on_loop
+from tests.support.waits import async_until, until
 
 SLOW_COMMIT = """
 import signal, threading, time
@@ -55,6 +65,13 @@ def suspended_in_a_transaction(running: Child, number: int) -> None:
     until(lambda: state_of(running.pid) == "T", "the process was not suspended")
 
 
+def said_after(running: Child) -> str:
+    """Return what a process says after its transactions."""
+    while (line := running.line()) == "in a transaction":
+        pass
+    return line
+
+
 @pytest.mark.parametrize("on_loop", [True, False], ids=["on the loop's thread", "on the writer's thread"])
 def test_ctrl_z_waits_for_the_end_of_a_transaction(tmp_path: Path, on_loop: bool) -> None:
     program = f"""
@@ -71,9 +88,7 @@ assert signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
             suspended_in_a_transaction(running, signal.SIGTSTP)
             assert not is_locked(path)
             running.signal(signal.SIGCONT)
-        while (line := running.line()) == "in a transaction":
-            pass
-        assert set(line.split()) == {"completed"}
+        assert set(said_after(running).split()) == {"completed"}
         assert running.ended() == 0
 
 
@@ -88,3 +103,212 @@ os.kill(os.getpid(), signal.SIGTSTP)
         running.expect("the program decides")
         running.expect("the program decides")
         assert running.ended() == 0
+
+
+# SIGSTOP: it cannot be handled, so the process keeps the database locked
+
+THEIRS = """
+async def op(i):
+    say(f"op {i}")
+    watched.append(True)
+    return i
+@workflow
+async def agent(ctx: Context) -> None:
+    for i in range(2):
+        await ctx.do(op, i)
+async with Engine(args[0], workflows=[agent]) as engine:
+    say((await (await engine.start(agent, session_id="theirs")).outcome()).status)
+    await heard()
+"""
+
+PAUSE = """
+async with Engine(args[0], drives="none") as engine:
+    await engine.pause(everything=True, reason="stop", by="ann")
+    say("paused")
+"""
+
+ROW_FIRST = """
+from pausepoint.stores.sqlite.everything import EverythingRequest
+async def insist(self, pause, stands, act):
+    say("asked")
+    return await act()
+EverythingRequest.insist = insist
+"""
+
+
+@workflow
+async def note(ctx: Context) -> str:
+    return "noted"
+
+
+@contextmanager
+def stopped(path: Path) -> Iterator[Child]:
+    """Run a process until it is in the middle of the commit of its first operation, and stop it there."""
+    with child(SLOW_COMMIT + THEIRS, path) as running:
+        running.expect("op 0")
+        suspended_in_a_transaction(running, signal.SIGSTOP)
+        yield running
+
+
+def flag_of(path: Path) -> Path:
+    return Path(f"{path}-paused")
+
+
+@on_loop
+async def test_the_error_names_the_suspended_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "LOCK_PATIENCE", 0.05)
+    async with Engine(tmp_path / "p.db", workflows=[note]) as engine:
+        with stopped(tmp_path / "p.db") as running:
+            way_out = rf"Process {running.pid} \(.+\) has been suspended .* `kill -CONT {running.pid}`, or end it with"
+            with pytest.raises(StoreUnavailable, match=way_out):
+                await engine.start(note, session_id="ours")
+            running.signal(signal.SIGCONT)
+            assert said_after(running) == "op 1"
+        assert (await (await engine.start(note, session_id="ours")).outcome()).result == "noted"
+
+
+@pytest.mark.parametrize("flag_first", [True, False], ids=["the flag first", "a twin that waits for the row"])
+@on_loop
+async def test_a_pause_of_everything_takes_effect_before_it_can_be_stored(tmp_path: Path, flag_first: bool) -> None:
+    path, entered, opened, ran = tmp_path / "p.db", asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def charge() -> None:
+        ran.append("charge")
+
+    @workflow
+    async def ours(ctx: Context) -> None:
+        entered.set()
+        await opened.wait()
+        await ctx.do(charge)
+
+    async with Engine(path, workflows=[ours]) as engine:
+        session = await engine.start(ours, session_id="ours")
+        await entered.wait()
+        with stopped(path) as theirs, child(("" if flag_first else ROW_FIRST) + PAUSE, path) as pauser:
+            if not flag_first:
+                pauser.expect("asked")
+                opened.set()
+                await async_until(lambda: ran, "the twin held the operation, too")
+                return
+            await async_until(flag_of(path).exists)
+            opened.set()
+            await async_until(lambda: (drive := engine.driver.drive("ours")) and drive.keeps_step)
+            assert ran == []
+            standing = await engine.standing_pause()
+            assert standing is not None
+            assert (standing.by, standing.reason) == ("ann", "stop")
+            theirs.signal(signal.SIGCONT)
+            assert said_after(theirs) == "paused", "the process that was continued begins no operation either"
+            pauser.expect("paused")
+            assert (await session.outcome()).status is Status.PAUSED
+            assert "request" not in json.loads(flag_of(path).read_text())
+            await engine.lift_pause()
+            await async_until(lambda: ran)
+            assert not flag_of(path).exists()
+        assert await engine.standing_pause() is None
+
+
+@on_loop
+async def test_a_request_whose_process_was_killed_is_stored_by_the_next_engine_that_writes(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    with stopped(path) as theirs, child(PAUSE, path) as pauser:
+        until(flag_of(path).exists)
+        pauser.signal(signal.SIGKILL)
+        pauser.ended()
+        async with Engine(path, drives="none") as engine:
+            assert (await engine.standing_pause()) is not None, "an engine that only looks sees it, too"
+        theirs.signal(signal.SIGKILL)
+        theirs.ended()
+    assert outside_sql(path, "SELECT * FROM standing_pause") == []
+    async with Engine(path, workflows=[note]) as engine:
+        session = await engine.start(note, session_id="ours")
+        assert await session.status() is Status.PAUSED
+        assert [row["by"] for row in outside_sql(path, 'SELECT "by" FROM standing_pause')] == ["ann"]
+        assert "request" not in json.loads(flag_of(path).read_text())
+        await engine.lift_pause()
+        assert (await session.outcome()).status is Status.COMPLETED
+        assert not flag_of(path).exists()
+    async with Engine(path, workflows=[note]) as engine:
+        assert await engine.standing_pause() is None
+
+
+@on_loop
+async def test_a_request_that_was_stored_and_lifted_is_not_stored_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both processes are killed before they have brought the flag file in line."""
+
+    async def killed(store: Store) -> None: ...
+
+    path = tmp_path / "p.db"
+    async with Engine(path, workflows=[note]) as engine:
+        monkeypatch.setattr(flags, "show", killed)
+        await engine.pause(everything=True, by="ann")
+        assert "request" in json.loads(flag_of(path).read_text())
+        await engine.lift_pause()
+    async with Engine(path, workflows=[note]) as engine:
+        assert (await (await engine.start(note, session_id="ours")).outcome()).status is Status.COMPLETED
+        assert await engine.standing_pause() is None
+        monkeypatch.undo()
+    assert flag_of(path).exists()
+    async with Engine(path):
+        assert not flag_of(path).exists()
+
+
+@on_loop
+async def test_a_request_beside_a_pause_that_is_stored_asks_for_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes pause everything at the same time, and one is killed before it has stored its request."""
+
+    async def killed(store: Store) -> None: ...
+
+    path = tmp_path / "p.db"
+    async with Engine(path, workflows=[note]) as engine:
+        await engine.pause(everything=True, by="ann")
+        monkeypatch.setattr(flags, "show", killed)
+        await engine.pause(everything=True, by="ben")
+        assert "request" not in json.loads(flag_of(path).read_text()), "there is nothing to store"
+        flag = engine.store.flag()
+        assert flag is not None
+        flag.ask(Pause("1", "operator", "", "cid", 1, standing=True))
+        session = await engine.start(note, session_id="ours")
+        await session.resume()
+        assert (await session.outcome()).status is Status.COMPLETED, "a person resumed it after the pause"
+        assert outside_sql(path, "SELECT count(*) AS n FROM pause_rounds") == [{"n": 1}]
+
+
+@pytest.mark.long
+@on_loop
+async def test_the_pause_is_tried_until_it_is_stored_and_says_what_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(writer, "LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr(everything, "NOTICE", 0.01)
+    path = tmp_path / "p.db"
+    with stopped(path) as theirs:
+        async with Engine(path, drives="none") as engine:
+            pausing = asyncio.create_task(engine.pause(everything=True))
+            await async_until(lambda: caplog.text.count(f"`kill -CONT {theirs.pid}`") >= 3)
+            assert not pausing.done()
+            assert (
+                f"Its flag file {flag_of(path)} is written: no engine and no gate begins anything new." in caplog.text
+            )
+            monkeypatch.undo()  # their process may write for longer than that
+            theirs.signal(signal.SIGCONT)
+            [info] = await pausing
+            assert info.session_id == "theirs"
+            assert outside_sql(path, "SELECT count(*) AS n FROM pause_rounds") == [{"n": 1}]
+
+
+@on_loop
+async def test_a_pause_that_fails_for_another_reason_leaves_no_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "p.db"
+    async with Engine(path, drives="none") as engine:
+        for name in (str(path), f"{path}-wal", f"{path}-shm"):
+            Path(name).rename(f"{name}.away")
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            await engine.pause(everything=True)
+        assert not flag_of(path).exists()

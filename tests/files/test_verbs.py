@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from collections.abc import Sequence
@@ -14,7 +15,15 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine, File, Session
-from pausepoint.errors import DamagedFile, DamagedRecord, FileRefused, InputConflict, UnknownFile, VerbRefused
+from pausepoint.errors import (
+    DamagedFile,
+    DamagedRecord,
+    FileRefused,
+    InputConflict,
+    StoreUnavailable,
+    UnknownFile,
+    VerbRefused,
+)
 from pausepoint.model.stores import Whole
 from pausepoint.stores.sqlite import SqliteStore
 from tests.files.kit import TEXT, Desk, desk, everything_in, folder_of, open_engine, standing
@@ -90,6 +99,26 @@ async def test_a_fork_under_a_name_that_is_taken_touches_no_files(tmp_path: Path
         assert await other.files.list() == [mine]
         await session._engine.gc(apply=True)
         assert everything_in(folder_of(tmp_path, "s2")) == [Path(mine.storage_uri).name]
+
+
+@on_loop
+async def test_a_disk_without_room_refuses_a_fork_and_an_import_by_name(tmp_path: Path, monkeypatch: Any) -> None:
+    def full(*args: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with standing(tmp_path) as session:
+        await session.files.add(TEXT, "notes.txt")
+        bundle = tmp_path / "s1.jsonl"
+        await session._engine.export_session("s1", bundle)
+        async with open_engine(tmp_path / "other.db", desk) as other:
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "mkdir", full)
+                with pytest.raises(StoreUnavailable, match=r"'s2'.*No space left on device.*fork the session again"):
+                    await session.fork(session_id="s2")
+                with pytest.raises(StoreUnavailable, match=r"'s1'.*No space left.*import the session again"):
+                    await other.import_session(bundle)
+            await session.fork(session_id="s2")
+            await other.import_session(bundle)
 
 
 @on_loop

@@ -16,6 +16,7 @@ import pytest
 import pausepoint.integrations.gate as hook
 from pausepoint import Engine
 from tests.gate.kit import Project, called, said_to
+from tests.stores.kit import LOCKER, process
 from tests.support.loop import on_loop
 from tests.support.waits import async_until
 
@@ -56,6 +57,26 @@ async def test_a_flag_that_a_killed_process_left_is_removed_when_the_store_is_op
     flag.write_text("{}")
     async with Engine(project.store):
         assert not flag.exists()
+
+
+@pytest.mark.long
+@on_loop
+async def test_a_served_gate_holds_calls_before_the_pause_can_be_stored(project: Project) -> None:
+    async with project.served() as (engine, agents):
+        await project.call_hook("SessionStart")
+        await async_until(lambda: _exists(engine, "claude-s"))
+        async with Engine(project.store, drives="none") as other:
+            with process(LOCKER, project.store) as locker:
+                pausing = asyncio.create_task(other.pause(everything=True))
+                await async_until(Path(f"{project.store}-paused").exists)
+                waits = asyncio.create_task(project.call_hook("PreToolUse", **CALL))
+                await async_until(lambda: any(gate.waiting for gate in agents))
+                assert not pausing.done()
+                locker.send()
+                await pausing
+            assert not waits.done()
+            await other.lift_pause()
+            assert await waits == (0, None)
 
 
 @on_loop

@@ -72,3 +72,30 @@ async def test_a_change_that_is_told_while_another_one_is_read_is_not_missed(
             monkeypatch.setattr(SqliteStore, "flags", flags)
             while (await other.info("s1")).status is not Status.PAUSED:
                 await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_no_operation_begins_between_a_change_that_was_noticed_and_its_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, opened, ran = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def charge() -> None:
+        ran.append("charge")
+
+    @workflow
+    async def paying(ctx: Context) -> None:
+        entered.set()
+        await opened.wait()
+        await ctx.do(charge)
+
+    async with Engine(tmp_path / "store.db", workflows=[paying]) as engine:
+        session = await engine.start(paying, session_id="s1")
+        await entered.wait()
+        async with Engine(tmp_path / "store.db", drives="none") as other:
+            monkeypatch.setattr(SqliteStore, "has_news", lambda store: False)  # the watcher has noticed the pause
+            await other.pause("s1")
+            opened.set()  # so the step runs before the engine reads the pause
+            engine.driver.on_change(None)
+            assert (await session.outcome()).status is Status.PAUSED
+    assert ran == []

@@ -90,17 +90,17 @@ class Artifacts:
         """Adopt edited artifacts and return the steps that become stale, with the cost of running them again."""
         self.service.check_open()
         check_texts(by=by, reason=reason)
-        while True:
+
+        async def attempt() -> list[Stale]:
             row, workflow, line = await self._artifact_session(session_id)
             found = await self.examined(workflow, row, line)
             chosen = _chosen(found, paths, ("edited",), row)
-            if not chosen:
-                return stale_of(line, found)
-            try:
+            if chosen:
                 line = await self._adopt(row, workflow, line, chosen, by, reason)
-            except (HoldLost, AlreadyRunning):
-                continue  # the session has changed since it was read
-            return stale_of(line, await self.examined(workflow, await self.service.row(session_id), line))
+                found = await self.examined(workflow, await self.service.row(session_id), line)
+            return stale_of(line, found)
+
+        return await self.service.retried(attempt)
 
     async def restore(
         self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
@@ -108,16 +108,16 @@ class Artifacts:
         """Restore the recorded content of artifacts and return their paths."""
         self.service.check_open()
         check_texts(by=by, reason=reason)
-        while True:
+
+        async def attempt() -> tuple[Line, list[Finding], list[bytes]]:
             row, workflow, line = await self._artifact_session(session_id)
             found = await self.examined(workflow, row, line, even_if_gone=True)
             chosen = _chosen(found, paths, ("edited", "invalid", "missing"), row)
             contents = await self._recorded(row, workflow, line, chosen)
-            try:
-                await self._note_restore(row, chosen, by, reason)
-            except (HoldLost, AlreadyRunning):
-                continue  # the session has changed since it was read
-            return await self._write(line, chosen, contents)
+            await self._note_restore(row, chosen, by, reason)
+            return line, chosen, contents
+
+        return await self._write(*await self.service.retried(attempt))
 
     async def _note_restore(self, row: SessionRow, chosen: Sequence[Finding], by: str | None, reason: str) -> None:
         """Record who restores which files, in a session that no process drives. Nothing else of it changes."""

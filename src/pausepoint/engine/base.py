@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from types import EllipsisType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
@@ -19,6 +19,7 @@ from pausepoint.errors import (
     AlreadyRunning,
     CallRefused,
     DefinitionError,
+    HoldLost,
     StoreClosed,
     StoreUnavailable,
     UnknownSession,
@@ -41,6 +42,8 @@ from pausepoint.runtime.waker import Waker
 from pausepoint.stores.base import Store
 from pausepoint.stores.text import storable
 
+T = TypeVar("T")
+
 Drives = Literal["all", "asked", "none"]
 """Which sessions an engine drives: all due ones of its workflows, those that its verbs start or resume, or none."""
 
@@ -50,11 +53,15 @@ Until = Literal["ended", "parked"]
 
 def check_until(until: Until) -> None:
     if until not in get_args(Until):
-        raise ValueError(f"until must be 'ended' or 'parked', not {until!r}.")
+        raise ValueError(f"until must be 'ended' or 'parked', not {ids.shortened(until)}.")
 
 
 TURN = 128
 """How many sessions are converted for a listing before other tasks get a turn."""
+
+
+ATTEMPTS = 100
+"""How often a verb reads a session again that has changed before its change was stored. Then it raises the error."""
 
 
 LOOK_EVERY = 1.0
@@ -132,7 +139,8 @@ class Service:
             return None
         if not isinstance(found, timedelta):
             raise TypeError(
-                f"keep_for must be a timedelta, such as timedelta(days=30), not {type(found).__name__}: {found!r}."
+                f"keep_for must be a timedelta, such as timedelta(days=30), not {type(found).__name__}:"
+                f" {ids.shortened(found)}."
             )
         if found < timedelta(0):
             raise ValueError(f"keep_for cannot be negative: {found!r}.")
@@ -236,6 +244,20 @@ class Service:
         workflow = self.workflows.get(row.workflow)
         return Timeline(self.store, row, {} if workflow is None else workflow.renamed)
 
+    async def retried(
+        self, act: Callable[[], Awaitable[T]], changed: tuple[type[Exception], ...] = (HoldLost, AlreadyRunning)
+    ) -> T:
+        """Call what reads a session and then changes it, until the session stays the same in between.
+
+        A store that refuses each attempt is not asked forever, and other tasks get a turn after each.
+        """
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await act()
+            except changed:
+                await asyncio.sleep(0)
+        return await act()
+
     async def tended_row(self, session_id: str) -> SessionRow:
         """Return the facts of a session. Raises an error if this engine holds it without driving it."""
         row = await self.row(session_id)
@@ -316,9 +338,16 @@ def tags_of(tags: str | Sequence[str]) -> tuple[str, ...]:
     found = (tags,) if isinstance(tags, str) else tuple(tags)
     for tag in found:
         if not isinstance(tag, str):
-            raise TypeError(f"A tag must be a string, not {type(tag).__name__}: {tag!r}.")
+            raise TypeError(f"A tag must be a string, not {type(tag).__name__}: {ids.shortened(tag)}.")
         check_texts(tag=tag)
     return found
+
+
+def check_strings(**given: object) -> None:
+    """Check that ids and cursors are strings. Raises `TypeError`."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a string, not {type(value).__name__}: {ids.shortened(value)}.")
 
 
 def check_texts(**given: object) -> None:
@@ -326,8 +355,7 @@ def check_texts(**given: object) -> None:
     for name, value in given.items():
         if value is None or value == "":
             continue
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must be a string, not {type(value).__name__}: {value!r}.")
+        check_strings(**{name: value})
         if error_text(ValueError(value)) != value:
             raise ValueError(
                 f"{name} must be a string of at most 10,000 characters that can be encoded as UTF-8: {value!r:.60}."

@@ -78,7 +78,9 @@ class Bulk:
                 dry_run=dry_run,
             )
             if until is not None and not isinstance(until, str):
-                raise ValueError(f"until names a step of session {session_id!r}, so it must be a string: {until!r}.")
+                raise ValueError(
+                    f"until names a step of session {session_id!r}, so it must be a string: {until!r:.80}."
+                )
             return await self.control.resume(
                 session_id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, code=code, until=until,
                 edits=edits, rerun=rerun, here=here,
@@ -86,9 +88,11 @@ class Bulk:
         if steal or rerun:
             raise ValueError("steal and rerun are for one session. Pass its id, or leave them out.")
         if isinstance(until, str):
-            raise ValueError(f"until={until!r} names a step, which works for one session only. Pass the session's id.")
+            raise ValueError(
+                f"until={until!r:.80} names a step, which works for one session only. Pass the session's id."
+            )
         if code not in (None, "accept"):
-            raise ValueError(f"code must be 'accept' or None, not {code!r}.")
+            raise ValueError(f"code must be 'accept' or None, not {code!r:.80}.")
         if not here and (wake or code or edits):
             raise ValueError("here=False only closes pauses. You can combine it only with by and budget.")
         if here and not dry_run and current_each(self.service.store) is not None:

@@ -9,6 +9,7 @@ from pausepoint.engine.base import Service
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.log import events as history
 from pausepoint.model.changes import Change, Mark, Moved
+from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Event
 
 PAGE = 256
@@ -30,7 +31,7 @@ class Changes:
         """Yield what changed in all sessions after a mark, in the order in which it was stored."""
         self.service.check_open()
         if isinstance(types, str):
-            raise TypeError(f"types must be a list of event types, not a string: [{types!r}].")
+            raise TypeError(f"types must be a list of event types, not a string: [{shortened(types)}].")
         wanted = None if types is None else frozenset(types)
         mark = None if after is None else Mark.parse(after)
         with self.service.driver.listening_to_all() as news:

@@ -273,7 +273,7 @@ class Control:
         self.service.check_open()
         check_texts(by=by, owner=owner)
         if code not in (None, "accept"):
-            raise ValueError(f"code must be 'accept' or None, not {code!r}.")
+            raise ValueError(f"code must be 'accept' or None, not {code!r:.80}.")
         if session_id in self.service.driver.waking:
             # What the waker is about to drive need not be claimed again.
             await self.service.driver.wait_for_claim(session_id)

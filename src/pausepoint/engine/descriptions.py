@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.base import check_texts
 from pausepoint.errors import DefinitionError, did_you_mean
 from pausepoint.log.replay import Line
+from pausepoint.model.ids import shortened
 from pausepoint.threads import in_thread
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ class Descriptions:
     async def description(self, workflow: str, *, version: int | None = None) -> Description:
         """Return the description of a workflow: its steps, routes, guards and scopes, and the schema of its state."""
         self.service.check_open()
+        check_texts(workflow=workflow)
         own = self.service.workflows.get(workflow)
         if own is not None and version in (None, own.version):
             return await in_thread(lambda: own.description)
@@ -87,9 +90,10 @@ class Descriptions:
                 f" {', '.join(known)}."
             )
         names = [*self.service.workflows, *(each.workflow for each in await self.service.store.descriptions())]
+        near = did_you_mean(workflow, names)
         raise DefinitionError(
-            f"This store has no description of workflow {workflow!r}, and it is not registered with this engine. An"
-            f" engine stores it when it starts or resumes a session of the workflow{did_you_mean(workflow, names)}"
+            f"This store has no description of workflow {shortened(workflow)}, and it is not registered with this"
+            f" engine. An engine stores it when it starts or resumes a session of the workflow{near}"
         )
 
     async def description_of(self, session_id: str) -> Description:

@@ -8,10 +8,14 @@ from datetime import datetime, timedelta
 from pausepoint.clock import to_micros
 from pausepoint.engine.base import check_texts
 from pausepoint.errors import did_you_mean
+from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Filter, Status
 
 Statuses = Status | str | Iterable[Status | str] | None
 """One status, or several. None means all."""
+
+ENDLESS = 2**63
+"""No store keeps a number as large as this."""
 
 When = datetime | timedelta
 """A time with a time zone, or how long ago it was."""
@@ -23,9 +27,10 @@ def filter_of(
     text: str | None = None, queue: str | None = None,
 ) -> Filter:  # fmt: skip
     """Return the filter that the options of a verb describe. ``now`` is the present time."""
+    check_texts(workflow=workflow, owner=owner, tag=tag, queue=queue, text=text)
     return Filter(
         workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed,
-        since=_micros("since", since, now), until=_micros("until", until, now), text=_part("text", text), queue=queue,
+        since=_micros("since", since, now), until=_micros("until", until, now), text=text or None, queue=queue,
     )  # fmt: skip
 
 
@@ -33,20 +38,30 @@ def _statuses(given: Statuses) -> tuple[Status, ...]:
     names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if name not in list(Status):
-            raise ValueError(f"{name!r} is not a status{did_you_mean(str(name), [each.value for each in Status])}")
+            raise ValueError(
+                f"{shortened(name)} is not a status{did_you_mean(str(name), [each.value for each in Status])}"
+            )
     return tuple(map(Status, names))
 
 
-def _part(name: str, text: str | None) -> str | None:
-    check_texts(**{name: text})
-    return text or None
-
-
-def _micros(name: str, when: When | None, now: int) -> int | None:
+def _micros(name: str, when: object, now: int) -> int | None:
     if when is None:
         return None
     if isinstance(when, timedelta):
-        return now - when // timedelta(microseconds=1)
-    if when.tzinfo is None:
-        raise ValueError(f"{name} must be a datetime with a time zone, or a timedelta for a time ago, not {when!r}.")
+        at = now - when // timedelta(microseconds=1)
+        if not abs(at) < ENDLESS:
+            raise ValueError(f"{name} is too far away: {when!r}. Leave {name} out to have no such limit.")
+        return at
+    if not isinstance(when, datetime) or when.tzinfo is None:
+        wrong = ValueError if isinstance(when, datetime) else TypeError
+        raise wrong(
+            f"{name} must be a datetime with a time zone, or a timedelta for a time ago, not {shortened(when)}. Pass"
+            f" {name}=timedelta(days=1), for example."
+        )
     return to_micros(when)
+
+
+def check_limit(limit: object, things: str) -> None:
+    """Check the length of a list. Raises `ValueError`."""
+    if limit is not None and not (isinstance(limit, int) and 0 <= limit < ENDLESS):
+        raise ValueError(f"limit must be a number of {things}, 0 or more, or None for all, not {shortened(limit)}.")

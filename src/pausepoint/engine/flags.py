@@ -1,14 +1,12 @@
-"""The flag file of a store: it exists while everything is paused, for programs that do not open the store.
+"""Bring the flag file of a store in line with the pause of everything.
 
-The hook of an agent looks at it when no server of its gate runs. The store is the truth; the file follows it.
+The store is the truth; the file follows it. Only a request that is not stored yet is in the file alone, and stays there
+until the store has it.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from pathlib import Path
 
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.sessions import Pause
@@ -18,15 +16,15 @@ from pausepoint.threads import in_thread
 
 
 async def show(store: Store) -> None:
-    """Create or remove the flag file, as the store says. A disk that refuses it does not undo the pause."""
+    """Write or remove the flag file, as the store says. A disk that refuses it does not undo the pause."""
     flag = store.flag()
     if flag is None:
         return
     pause: Pause | None = None
     try:
         pause = await store.standing_pause()
-        while True:
-            await in_thread(_drop, flag) if pause is None else await in_thread(_put, flag, pause)
+        while flag.request() is None:
+            await in_thread(flag.remove) if pause is None else await in_thread(flag.show, pause)
             shown, pause = pause, await store.standing_pause()
             if pause == shown:
                 return  # otherwise another process has changed it meanwhile, and may have shown that before us
@@ -35,22 +33,12 @@ async def show(store: Store) -> None:
     except OSError as error:
         logging.getLogger(NAME).warning(
             "%s cannot be %s: %s. Agents without a server of their gate look at it; check its folder.",
-            flag, "removed" if pause is None else "written", error.strerror or error,
+            flag.path, "removed" if pause is None else "written", error.strerror or error,
         )  # fmt: skip
 
 
 async def mend(store: Store) -> None:
-    """Remove a flag file that a killed process left behind."""
+    """Bring a flag file in line that a killed process left behind."""
     flag = store.flag()
-    if flag is not None and flag.exists():
+    if flag is not None and flag.version() is not None:
         await show(store)
-
-
-def _put(flag: Path, pause: Pause) -> None:
-    part = flag.with_name(f"{flag.name}.{os.getpid()}")
-    part.write_text(json.dumps({"by": pause.by, "reason": pause.reason, "at": pause.created_at / 1e6}), "utf-8")
-    os.replace(part, flag)
-
-
-def _drop(flag: Path) -> None:
-    flag.unlink(missing_ok=True)

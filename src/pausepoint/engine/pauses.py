@@ -16,6 +16,7 @@ from pausepoint.engine.standstill import standstill
 from pausepoint.errors import CallRefused, DamagedRecord, UnknownSession
 from pausepoint.log.telemetry import log_line, log_pause_request
 from pausepoint.model.endings import is_over
+from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Filter, Pause, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo, Working
 from pausepoint.runtime.hold import report_ended
@@ -78,7 +79,7 @@ class Pauses:
         self.service.check_open()
         check_texts(reason=reason, by=by)
         if mode not in ("finish", "abort"):
-            raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}.")
+            raise ValueError(f"mode must be 'finish' or 'abort', not {shortened(mode)}.")
         if timeout is not None and not wait:
             raise ValueError("timeout limits the wait for a pause. Pass wait=True with it.")
         return operator_pause(self.service.clock.now(), reason, by, mode, freeze)

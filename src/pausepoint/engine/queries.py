@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from pausepoint.clock import to_datetime
 from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, Until, check_until
-from pausepoint.engine.filters import Statuses, When, filter_of
+from pausepoint.engine.base import Service, Until, check_strings, check_texts, check_until
+from pausepoint.engine.filters import Statuses, When, check_limit, filter_of
 from pausepoint.engine.standstill import standing_pause
 from pausepoint.engine.streams import follow_stream
 from pausepoint.errors import (
@@ -32,7 +32,7 @@ from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
 from pausepoint.log.state import State
 from pausepoint.log.versions import migrate_line
 from pausepoint.model.cursors import from_cursor, to_cursor
-from pausepoint.model.ids import SessionId, is_session_id
+from pausepoint.model.ids import KEPT, SessionId, is_session_id, shortened
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
@@ -92,9 +92,9 @@ class Queries:
         """Return the sessions that match, newest first. Unreadable ones are listed in ``damaged`` of the result."""
         self.service.check_open()
         if sort not in get_args(Sort):
-            raise ValueError(f"{sort!r} is not a sort of sessions{did_you_mean(str(sort), get_args(Sort))}")
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit must be a number of sessions, 0 or more, or None for all, not {limit}.")
+            raise ValueError(f"{shortened(sort)} is not a sort of sessions{did_you_mean(str(sort), get_args(Sort))}")
+        check_limit(limit, "sessions")
+        check_texts(prefix=prefix, tree=tree)
         above = None if parent is None else (await self.service.row(parent)).key
         query = replace(
             filter_of(
@@ -124,6 +124,7 @@ class Queries:
     async def find(self, beginning: str, *, exact: bool = False) -> SessionInfo:
         """Return the session whose id is, or begins with, what a person typed."""
         self.service.check_open()
+        check_strings(beginning=beginning)
         row = await self.service.store.get(beginning) if is_session_id(beginning) else None
         if row is not None:
             return await self._info_of(row)
@@ -133,7 +134,9 @@ class Queries:
             return await self._find_beginning(beginning)
         near = await self._near(beginning)
         hint = "List the sessions with engine.sessions()." if near is None else f"Did you mean {near!r}?"
-        raise UnknownSession(f"This store has no session {beginning!r}. {hint}", session_id=beginning, near=near)
+        raise UnknownSession(
+            f"This store has no session {shortened(beginning)}. {hint}", session_id=beginning[:KEPT], near=near
+        )
 
     async def _near(self, beginning: str) -> str | None:
         """Return the only id that begins with a text, also of a damaged session; None if there is none."""
@@ -162,7 +165,7 @@ class Queries:
 
     async def _find_child(self, beginning: str) -> SessionInfo:
         called_by, dot, rest = beginning.rpartition(".")
-        if dot:
+        if dot and is_session_id(beginning):
             with suppress(UnknownSession):
                 whole = f"{(await self.find(called_by)).session_id}.{rest}"
                 if whole != beginning:
@@ -170,7 +173,8 @@ class Queries:
         if is_session_id(beginning):
             await self.service.store.get(beginning, sure=True)
         raise UnknownSession(
-            f"No session id begins with {beginning!r}. List the sessions with engine.sessions().", session_id=beginning
+            f"No session id begins with {shortened(beginning)}. List the sessions with engine.sessions().",
+            session_id=beginning[:KEPT],
         )
 
     async def children(self, session_id: str) -> Listing[SessionInfo]:
@@ -347,8 +351,7 @@ class Queries:
     async def misfits(self, *, limit: int | None = None, after: str | None = None) -> Listing[Misfit]:
         """Return the parked sessions that cannot be resumed with the present code, and why."""
         self.service.check_open()
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit must be a number of sessions, 0 or more, or None for all, not {limit}.")
+        check_limit(limit, "sessions")
         start = from_cursor("sessions", "created", False, after)
         found = await self.service.store.find(Filter(unended=True, limit=limit, after=start))
         next = to_cursor("sessions", "created", False, found.next)
@@ -381,8 +384,7 @@ class Queries:
     ) -> list[Checkpoint]:
         """Return the checkpoints of the last finished visits, newest last. Those undone by a rewind are marked."""
         self.service.check_open()
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit must be a number of checkpoints, 0 or more, or None for all, not {limit}.")
+        check_limit(limit, "checkpoints")
         return await self.service.timeline(await self.service.row(session_id)).checkpoints(before, limit)
 
     async def spans(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Span]:
@@ -390,8 +392,7 @@ class Queries:
         from pausepoint.engine.spans import spans_of  # programs that only run sessions do not need it
 
         self.service.check_open()
-        if limit < 0:
-            raise ValueError(f"limit must be a number of visits, 0 or more, not {limit}.")
+        check_limit(limit, "visits")
         row = await self.service.row(session_id)
         return await spans_of(self.service.store, self.service.timeline(row), row, before, limit)
 

@@ -12,7 +12,8 @@ from pausepoint.clock import to_datetime
 from pausepoint.codec.values import as_json, as_plain, decode, encode
 from pausepoint.codec.walk import is_model
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, check_texts
+from pausepoint.engine.base import Service, check_strings, check_texts
+from pausepoint.engine.filters import check_limit
 from pausepoint.engine.guests import cannot_start
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.queries import Queries
@@ -31,7 +32,7 @@ from pausepoint.errors import (
 from pausepoint.log.replay import Line
 from pausepoint.log.state import Blob, Inline
 from pausepoint.model.cursors import from_cursor, to_cursor
-from pausepoint.model.ids import check_session_id
+from pausepoint.model.ids import KEPT, check_session_id, shortened
 from pausepoint.model.questions import (
     Answer,
     Answered,
@@ -70,9 +71,10 @@ class Questions:
     ) -> Listing[Question]:  # fmt: skip
         """Return the open questions of all sessions, or of one session and its children, oldest first."""
         if sort not in get_args(QuestionSort):
-            raise ValueError(f"{sort!r} is not a sort of questions{did_you_mean(str(sort), get_args(QuestionSort))}")
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit must be a number of questions, 0 or more, or None for all, not {limit}.")
+            raise ValueError(
+                f"{shortened(sort)} is not a sort of questions{did_you_mean(str(sort), get_args(QuestionSort))}"
+            )
+        check_limit(limit, "questions")
         query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key, prefix=prefix)
         now, start = self.service.clock.now(), from_cursor("questions", sort, reverse, after)
         found = await self.service.store.questions(replace(query, sort=sort, reverse=reverse, after=start, limit=limit))
@@ -94,6 +96,7 @@ class Questions:
         if session_id is not None:
             await self.service.row(session_id)
         key = None if key is None else str(key)
+        check_texts(**filters)
         return Inquiry(session_id=session_id, statuses=_statuses(status), key=key, **filters)
 
     async def question(self, question_id: str) -> Question:
@@ -106,6 +109,7 @@ class Questions:
         return found
 
     async def _question(self, question_id: str) -> QuestionRow:
+        check_strings(question_id=question_id)
         found = await self.service.store.questions(Inquiry(ids=(question_id,)))
         if not found:
             raise _unknown(question_id)
@@ -152,7 +156,9 @@ class Questions:
         """Answer a question and return a receipt."""
         self.service.check_open()
         check_texts(by=by, channel=channel)
-        if question_id is None and session_id is None:
+        if question_id is not None:
+            check_strings(question_id=question_id)
+        elif session_id is None:
             raise TypeError("answer() needs a question. Pass its id, or session_id= with or without key=.")
         encoded = self._encoded(value)
         given = Answer(
@@ -246,14 +252,15 @@ def _statuses(given: Statuses) -> tuple[QuestionStatus, ...]:
     known = [each.value for each in QuestionStatus]
     for name in names:
         if name not in known:
-            raise ValueError(f"{name!r} is not a status of a question{did_you_mean(str(name), known)}")
+            raise ValueError(f"{shortened(name)} is not a status of a question{did_you_mean(str(name), known)}")
     return tuple(map(QuestionStatus, names))
 
 
 def _unknown(question_id: str) -> UnknownQuestion:
     return UnknownQuestion(
-        f"This store has no question with the id {question_id!r}. List the open questions with engine.questions().",
-        session_id="", question_id=question_id,
+        f"This store has no question with the id {shortened(question_id)}. List the open questions with"
+        " engine.questions().",
+        session_id="", question_id=question_id[:KEPT],
     )  # fmt: skip
 
 

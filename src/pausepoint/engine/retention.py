@@ -13,7 +13,7 @@ import msgspec
 from pausepoint.clock import to_micros
 from pausepoint.codec.values import encode
 from pausepoint.engine import redaction
-from pausepoint.engine.base import Service, check_texts
+from pausepoint.engine.base import Service, check_strings, check_texts
 from pausepoint.engine.bulk_run import in_pages
 from pausepoint.engine.remembered import forget_notes
 from pausepoint.engine.streams import clear_streams, forget_stream
@@ -293,16 +293,18 @@ class Retention:
                 "redact() takes exactly one thing to redact. Pass one of field=, seq= (a record), signal=, event="
                 " (a cursor), file= and drawer=."
             )
-        while True:
+        texts = {"field": field, "event": event, "file": file, "drawer": drawer}
+        check_strings(**{name: text for name, text in texts.items() if text is not None})
+
+        async def attempt() -> Redaction:
             row = await self.service.row(session_id)
             where = (seq, signal) if event is None else await self._entry(row, event)
             if file is not None:
                 where = None, (await self._files(row)._signal(file)).n
-            try:
-                taken = redaction.Taken(field=field, drawer=drawer, by=by, reason=reason)
-                return await self._redact(row, field, value, *where, taken)
-            except HoldLost:
-                continue  # the session has changed since it was read
+            taken = redaction.Taken(field=field, drawer=drawer, by=by, reason=reason)
+            return await self._redact(row, field, value, *where, taken)
+
+        return await self.service.retried(attempt, (HoldLost,))
 
     async def _redact(
         self,
@@ -349,8 +351,8 @@ class Retention:
         if work.line.version != workflow.version and name in workflow.shape.fields and name not in state.slots:
             raise StateRefused(
                 f"Session {work.row.session_id!r} was stored by version {work.line.version} of {workflow.name!r}, which"
-                f" has no field {name!r}. Use a stored name ({', '.join(sorted(state.slots))}), or resume the session"
-                " first to migrate it.",
+                f" has no field {shortened(name)}. Use a stored name ({', '.join(sorted(state.slots))}), or resume the"
+                " session first to migrate it.",
                 field=name,
             )
         if name in workflow.shape.fields:
@@ -366,7 +368,7 @@ class Retention:
         work.found = await redaction.carriers_of_field(self.service.store, work.row, name, harmless)
         if name not in workflow.shape.fields and not work.found.seqs:
             raise StateRefused(
-                f"No record of session {work.row.session_id!r} has a field {name!r}"
+                f"No record of session {work.row.session_id!r} has a field {shortened(name)}"
                 + did_you_mean(name, workflow.shape.fields),
                 field=name,
             )

@@ -340,7 +340,8 @@ class SessionVerbs:
           Failed sessions do not run anyway: they are skipped and stay failed. ``dry_run`` reports what would be paused
           and changes nothing; ``on_progress`` is as for `resume`.
         - ``everything=True``: pause all sessions until `lift_pause`; sessions that any process starts meanwhile are
-          stored paused. Failed sessions stay failed.
+          stored paused. Failed sessions stay failed. If another process keeps a SQLite store locked, the pause takes
+          effect at once, a warning names that process, and the call returns when the pause is stored.
         - ``reason``, ``by``: recorded with the pause.
         - ``mode``: ``"finish"`` lets a running step stop at a safe point; ``"abort"`` cancels the step, and a resume
           runs it again.

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from pausepoint.errors import CallRefused
+from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import SessionInfo
 
@@ -20,7 +21,7 @@ async def stand_by(service: Service, queries: Queries, session_id: str) -> Sessi
     """See `Engine.stand_by`."""
     if service.waker.asked is None:
         raise CallRefused(
-            f"This engine picks up {session_id!r} itself, so it cannot stand by for it. Open it with"
+            f"This engine picks up {shortened(session_id)} itself, so it cannot stand by for it. Open it with"
             ' Engine(drives="asked").'
         )
     service.waker.asked.discard(session_id)  # first of all: from here on, only the caller continues the session

@@ -6,7 +6,6 @@ claim of the session, so a refused or interrupted one leaves no trace.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -19,13 +18,11 @@ import msgspec
 from pausepoint.codec.values import decode
 from pausepoint.definition.fields import Place
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, check_texts
+from pausepoint.engine.base import Service, check_strings, check_texts
 from pausepoint.engine.contents import check_past
 from pausepoint.engine.creation import trail_for
 from pausepoint.errors import (
-    AlreadyRunning,
     DefinitionError,
-    HoldLost,
     SessionChanged,
     SeveralQuestions,
     StateRefused,
@@ -56,7 +53,7 @@ from pausepoint.log.trail import PublishedFile, Trail, Work
 from pausepoint.log.versions import DoesNotFit, fits, upgrade
 from pausepoint.model.commits import Commit, Facts, NewSession
 from pausepoint.model.files import file_facts
-from pausepoint.model.ids import SessionId
+from pausepoint.model.ids import KEPT, SessionId, shortened
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import Record, RecordKind, first_digest, seal
@@ -81,13 +78,12 @@ class TimeTravel:
         self.service.check_open()
         check_texts(by=by, reason=reason)
         given = needed("edit", merged_changes(changes, named))
-        while True:
-            row = await self.parked(session_id, "edited", based_on)
-            try:
-                await self._edit(row, given, by, reason)
-            except (HoldLost, AlreadyRunning):
-                continue  # the session has changed since it was read
-            return (await self.service.row(session_id)).status
+
+        async def attempt() -> None:
+            await self._edit(await self.parked(session_id, "edited", based_on), given, by, reason)
+
+        await self.service.retried(attempt)
+        return (await self.service.row(session_id)).status
 
     async def _edit(self, row: SessionRow, given: dict[str, Any], by: str | None, reason: str) -> None:
         line, body, blobs, facts = await self.edited(row, given, by, reason)
@@ -160,13 +156,12 @@ class TimeTravel:
         self.service.check_open()
         check_texts(by=by, reason=reason)
         given = merged_changes(changes, named)
-        while True:
-            row = await self.parked(session_id, "rewound", based_on)
-            try:
-                await self._rewind(row, to, reuse, given, by, reason)
-            except (HoldLost, AlreadyRunning):
-                continue  # the session has changed since it was read
-            return (await self.service.row(session_id)).status
+
+        async def attempt() -> None:
+            await self._rewind(await self.parked(session_id, "rewound", based_on), to, reuse, given, by, reason)
+
+        await self.service.retried(attempt)
+        return (await self.service.row(session_id)).status
 
     async def _rewind(
         self, row: SessionRow, to: int | str, reuse: bool, given: dict[str, Any], by: str | None, reason: str
@@ -243,17 +238,16 @@ class TimeTravel:
         """Forget what a question of the open visit led to, so that a resume asks it again. Return the status."""
         self.service.check_open()
         check_texts(by=by, reason=reason)
-        while True:
+
+        async def attempt() -> None:
             question = None if question_id is None else await self._question(session_id, question_id)
             asker = session_id if question is None else question.session_id
             row = await self.parked(asker, "changed")
             line = await self.service.timeline(row).line()
-            try:
-                await self._forget(row, line, await self._to_forget(row, line, question_id, question), by, reason)
-            except (HoldLost, AlreadyRunning):
-                await asyncio.sleep(0)  # the session has changed since it was read
-                continue
-            return (await self.service.row(session_id)).status
+            await self._forget(row, line, await self._to_forget(row, line, question_id, question), by, reason)
+
+        await self.service.retried(attempt)
+        return (await self.service.row(session_id)).status
 
     async def _forget(
         self, row: SessionRow, line: Line, remembered: tuple[str, OperationBody], by: str | None, reason: str
@@ -271,6 +265,7 @@ class TimeTravel:
 
     async def _question(self, session_id: str, question_id: str) -> QuestionRow | None:
         """Return a question of the session or of a session below it; None if the store no longer has it."""
+        check_strings(question_id=question_id)
         await self.service.row(session_id)
         rows = list(await self.service.store.questions(Inquiry(ids=(question_id,))))
         if not rows:
@@ -306,9 +301,9 @@ class TimeTravel:
             raise _nothing(row, f"{why} or got no valid answer. To ask an answered one again, name it by its id.")
         if question is None:
             raise UnknownQuestion(
-                f"This store has no question with the id {question_id!r}. List those of the session with"
+                f"This store has no question with the id {shortened(question_id)}. List those of the session with"
                 f" engine.questions({row.session_id!r}, status=None).",
-                session_id=row.session_id, question_id=question_id,
+                session_id=row.session_id, question_id=question_id[:KEPT],
             )  # fmt: skip
         id = _operation_of(question)
         if id in line.waits:

@@ -29,6 +29,7 @@ from pausepoint.log.replay import (
     retry_line,
 )
 from pausepoint.model.files import FileFacts, file_facts
+from pausepoint.model.ids import shortened
 from pausepoint.model.questions import Asked, Reply, reply_of
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.sessions import Event
@@ -55,9 +56,9 @@ class Cursor(msgspec.Struct, frozen=True):
         """
         try:
             seq, signal, index = (int(part) for part in text.split("."))
-        except ValueError:
+        except (ValueError, AttributeError, TypeError):  # text from outside may be anything
             raise ValueError(
-                f"{text!r} is not a cursor. Pass the cursor of an event, or '' for the beginning."
+                f"{shortened(text)} is not a cursor. Pass the cursor of an event, or '' for the beginning."
             ) from None
         return cls(seq, signal, index)
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pausepoint.clock import to_datetime
 from pausepoint.errors import DamagedRecord, Redacted, UnknownCheckpoint, did_you_mean
 from pausepoint.log.replay import CheckpointBody, KeyBody, Line, body_of, fold
+from pausepoint.model.ids import shortened
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import SessionRow
 from pausepoint.model.views import Checkpoint
@@ -176,7 +177,9 @@ class Timeline:
         visits, names = (await self.line()).visits, self._names(step)
         count = max(visits.get(name, 0) for name in names)
         if not count:
-            raise self._refusal(checkpoint, f"has no finished visit of step {step!r}{did_you_mean(step, visits)}")
+            raise self._refusal(
+                checkpoint, f"has no finished visit of step {shortened(step)}{did_you_mean(step, visits)}"
+            )
         number = count if number is None else number
         if not 1 <= number <= count:
             raise self._refusal(checkpoint, f"has no finished visit {step}#{number}. The last one is {step}#{count}.")
@@ -254,7 +257,9 @@ def _named(checkpoint: object) -> tuple[str, int | None]:
     (('write', 2), ('write', None))
     """
     if not isinstance(checkpoint, str) or not checkpoint:
-        raise TypeError(f"{checkpoint!r} does not name a checkpoint. Pass its number, or a visit such as 'write#2'.")
+        raise TypeError(
+            f"{shortened(checkpoint)} does not name a checkpoint. Pass its number, or a visit such as 'write#2'."
+        )
     step, mark, number = checkpoint.rpartition("#")
     return (step, int(number)) if mark and number.isdecimal() else (checkpoint, None)
 

@@ -32,7 +32,7 @@ def to_micro_usd(usd: float | Decimal) -> int:
     except InvalidOperation:
         amount = Decimal("NaN")
     if isinstance(usd, bool) or not 0 <= (amount if amount.is_finite() else -1) <= MOST // 1_000_000:
-        raise ValueError(f"Money must be an amount of dollars, 0 or more, not {usd!r}.")
+        raise ValueError(f"Money must be an amount of dollars, 0 or more, not {usd!r:.80}.")
     return int((amount * 1_000_000).to_integral_value())
 
 

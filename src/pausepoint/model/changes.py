@@ -49,7 +49,7 @@ class Mark(msgspec.Struct, frozen=True):
     within: Within | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Mark:
+    def parse(cls, text: object) -> Mark:
         """Parse the mark of a change. An empty string is the beginning.
 
         >>> Mark.parse(str(Mark(Point(12, bytes(8))))).record.number
@@ -61,7 +61,7 @@ beginning, or None for the present.
         """
         if not text:
             return cls()
-        found = _TEXT.fullmatch(text) if text.isascii() else None
+        found = _TEXT.fullmatch(text) if isinstance(text, str) and text.isascii() else None
         if found is None or not _is_possible(found.groups()):
             raise ValueError(
                 f"{text!r:.100} is not the mark of a change. Pass the mark of a change that you received, '' for the"

@@ -125,7 +125,7 @@ class MemoryLog:
             start = int(after or "0")
         except ValueError:
             raise ValueError(
-                f"{after!r} is not a cursor. Use the cursor of an event, or '' for the beginning."
+                f"{after!r:.80} is not a cursor. Use the cursor of an event, or '' for the beginning."
             ) from None
         return [Logged(str(start + n), event) for n, event in enumerate(self.events[start:], 1)]
 

@@ -83,6 +83,7 @@ class LocalDriver:
         self.listening_to_all = self.listeners.listening_to_all
         self.refreshing: asyncio.Task[None] | None = None
         self._unread: frozenset[int] | None = frozenset()  # the sessions whose requests are to be read; None: all
+        self._in_reading: frozenset[int] | None = frozenset()  # those whose requests are being read; None: all
         self.background: set[asyncio.Task[Any]] = set()
         self.lease = LeaseGuard(store, self._end_with_lease)
         self.fenced: set[str] = set()  # sessions that were stopped because the lease ended, to be continued here
@@ -97,6 +98,7 @@ class LocalDriver:
             # This engine took the session over from itself. The watcher sees only the new drive: notify the old one.
             former.notice(drive.row.fence, former.flags)
         drive.on_parked = lambda: self.on_news()  # the slot of a kept session is free, although its drive goes on
+        drive.is_unread = lambda: self._is_unread(drive.row.key)
         task = asyncio.get_running_loop().create_task(drive.run(), name=f"{NAME} {drive.session_id}")
         run = self.runs[drive.session_id] = Run(drive, task)
         self.troubles.pop(drive.session_id, None)
@@ -297,12 +299,19 @@ class LocalDriver:
             driven = {each.row.key: each for each in drives if unread is None or each.row.key in unread}
             if not driven:
                 continue
+            self._in_reading = unread
             try:
                 found = await self._flags(list(driven))
             except StoreError:
                 return  # the next commit raises the same error
+            finally:
+                self._in_reading = frozenset()
             for key, (fence, flags) in found.items():
                 driven[key].notice(fence, flags)
+
+    def _is_unread(self, key: int) -> bool:
+        """Return whether requests to a session may have arrived that its drive does not know."""
+        return any(keys is None or key in keys for keys in (self._unread, self._in_reading))
 
     async def _flags(self, keys: list[int]) -> dict[int, tuple[int, Flags]]:
         """Return the fences and flags of these sessions. A damaged session must not affect the others."""

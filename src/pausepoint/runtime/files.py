@@ -32,6 +32,7 @@ from pausepoint.errors import (
 from pausepoint.log.replay import fold
 from pausepoint.model.chunks import state_of
 from pausepoint.model.files import FileFacts, cleaned, ending_of, file_facts, file_id, is_content_type
+from pausepoint.model.ids import shortened
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import SessionRow
 from pausepoint.name import DEFAULT_STORE
@@ -301,7 +302,7 @@ class Files:
             return signal
         known = [facts.id for _, facts in await self._recorded(key)]
         raise UnknownFile(
-            f"Session {self._session_id!r} has no file {file_id!r}" + did_you_mean(str(file_id), known),
+            f"Session {self._session_id!r} has no file {shortened(file_id)}" + did_you_mean(str(file_id), known),
             session_id=self._session_id,
             file_id=file_id,
         )

@@ -38,6 +38,7 @@ class Requests(Keeping):
         "confirming",
         "demand",
         "interrupt",
+        "is_unread",
         "looked_at",
         "nudge",
         "stale_cancels",
@@ -55,6 +56,7 @@ class Requests(Keeping):
         self.task: asyncio.Task[None] | None = None
         self.nudge = asyncio.Event()
         self.looked_at = 0.0  # when the flags were last read
+        self.is_unread: Callable[[], bool] = lambda: False  # whether the engine noticed a change and is about to read
         self.confirming: asyncio.Task[None] | None = None
 
     @property
@@ -90,7 +92,8 @@ class Requests(Keeping):
 
     def may_have_news(self) -> bool:
         """Whether requests may have arrived since the flags were last read. A commit has just read them."""
-        return asyncio.get_running_loop().time() - self.looked_at > FRESH and self.store.has_news()
+        age = asyncio.get_running_loop().time() - self.looked_at
+        return age > FRESH and (self.is_unread() or self.store.has_news())
 
     async def look(self) -> None:
         """Read the requests that have arrived."""

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Protocol
 
 from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
@@ -50,6 +49,7 @@ from pausepoint.stores.drawers import Drawers
 from pausepoint.stores.files import Files
 from pausepoint.stores.found import Found, FoundDescriptions, FoundQuestions
 from pausepoint.stores.limits import Limits
+from pausepoint.stores.pause_flag import PauseFlag
 from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.schedules import Schedules
 from pausepoint.stores.upkeep import Upkeep
@@ -462,8 +462,12 @@ class Store(Upkeep, Schedules, Limits, Drawers, Protocol):
         The ids are valid and in order. The list is empty if the store cannot hold files.
         """
 
-    def flag(self) -> Path | None:
-        """Return the file that the engine creates while everything is paused; None if the store is not on a disk."""
+    def flag(self) -> PauseFlag | None:
+        """Return the file that exists while everything is paused; None if the store is not on a disk.
+
+        The engine creates and removes it. A store whose database another process can keep locked writes a pause of
+        everything into it first, and lets it take effect before it is stored.
+        """
 
     def streams(self) -> StreamFolder | None:
         """Return the folder for the live streams of sessions; None if only this process can follow them.

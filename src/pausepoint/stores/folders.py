@@ -183,7 +183,8 @@ class FolderFiles:
         assert isinstance(source, FolderFiles), source
         names, locks = [file.stored_name for file in files], list[int]()
         try:
-            await to_its_end(in_thread(share, source.folder, self.folder, names, locks))
+            with self.written(then="fork the session again"):
+                await to_its_end(in_thread(share, source.folder, self.folder, names, locks))
             yield
         finally:
             for lock in locks:
@@ -198,7 +199,8 @@ class FolderFiles:
                 held.append(found)
 
         try:
-            await to_its_end(in_thread(reserve))
+            with self.written(then="import the session again"):
+                await to_its_end(in_thread(reserve))
             yield bool(held)
         finally:
             for descriptor in held:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from msgspec.structs import replace
 
 from pausepoint.errors import (
@@ -14,6 +12,7 @@ from pausepoint.model.files import file_facts
 from pausepoint.model.sessions import has_expired
 from pausepoint.model.stores import Removal, Space, Sweep, Tombstone
 from pausepoint.stores.files import Files
+from pausepoint.stores.pause_flag import PauseFlag
 from pausepoint.stores.places import StreamFolder
 from tests.support.dictstore.data import over
 from tests.support.dictstore.files import DictFiles
@@ -88,7 +87,7 @@ class Removals(Sessions):
         self._check()
         return sorted(session_id for session_id, stored in self.data.files.items() if stored)
 
-    def flag(self) -> Path | None:
+    def flag(self) -> PauseFlag | None:
         return None
 
     def streams(self) -> StreamFolder | None:

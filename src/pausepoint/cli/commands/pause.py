@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +21,7 @@ from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, TARGETS, by_option, common, reason_and_by
 from pausepoint.cli.text import one_line
 from pausepoint.errors import DamagedRecord, UnknownSession
+from pausepoint.name import NAME
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
@@ -79,7 +82,8 @@ async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool,
     async with cli.engine(create=create) as engine:
         everything = session is None
         named = "" if session is None else await _named(engine, session)
-        found = await (engine.pause(everything=True, **how) if everything else engine.pause(named, **how))
+        with _delays_shown(cli):
+            found = await (engine.pause(everything=True, **how) if everything else engine.pause(named, **how))
         if not found and not found.damaged:
             _note_standing(cli, everything)
             return _nothing(cli, "There is no session to pause.", await engine.standing_pause())
@@ -104,6 +108,18 @@ async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool,
         elif took is not None:
             cli.out.note(f"All have stopped, {took:.1f} s after the request.")
         return CONFLICT if again or found.damaged else DONE
+
+
+@contextmanager
+def _delays_shown(cli: Cli) -> Iterator[None]:
+    """Print warnings at once, such as why a pause of everything is not stored yet."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: cli.out.note(record.getMessage())  # type: ignore[method-assign]  # as for a subclass
+    logging.getLogger(NAME).addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger(NAME).removeHandler(handler)
 
 
 async def _report_rest(cli: Cli, engine: Engine, listed: int, wait: bool) -> None:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pausepoint.clock import Clock, SystemClock
@@ -27,6 +26,7 @@ from pausepoint.stores import text
 from pausepoint.stores.changed import OnChange
 from pausepoint.stores.files import Files
 from pausepoint.stores.found import Found, FoundQuestions
+from pausepoint.stores.pause_flag import PauseFlag
 from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.postgres import changes, crashes, locks, pickup, schema
 from pausepoint.stores.postgres.connection import Connection
@@ -476,7 +476,7 @@ class PostgresStore(Notes, Upkeep):
     async def sessions_with_files(self) -> list[str]:
         return [] if self._files is None else await self._files.sessions()
 
-    def flag(self) -> Path | None:
+    def flag(self) -> PauseFlag | None:
         return None
 
     def streams(self) -> StreamFolder | None:

@@ -14,6 +14,7 @@ from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.engines import NOTHING, Drives, Outcome, Present
 from pausepoint.stores.sql.rows import every
 from pausepoint.stores.sqlite import commits
+from pausepoint.stores.sqlite.everything import EverythingRequest
 from pausepoint.stores.sqlite.sql import QUERIES
 
 
@@ -23,8 +24,11 @@ class OwnEngine:
     ``drives`` is what it picks up.
     """
 
-    def __init__(self, hold: Hold, clock: Clock, drives: Drives = NOTHING) -> None:
+    def __init__(
+        self, hold: Hold, clock: Clock, everything: EverythingRequest, drives: Drives = NOTHING
+    ) -> None:  # fmt: skip
         self.hold = hold
+        self.everything = everything
         self.present = Present(hold.alive, clock.now)
         self.now = clock.now
         self.number = 0
@@ -44,6 +48,10 @@ class OwnEngine:
         """Give the number back, because its transaction failed. Another engine may get the same number."""
         self.hold.untake()
         self.number = 0
+
+    def begin(self, connection: Connection) -> None:
+        """Begin a transaction: a pause of everything that was only requested so far is stored first."""
+        self.everything.store(connection, self.hold.alive)
 
     def leave(self, connection: Connection) -> None:
         """Release all sessions on a clean stop, without counting a crash. The next engine deletes this one's row."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import apsw
 
 from pausepoint.errors import DamagedRecord, StoreError, StoreUnavailable
+from pausepoint.stores.sqlite import blockers
 
 LOCK_PATIENCE = 30.0  # seconds that the writer waits for another process's write lock
 
@@ -32,7 +33,7 @@ _HINTS: tuple[tuple[type[apsw.Error], Hint], ...] = (
         apsw.BusyError,
         Hint(
             f"another process has kept the database locked for over {LOCK_PATIENCE:.0f} s",
-            "Close the program that has an open write transaction, such as a database browser",
+            "",  # the process that does so is looked for
         ),
     ),
     (apsw.ReadOnlyError, Hint("the database cannot be written", "Check the permissions of the file and its folder")),
@@ -70,9 +71,8 @@ def translated(exc: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
     if isinstance(exc, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
         return DamagedRecord(f"{path}: the database is damaged ({exc}). Restore it from a backup.")
     if known := hint(exc):
-        return StoreUnavailable(
-            f"{path}: {known.happened} ({exc}). Nothing was written. {known.way_out}, then try again."
-        )
+        way_out = known.way_out or blockers.way_out(path)
+        return StoreUnavailable(f"{path}: {known.happened} ({exc}). Nothing was written. {way_out}, then try again.")
     return StoreUnavailable(
         f"{path}: the database reported {type(exc).__name__}: {exc}. Nothing was written. Check the database with"
         " engine.verify(), then try again."

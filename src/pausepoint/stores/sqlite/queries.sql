@@ -384,6 +384,10 @@ INSERT INTO pause_rounds (round, epoch, at, freeze, asked) VALUES (?, ?, ?, ?, ?
 -- name: end_rounds
 UPDATE pause_rounds SET lifted_at = ?, lifted_by = ? WHERE lifted_at IS NULL
 
+-- name: is_requested
+-- Whether everything is paused, or was since a request of that time.
+SELECT EXISTS (SELECT 1 FROM standing_pause) OR EXISTS (SELECT 1 FROM pause_rounds WHERE at = ?)
+
 -- name: rounds_agree
 -- Whether the pause of everything is the last request that was not lifted.
 SELECT (SELECT max(round) FROM pause_rounds WHERE lifted_at IS NULL) IS (SELECT round FROM standing_pause)

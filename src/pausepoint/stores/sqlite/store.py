@@ -40,6 +40,7 @@ from pausepoint.stores.files import Files
 from pausepoint.stores.folders import SessionFolders
 from pausepoint.stores.found import Found, FoundQuestions
 from pausepoint.stores.liveness import FileHold, Hold, MemoryHold, refuse_inherited
+from pausepoint.stores.pause_flag import PauseFlag, Version
 from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.remembered import current
 from pausepoint.stores.sql import (
@@ -69,6 +70,7 @@ from pausepoint.stores.sqlite.ballast import SIZE, Ballast
 from pausepoint.stores.sqlite.connection import Connection as SqliteConnection
 from pausepoint.stores.sqlite.engines import OwnEngine
 from pausepoint.stores.sqlite.errors import edge, is_full
+from pausepoint.stores.sqlite.everything import EverythingRequest, applied
 from pausepoint.stores.sqlite.pace import Pace
 from pausepoint.stores.sqlite.reader import InlineRead, Reader, snapshot
 from pausepoint.stores.sqlite.sql import QUERIES
@@ -132,6 +134,7 @@ class SqliteStore(Notes, Upkeep):
         if self._place.in_memory and not create:
             raise StoreError("A store in memory is always new, so create=False needs a path. Pass the path of a file.")
         self._files = SessionFolders(Path(f"{self.path}.sessions"))
+        self._everything = EverythingRequest(self.path, self._place.in_memory)
         self._ballast = Ballast(self.path, 0 if self._place.in_memory else ballast)
         self._clock = clock
         self._poll = poll
@@ -169,7 +172,7 @@ class SqliteStore(Notes, Upkeep):
             refuse_inherited(self.path)
             await self._prepare()
         self._hold: Hold = MemoryHold() if self._place.in_memory else self._file_hold()
-        self._engine = OwnEngine(self._hold, self._clock, self._drives)
+        self._engine = OwnEngine(self._hold, self._clock, self._everything, self._drives)
         self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
         self._writer = Writer(
             self._place, self._engine, self._held, self._trouble, self._ballast, lambda: on_change(None)
@@ -187,7 +190,7 @@ class SqliteStore(Notes, Upkeep):
             await self._disconnect()
             raise
         self._state = "open"
-        self._seen = self._data_version()
+        self._seen = self._version()
         self._watcher = None if self._place.in_memory else asyncio.create_task(self._watch(on_change))
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -288,7 +291,7 @@ class SqliteStore(Notes, Upkeep):
         while True:
             await asyncio.sleep(pace.interval(time()))
             self._writer.look()
-            now, commits = self._data_version(), self._writer.commits
+            now, commits = self._version(), self._writer.commits
             pace.check(time(), now != self._seen, commits)
             if now != self._seen:
                 self._seen = now
@@ -298,14 +301,15 @@ class SqliteStore(Notes, Upkeep):
         return None
 
     def has_news(self) -> bool:
-        return self._watcher is not None and self._data_version() != self._seen
+        return self._watcher is not None and self._version() != self._seen
 
-    def _data_version(self) -> int | None:
+    def _version(self) -> tuple[int | None, Version]:
+        """Return what differs after a write by any engine, and after a request to pause everything."""
         try:
             version: int | None = None if self._read is None else self._read.execute(QUERIES["data_version"]).get
         except apsw.Error:
-            return None  # the next read raises the error, and becoming readable again counts as a change
-        return version
+            version = None  # the next read raises the error, and becoming readable again counts as a change
+        return version, self._everything.version()
 
     def announce(self, workflows: Sequence[str], queues: Sequence[str] | None = None) -> None:
         self._drives = engines.Drives.of(workflows, queues)
@@ -391,6 +395,9 @@ class SqliteStore(Notes, Upkeep):
             raise
         if commit.release and flags is not None:
             self._held.discard(commit.key)
+        if flags is not None and self._everything.version() is not None:  # perhaps requested during the commit
+            with suppress(StoreError), self._reading() as connection:
+                flags = applied(self._everything.pending(connection), flags)
         return flags
 
     async def revise(self, commit: Commit) -> Found:
@@ -407,7 +414,8 @@ class SqliteStore(Notes, Upkeep):
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         with self._reading() as connection:
-            return sessions.flags(connection, keys)
+            found, asked = sessions.flags(connection, keys), self._everything.pending(connection)
+            return {key: (fence, applied(asked, flags)) for key, (fence, flags) in found.items()}
 
     async def mail(
         self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
@@ -468,11 +476,16 @@ class SqliteStore(Notes, Upkeep):
         def verb(connection: Connection, takes: Takes) -> Found:
             return pauses.pause(connection, self._engine, query, pause, takes)
 
-        return await self._act_on(verb, urgent=True)
+        if not pause.standing or current(self) is not None:  # a request by key may be refused
+            return await self._act_on(verb, urgent=True)
+        with self._reading() as connection:
+            stands = standing.everything(connection) is not None
+        return await self._everything.insist(pause, stands, lambda: self._act_on(verb, urgent=True))
 
     async def standing_pause(self) -> Pause | None:
         with self._reading() as connection:
-            return standing.read(connection)
+            asked = self._everything.pending(connection)
+            return standing.read(connection) or asked
 
     async def stopping(self) -> Stopping:
         with self._reading() as connection:
@@ -567,8 +580,8 @@ class SqliteStore(Notes, Upkeep):
     async def sessions_with_files(self) -> list[str]:
         return [] if self._place.in_memory else await self._files.sessions()
 
-    def flag(self) -> Path | None:
-        return None if self._place.in_memory else Path(f"{self.path}-paused")
+    def flag(self) -> PauseFlag | None:
+        return self._everything.flag
 
     def streams(self) -> StreamFolder | None:
         return None if self._place.in_memory else StreamFolder(Path(f"{self.path}-streams"), Path(self.path))

@@ -114,10 +114,11 @@ class Transactions:
             refusals = refusals + 1 if isinstance(work.error, StoreReadOnly) else 0
 
     def fail(self, batch: Sequence[Work], exc: Exception) -> None:
+        busy = str(self._trouble.met(exc)) if isinstance(exc, apsw.BusyError) else ""  # which looks at all processes
         for work in batch:
             work.error = exc
             if isinstance(exc, apsw.Error | UnicodeDecodeError):
-                work.error = self._trouble.met(exc)
+                work.error = StoreUnavailable(busy) if busy else self._trouble.met(exc)
                 work.error.__cause__ = exc
 
     @unsuspended
@@ -128,6 +129,7 @@ class Transactions:
             if cursor is None:
                 cursor = self._cursor = self.connection.cursor()
             cursor.execute("BEGIN IMMEDIATE")
+            self._engine.begin(self.connection)
             outcome = commits.move(cursor, self._engine, commit)
             self._commit(cursor, lambda: _trace(commit))
         except BaseException as exc:
@@ -147,6 +149,7 @@ class Transactions:
             connection.execute("BEGIN IMMEDIATE")
             if newcomer:
                 self._engine.register(connection)
+            self._engine.begin(connection)
             trace = self._perform(connection, batch)
             self._commit(connection, trace)
         except BaseException as exc:  # a KeyboardInterrupt must not leave a transaction open either
@@ -309,6 +312,7 @@ class Writer:
         self._tick_over = False  # whether it must let other tasks run
         self._cost = 0.0  # moving average of the duration of a single commit, in seconds
         self._waited_since = 0.0
+        self._serving: list[Work] = []  # the batch of the thread
         self._stopping = False
         self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -468,7 +472,7 @@ class Writer:
 
     def _serve(self) -> None:
         while (batch := self._queue.get()) is not None:
-            start = time.perf_counter()
+            start, self._serving = time.perf_counter(), batch
             self._run_threaded(batch)
             self._post(self._done, batch, time.perf_counter() - start)
         try:
@@ -562,6 +566,8 @@ class Writer:
     def _wait_for_lock(self, attempt: int) -> bool:
         if attempt == 0 or SUSPENSION.stand_aside():
             self._waited_since = time.monotonic()
+        if self._stopping and all(work.future is not None and work.future.cancelled() for work in self._serving):
+            return False  # nobody waits for the work any more, such as after Ctrl+C, so the end does not wait for it
         time.sleep(random.uniform(0.0005, 0.001 * min(attempt + 1, 10)))
         return time.monotonic() - self._waited_since < LOCK_PATIENCE
 
