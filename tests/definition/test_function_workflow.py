@@ -130,7 +130,7 @@ async def test_without_a_result_the_error_says_why_and_what_to_do() -> None:
         with pytest.raises(NotFinished, match=r"'p' is paused: lunch. Continue it with engine.resume\('p'\)"):
             print((await paused.outcome()).result)
         await paused.cancel()
-        with pytest.raises(NotFinished, match=r"was cancelled and has no result. Rewind or fork it, or start"):
+        with pytest.raises(NotFinished, match=r"was cancelled and has no result. Rewind it to a step, fork it"):
             print((await paused.outcome()).result)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pausepoint import BlockingContext, Context, Engine, run, workflow
-from pausepoint.errors import InputConflict, NotFinished
+from pausepoint.errors import InputConflict, NotFinished, VerbRefused
 from pausepoint.testing import ManualClock
 from tests.cli.kit import run as call
 from tests.support.loop import on_loop
@@ -93,6 +93,8 @@ def inquiry(how: str, ctx: BlockingContext) -> str:
     if how == "spend":
         ctx.spend(usd=2)
         ctx.do(str, "more")
+    if how == "decline":
+        ctx.confirm("Pay?")
     return ctx.ask("Which?") if how == "ask" else "done"
 
 
@@ -107,16 +109,31 @@ def test_errors_after_run_name_run_and_commands_and_the_way_out_works(
         assert "engine." not in str(refused.value)
         return str(refused.value)
 
+    def type_(message: str, *more: str) -> None:
+        (command,) = re.findall(r"`(.*?)`, then call run\(…, session_id='.*'\)", message)
+        assert call(*shlex.split(command)[1:], *more, cwd=tmp_path).code == 0
+
     assert words("fail").endswith("OSError in inquiry: no file. Remove the cause, then retry the step with"
                                   " run(…, session_id='fail').")  # fmt: skip
     Path("fail").touch()
     assert run(inquiry, store="my.db", session_id="fail", how="fail").result == "done"
     assert words("spend", budget=1).endswith("Continue it with run(…, session_id='spend', budget=…).")
     assert run(inquiry, store="my.db", session_id="spend", how="spend", budget=9).result == "done"
-    asked = words("ask")
-    (command,) = re.findall("`(.*?)`, then call run\\(…, session_id='ask'\\)", asked)
-    assert call(*shlex.split(command)[1:], "this one", cwd=tmp_path).code == 0
+    type_(words("ask"), "this one")
     assert run(inquiry, store="my.db", session_id="ask", how="ask").result == "this one"
+
+    type_(words("decline"), "no")
+    type_(words("decline"))
+    type_(words("decline"), "yes")
+    assert run(inquiry, store="my.db", session_id="decline", how="decline").result == "done"
+    with Engine("my.db", workflows=[inquiry]) as engine:
+        engine.start(inquiry, session_id="gone", paused=True, how="").cancel()
+        engine.pause(everything=True, reason="stop")
+    with pytest.raises(VerbRefused, match=r"cancelled .* another session_id to run\(\), or rewind it with `.* my.db`"):
+        run(inquiry, store="my.db", session_id="gone", how="")
+    assert "is paused with everything else: stop." in words("late")
+    type_(words("late"))
+    assert run(inquiry, store="my.db", session_id="late", how="late").result == "done"
 
 
 def test_a_session_with_other_input_is_refused_in_words_of_run(tmp_path: Path) -> None:

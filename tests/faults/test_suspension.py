@@ -201,6 +201,8 @@ async def test_a_pause_of_everything_takes_effect_before_it_can_be_stored(tmp_pa
             assert said_after(theirs) == "paused", "the process that was continued begins no operation either"
             pauser.expect("paused")
             assert (await session.outcome()).status is Status.PAUSED
+            [paused] = [event async for event in session.events() if event.event_type == "session.paused"]
+            assert paused.summary == "paused by ann: stop"
             assert "request" not in json.loads(flag_of(path).read_text())
             await engine.lift_pause()
             await async_until(lambda: ran)

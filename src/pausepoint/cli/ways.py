@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pausepoint.cli.exits import Refused
 from pausepoint.errors import PausepointError
+from pausepoint.model.ways import unanswered
 
 if TYPE_CHECKING:
     from pausepoint.cli.context import Cli
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 _CALL = re.compile(r"""session\.(resume|rewind|fork|ask_again)\((?:code=|at_step=)?['"]([^'"]*)['"]\)""")
 _NAMED = re.compile(r"`([^`]+)`")
 _OPTIONS = {"resume": "--code", "rewind": "--to", "fork": "--at-step", "ask_again": "--question"}
-_UNANSWERED = re.compile(r"pausepoint\.errors\.(?:Declined|QuestionExpired|RoundsExhausted): .*")
-"""The line of a traceback with the error of a question that was declined or got no valid answer."""
 
 
 async def retest(cli: Cli, engine: Engine, info: SessionInfo, pauses: Iterable[Pause]) -> Obstacles | None:
@@ -74,12 +73,11 @@ def _command(found: re.Match[str], cli: Cli, info: SessionInfo) -> str:
 
 def ways_to_ask_again(cli: Cli, info: SessionInfo) -> list[tuple[str, str]]:
     """Return the label and the command for a session that failed because of a question, which a resume keeps."""
-    errors = [] if info.failure is None else _UNANSWERED.findall(info.failure.traceback)
-    if not errors:
+    question = unanswered(info.failure)
+    if question is None:
         return []
-    call = _CALL.search(errors[-1])
     base = cli.command("ask-again", info.session_id, info.workflow)
-    named = "" if call is None else f" {shlex.join(['--question', call[2]])}"
+    named = f" {shlex.join(['--question', question])}" if question else ""
     return [(f"Ask again{cli.to_add(info)}:", f"{base}{named} --run")]
 
 

@@ -26,7 +26,7 @@ from pausepoint.engine.session import Session
 from pausepoint.engine.session_verbs import SessionVerbs
 from pausepoint.engine.store_verbs import StoreVerbs
 from pausepoint.engine.stores import DEFAULT_URL, store_from
-from pausepoint.errors import AlreadyRunning, CallRefused, InputConflict, StoreClosed
+from pausepoint.errors import AlreadyRunning, CallRefused, InputConflict, StoreClosed, VerbRefused
 from pausepoint.log.replay import Origin
 from pausepoint.model.budgets import Amount
 from pausepoint.model.ids import SessionId
@@ -580,6 +580,7 @@ def run(
     >>> run(Workflow("greeting", state=Greeting, steps=[greet]), store=":memory:", name="Ada").state.text
     'Hello, Ada!'
     """
+    shown = str(store) if isinstance(store, str | Path) and store != DEFAULT_URL and "://" not in str(store) else ""
     with Engine(store, workflows=[workflow]) as engine:
         try:
             session = engine.start(
@@ -587,8 +588,7 @@ def run(
                 paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, queue=queue,
                 priority=priority, lane=lane, **fields,
             )  # fmt: skip
-        except (AlreadyRunning, InputConflict) as error:
-            error.args = (for_run(error),)
+        except (AlreadyRunning, InputConflict, VerbRefused) as error:
+            error.args = (for_run(error, shown),)
             raise
-        shown = str(store) if isinstance(store, str | Path) and store != DEFAULT_URL and "://" not in str(store) else ""
         return msgspec.structs.replace(session.outcome(), _run_with=shown)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pausepoint.errors import AlreadyRunning, InputConflict, VerbRefused
 from pausepoint.model.sessions import SessionRow, Status
+from pausepoint.model.ways import Ways
 
 
 def ended_for_good(row: SessionRow) -> VerbRefused:
     """Return why a cancelled session is not resumed."""
     return VerbRefused(
-        f"Session {row.session_id!r} was cancelled and cannot be resumed. Rewind it to a step, fork it, or start a new"
-        " session.",
+        f"Session {row.session_id!r} was cancelled and cannot be resumed."
+        f" {Ways(row.session_id, None).after_cancel}.",
         session_id=row.session_id, status=row.status.value,
     )  # fmt: skip
 
@@ -25,9 +26,12 @@ def only_resumed(row: SessionRow) -> VerbRefused:
     )  # fmt: skip
 
 
-def for_run(error: AlreadyRunning | InputConflict) -> str:
-    """Return the message of an error of `run`, whose caller has no engine."""
+def for_run(error: AlreadyRunning | InputConflict | VerbRefused, store: str) -> str:
+    """Return the message of an error of `run`, whose caller has no engine. ``store`` is as for `Ways`."""
     about = f"Session {error.session_id!r}"
+    if isinstance(error, VerbRefused):
+        here = Ways(str(error.session_id), None).after_cancel
+        return str(error).replace(here, Ways(str(error.session_id), store).after_cancel)
     if isinstance(error, AlreadyRunning):
         return (
             f"{about} is driven by {error.holder}. Wait until it has stopped, or end that process, then call"

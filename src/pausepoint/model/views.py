@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
@@ -18,6 +17,7 @@ from pausepoint.model.questions import Question
 from pausepoint.model.queues import DEFAULT_QUEUE
 from pausepoint.model.sessions import Failure, Pause, Status
 from pausepoint.model.stores import About, Holder
+from pausepoint.model.ways import Ways, unanswered
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -383,34 +383,6 @@ class Health(msgspec.Struct, frozen=True):
     standing_pause: Pause | None = None
 
 
-class _Ways:
-    """What a caller types to continue a session: verbs of an engine, or `run` and commands after a call of `run`."""
-
-    def __init__(self, session_id: str, run_with: str | None) -> None:
-        self._id = session_id
-        self._engine = run_with is None
-        self._store = f" --store {shlex.quote(run_with)}" if run_with else ""
-
-    def resume(self, budget: bool = False) -> str:
-        more = ", budget=…" * budget
-        return f"engine.resume({self._id!r}{more})" if self._engine else f"run(…, session_id={self._id!r}{more})"
-
-    def answer(self, question_id: str) -> str:
-        if self._engine:
-            return f"engine.answer({question_id!r}, …)"
-        return f"`pausepoint answer {question_id}{self._store}`, then call {self.resume()}"
-
-    @property
-    def send(self) -> str:
-        if self._engine:
-            return f"engine.send({self._id!r}, …)"
-        return f"`pausepoint send {self._id} TEXT{self._store}` and call {self.resume()}"
-
-    @property
-    def wait(self) -> str:
-        return "await session.result()" if self._engine else f"call {self.resume()}"
-
-
 class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
     """The result of running a session in this process.
 
@@ -457,20 +429,24 @@ class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
 
     def _unfinished(self) -> str:
         """Return why there is no result yet, and what to do."""
-        about, ways = f"Session {str(self.session_id)!r}", _Ways(str(self.session_id), self._run_with)
+        about, ways = f"Session {str(self.session_id)!r}", Ways(str(self.session_id), self._run_with)
+        if (question := unanswered(self.failure)) is not None:
+            failed = f"{about} failed: {ways.reworded(_failed(cast('Failure', self.failure))).rstrip('.')}."
+            return failed if question else f"{failed} A resume keeps that. Ask again with {ways.ask_again('')}."
         if self.failure is not None:
-            return (
-                f"{about} failed: {_failed(self.failure)}. Remove the cause, then retry the step with {ways.resume()}."
-            )
+            why = _failed(self.failure).rstrip(".")
+            return f"{about} failed: {why}. Remove the cause, then retry the step with {ways.resume()}."
         if self.questions:
             asked = self.questions[0].next_question
             return f"{about} waits for an answer to {asked!r}. Answer it with {ways.answer(self.questions[0].id)}."
         if self.status is Status.CANCELLED:
-            return f"{about} was cancelled and has no result. Rewind or fork it, or start a new session."
+            return f"{about} was cancelled and has no result. {ways.after_cancel}."
         if self.pauses:
             budget = any(pause.kind == "budget" for pause in self.pauses)
-            why = self.pauses[0].reason or self.pauses[0].kind
-            return f"{about} is paused: {why}. Continue it with {ways.resume(budget)}."
+            why = f": {reason}" if (reason := self.pauses[0].reason) else ""
+            if any(pause.standing for pause in self.pauses):
+                return f"{about} is paused with everything else{why}. Continue it with {ways.lift}."
+            return f"{about} is paused{why}. Continue it with {ways.resume(budget)}."
         if self.status is Status.WAITING:
             what = "waits for a message or a child session"
             return f"{about} {what}. Send the message with {ways.send}, or answer the child."

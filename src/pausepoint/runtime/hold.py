@@ -192,6 +192,8 @@ class Holding:
     async def _park_paused(self, kept: bool = False) -> bool:
         """Park the session if a pause is still requested. ``kept``: its step stays in memory."""
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
+        if not pauses and (standing := await self.store.standing_pause()) is not None:
+            pauses = [standing]  # requested, and not stored yet
         who = ", ".join(sorted({pause.by for pause in pauses if pause.by}))
         why = "; ".join(pause.reason for pause in pauses if pause.reason)
         summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")

@@ -1,7 +1,7 @@
 """`edit`, `ask-again`, `rewind`, `fork`: change a session that is not running, or start a new one from it.
 
-They need the workflow's code: all but `ask-again` validate with its state model. Afterwards the session does not run.
-They print the command that resumes it, and ``--run`` resumes it immediately.
+They need the workflow's code, because they validate with its state model; `ask-again` needs it only to run the session.
+Afterwards the session does not run. They print the command that resumes it, and ``--run`` resumes it immediately.
 """
 
 from __future__ import annotations
@@ -84,16 +84,17 @@ class FollowUp(NamedTuple):
     until: str | None
     by: str | None
 
-    def check(self, workflow: Workflow[Any]) -> None:
+    def check(self, workflow: Workflow[Any] | None) -> None:
         """Check the options before anything is changed."""
         if self.until is not None:
             if not self.run:
                 raise Refused("--until needs --run. Add --run, or remove --until.", USAGE)
-            workflow.step(self.until)
+            if workflow is not None:
+                workflow.step(self.until)
 
-    def go(self, cli: Cli, workflow: Workflow[Any], session_id: str, message: str, document: Shape) -> int:
+    def go(self, cli: Cli, workflow: Workflow[Any] | None, session_id: str, message: str, document: Shape) -> int:
         """Resume the session, or print its status and the command that resumes it."""
-        if not self.run:
+        if not self.run or workflow is None:
             report(cli, run_async(_info(cli, session_id)), message, document)
             return DONE
         from pausepoint.cli.drive import DrivenSession
@@ -295,9 +296,13 @@ def ask_again(
 
 async def _ask_again(
     cli: Cli, session: str, question: str | None, force: bool, reason: str, follow_up: FollowUp
-) -> tuple[str, Workflow[Any]]:
-    async with cli.engine(code=True, quiet=True) as engine:
-        info, workflow = await find(cli, engine, session)
+) -> tuple[str, Workflow[Any] | None]:
+    from pausepoint.cli.sessions import session_to_change
+
+    async with cli.engine(code=follow_up.run, quiet=True) as engine:
+        info, workflow = (
+            await find(cli, engine, session) if follow_up.run else (await session_to_change(engine, session), None)
+        )
         follow_up.check(workflow)
         info = await ensure_parked(cli, engine, info, "changed", force, follow_up.by)
         await engine.ask_again(info.session_id, question, by=follow_up.by, reason=reason)
