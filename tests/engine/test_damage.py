@@ -150,6 +150,8 @@ async def test_a_tree_is_cancelled_and_resumed_in_spite_of_a_damaged_child(path:
         damaged(path, ROW.format(child.session_id))
         assert await engine.cancel("p1") is Status.CANCELLED
         assert len((await engine.children("p1")).damaged) == 1
+        look = "SELECT cancel_requested FROM workflow_states WHERE session_id = ?"
+        assert apsw.Connection(str(path)).execute(look, (child.session_id,)).get == 1
         [child] = await engine.children("p2")
         damaged(path, ROW.format(child.session_id))
         await engine.pause("p2")

@@ -316,3 +316,18 @@ async def test_a_damaged_pause_of_everything_starts_nothing_and_can_be_lifted(tm
         await engine.lift_pause()
         assert (await (await engine.start(brief, topic="otters")).outcome()).status is Status.COMPLETED
         assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_a_damaged_pause_of_everything_is_replaced_by_the_next_one(tmp_path: Path) -> None:
+    await still(tmp_path / "hold.db")
+    connection = apsw.Connection(str(tmp_path / "hold.db"))
+    connection.execute("UPDATE standing_pause SET reason = 'another'")
+    connection.close()
+    async with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
+        await engine.pause(everything=True, by="ben", reason="again")
+        standing = await engine.standing_pause()
+        assert standing is not None
+        assert (standing.by, standing.reason) == ("ben", "again")
+        assert await (await engine.start(brief, topic="otters")).status() is Status.PAUSED
+        assert (await engine.verify()).ok

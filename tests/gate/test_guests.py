@@ -7,12 +7,14 @@ import json
 import os
 import signal
 import subprocess
+from typing import Any
 
 import pytest
 
-from pausepoint import Engine, Status
+from pausepoint import Context, Engine, Status
 from pausepoint.gate import guests
 from pausepoint.model.views import SessionInfo
+from pausepoint.runtime.visit import Visit
 from tests.gate.kit import COMMAND, Project, ended, said_to
 from tests.support.loop import on_loop
 from tests.support.waits import async_until
@@ -249,6 +251,33 @@ async def test_a_question_about_a_call_that_was_withdrawn_does_not_hold_the_agen
         said = await said_to(project.socket, {"v": 1, "event": "before", "agent": facts, "call": other})
         assert said == {"do": "run"}
         assert not await is_asking(engine)
+
+
+@pytest.mark.parametrize(("place", "method"), [(Context, "commit"), (Visit, "admit")], ids=["noted", "admitted"])
+@on_loop
+async def test_a_call_whose_hook_goes_at_the_last_moment_does_not_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch, place: type, method: str
+) -> None:
+    wait, said = getattr(place, method), list[str]()
+
+    async def waits_until_the_hook_has_gone(*args: Any) -> None:
+        await wait(*args)
+        [gate] = agents
+        gate.say = said.append
+        writer.close()
+        await async_until(lambda: not gate.calls)
+
+    async with project.served() as (engine, agents):
+        call = {"id": "one", "name": "Bash", "arguments": {"command": "make"}}
+        _, writer = await asyncio.open_unix_connection(str(project.socket))
+        monkeypatch.setattr(place, method, waits_until_the_hook_has_gone)
+        writer.write(json.dumps({"v": 1, "event": "before", "agent": facts(1), "call": call}).encode() + b"\n")
+        await async_until(writer.is_closing)
+        for event in ("stop", "end"):
+            await said_to(project.socket, {"v": 1, "event": event, "agent": facts(1)})
+        await async_until(lambda: have_statuses(engine, {"s": "completed"}))
+        assert not [line for line in said if line.startswith("runs")]
+        assert (await engine.info("claude-s")).spent_operations == (0 if place is Context else 1)
 
 
 async def is_asking(engine: Engine) -> bool:

@@ -1,4 +1,4 @@
-"""Mutants of the engine: owners, one effect per request, time travel, redaction, transfer, schedules and limits."""
+"""Mutants of the engine and the gate: owners, one effect per request, time travel, redaction, schedules and hooks."""
 
 from __future__ import annotations
 
@@ -139,5 +139,18 @@ ENGINE = (
         "new, owner=parent.owner, tags=parent.tags,", "new, tags=parent.tags,",
         "Anyone may resume the child of a session that has an owner.",
         ("tests/runtime/test_children.py",), "final_state",
+    ),
+    Mutant(
+        "withdrawn-call-counts", "gate",
+        "        if call.ended.done() and not call.in_flight:\n            return  # its hook has gone meanwhile\n", "",
+        "A tool call that its agent has given up counts as an operation.",
+        ("tests/gate/test_guests.py",), "last_moment",
+    ),
+    Mutant(
+        "withdrawn-call-runs", "gate",
+        "if not call.in_flight and not call.ended.done():\n                call.in_flight",
+        "if not call.in_flight:\n                call.in_flight",
+        "A tool call that its agent has given up is let through.",
+        ("tests/gate/test_guests.py",), "last_moment",
     ),
 )  # fmt: skip

@@ -170,4 +170,39 @@ RUNTIME = (
         "A pause that is withdrawn at the last moment still parks the session.",
         ("tests/runtime/test_pause_in_steps.py", "tests/engine/test_pause.py"),
     ),
+    Mutant(
+        "pause-missed-at-the-budget", "runtime",
+        "            if not await self._until_it_may_start(frame):  # a request may have arrived meanwhile\n"
+        "                break  # after a wait, the budget may be another one\n",
+        "            break\n",
+        "An operation begins although a pause has arrived while the budget was read.",
+        ("tests/runtime/test_pause_in_steps.py",), "look_at_the_budget",
+    ),
+    Mutant(
+        "lower-budget-missed-after-a-halt", "runtime",
+        "            if not await self._until_it_may_start(frame):  # a request may have arrived meanwhile\n"
+        "                break  # after a wait, the budget may be another one\n",
+        "            await self._until_it_may_start(frame)\n            break\n",
+        "An operation that a pause has halted begins although the resume has lowered the budget.",
+        ("tests/runtime/test_pause_in_steps.py",), "look_at_the_budget",
+    ),
+    Mutant(
+        "pause-missed-before-an-attempt", "runtime",
+        "if host.must_stop == stops:\n            return None  #", "return None  #",
+        "A further attempt begins although a pause has arrived while the budget was read.",
+        ("tests/runtime/test_pause_in_steps.py",), "look_at_the_budget",
+    ),
+    Mutant(
+        "budget-missed-in-place", "runtime",
+        "self.budgeted = None if row.may_have_budget else False\n        await self._note_resumed_in_place()",
+        "await self._note_resumed_in_place()",
+        "A step that continues in place spends more than the budget of its resume.",
+        ("tests/runtime/test_hold.py",), "budget",
+    ),
+    Mutant(
+        "older-fence-noticed", "runtime",
+        "if fence < self.row.fence:", "if fence < 0:",
+        "A request that was read before the session was claimed again aborts the step after it.",
+        ("tests/runtime/test_hold_races.py",), "read_before",
+    ),
 )  # fmt: skip

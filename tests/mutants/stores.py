@@ -60,6 +60,24 @@ STORES = (
         MEMORY, "pauses or cancel",
     ),
     Mutant(
+        "everything-softened", "stores/sql",
+        'mode = "abort" if "abort" in (standing.mode, pause.mode) else "finish"', "mode = pause.mode",
+        "A second pause of everything takes back that the first one aborts.",
+        MEMORY, "second_pause",
+    ),
+    Mutant(
+        "damage-prevents-pause", "stores/sql",
+        "with suppress(DamagedRecord):  # damage must not", "with suppress():  # damage must not",
+        "Nothing can be paused at once while the row of an earlier pause of everything is damaged.",
+        ("tests/engine/test_standing_pause.py",), "replaced",
+    ),
+    Mutant(
+        "damaged-child-not-cancelled", "stores/sql",
+        'sessions.flag_damaged(connection, "request_cancel", key)', "pass",
+        "A cancelled session leaves a damaged child running.",
+        ("tests/engine/test_damage.py",), "cancelled",
+    ),
+    Mutant(
         "exempt-stopped-again", "stores/sql",
         ".get >= everything >> 1:", ".get > everything >> 1:",
         "A session that was resumed under the pause of everything stops at its next commit.",

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step
 from pausepoint.errors import StoreReadOnly
+from pausepoint.model.commits import Flags
 from tests.support.loop import on_loop
 from tests.support.status import settled
 
@@ -129,6 +130,23 @@ async def test_a_pause_right_after_the_claim_waits_for_an_operation_that_began(
         await session.resume()
         outcome = await session.outcome()
         assert (outcome.status, outcome.state.total) == (Status.COMPLETED, 3)
+    assert sorted(step.ran) == ["first", "other", "second"]
+
+
+@on_loop
+async def test_a_request_that_was_read_before_the_claim_is_ignored_after_it() -> None:
+    step = Branches()
+    async with Engine(":memory:") as engine:
+        session = await step.held(engine)
+        drive = engine.driver.drive("s")
+        assert drive is not None
+        fence = drive.fence
+        step.call.set()
+        await session.resume()
+        await step.called.wait()
+        drive.notice(fence, Flags(True, "abort", False, False))
+        step.end.set()
+        assert (await session.outcome()).status is Status.COMPLETED
     assert sorted(step.ran) == ["first", "other", "second"]
 
 

@@ -9,12 +9,13 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Session, Status, Workflow, step
+from pausepoint import Budget, Context, Engine, Retry, Session, Status, Workflow, step
 from pausepoint.model.commits import Commit
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
 from tests.support.pipeline import Gate
+from tests.support.waits import async_until
 
 
 class State(BaseModel):
@@ -101,6 +102,50 @@ async def test_a_pause_takes_effect_before_the_next_item_of_a_map_and_no_finishe
         await session.resume()
         assert (await session.outcome()).state.done == list("ABCDEF")
         assert ran == list("abcdef")
+
+
+@pytest.mark.no_always_replay("pauses at one look at the budget")
+@pytest.mark.parametrize("attempt", [1, 2])
+@pytest.mark.parametrize("operations", [9, 0])
+@on_loop
+async def test_a_pause_that_arrives_during_a_look_at_the_budget_comes_before_the_operation(
+    monkeypatch: pytest.MonkeyPatch, attempt: int, operations: int
+) -> None:
+    """A resume with a lower budget then lets nothing begin either."""
+    attempts: list[int] = []
+
+    def pause_at_the_next_look() -> None:
+        purses = engine.store.purses
+
+        async def late(key: int) -> Any:
+            monkeypatch.undo()
+            await session.pause()
+            await async_until(lambda: (drive := engine.driver.drive(session.id)) and drive.must_stop)
+            return await purses(key)
+
+        monkeypatch.setattr(engine.store, "purses", late)
+
+    async def call() -> str:
+        attempts.append(len(attempts) + 1)
+        if len(attempts) < attempt:
+            pause_at_the_next_look()
+            raise ConnectionError
+        return "done"
+
+    @step(writes="text")
+    async def work(ctx: Context) -> str:
+        if attempt == 1:
+            pause_at_the_next_look()
+        return await ctx.do(call, retry=Retry(attempts=2, first=0))
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("work", state=State, steps=[work]), budget=Budget(operations=5))
+        assert (await session.outcome()).status is Status.PAUSED
+        assert len(attempts) == attempt - 1
+        await session.resume(budget=Budget(operations=operations))
+        outcome = await session.outcome()
+        assert [pause.kind for pause in outcome.pauses] == ([] if operations else ["budget"])
+        assert len(attempts) == (attempt if operations else attempt - 1)
 
 
 @pytest.mark.no_always_replay("counts the runs of the step's body")

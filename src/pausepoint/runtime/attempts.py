@@ -212,15 +212,20 @@ async def back_off(visit: Visit, frame: Frame, id: str, asking: int = 0) -> None
 async def rest(visit: Visit, frame: Frame, id: str, asking: int = 0) -> Wait | None:
     """Return the rest of the back-off before the next attempt at an operation; None if the attempt may begin."""
     host = visit.host
-    await halt_for_pause(visit, frame)
-    wait = host.line.waits.get(id)
-    if wait is not None and wait.error and wait.due is not None:
-        left = wait.due - host.clock.now()
-        if left > 0 or host.stopping:  # an engine that shuts down begins no attempt
-            return Wait("timer", wait.due, holds=left <= HOLD)
-    if host.budgeted is not False and (reason := await visit.uninterrupted(host.over_budget(asking))):
-        await visit.refuse(frame, "budget", reason)
-    return None
+    while True:
+        await halt_for_pause(visit, frame)
+        wait = host.line.waits.get(id)
+        if wait is not None and wait.error and wait.due is not None:
+            left = wait.due - host.clock.now()
+            if left > 0 or host.stopping:  # an engine that shuts down begins no attempt
+                return Wait("timer", wait.due, holds=left <= HOLD)
+        if host.budgeted is False:
+            return None
+        stops = host.must_stop
+        if reason := await visit.uninterrupted(host.over_budget(asking)):
+            await visit.refuse(frame, "budget", reason)
+        if host.must_stop == stops:
+            return None  # otherwise a request has arrived meanwhile
 
 
 async def halt_for_pause(visit: Visit, frame: Frame) -> None:

@@ -205,18 +205,23 @@ class Visit:
         if self.host.may_have_news():  # a pause, or another engine has taken the session over
             await self.uninterrupted(self.host.look())
         await self._until_it_may_start(frame)
-        if self.host.budgeted is not False:
+        while self.host.budgeted is not False:
             if reason := await self.uninterrupted(self.host.over_budget()):
                 await self.refuse(frame, "budget", reason)
-            await self._until_it_may_start(frame)  # a request may have arrived meanwhile
+            if not await self._until_it_may_start(frame):  # a request may have arrived meanwhile
+                break  # after a wait, the budget may be another one
         if (why := self.barred.get(operation.name)) is not None:
             raise why
         if self.misses.unclaimed:
             await self.misses.check(frame, (operation,))
 
-    async def _until_it_may_start(self, frame: Frame) -> None:
+    async def _until_it_may_start(self, frame: Frame) -> bool:
+        """Wait while an operation must not start. Return whether it had to wait."""
+        waited = False
         while (halts := self._may_not_start()) or self.host.lease_is_short:
             await (self.halt(frame) if halts else self.leased())
+            waited = True
+        return waited
 
     async def leased(self) -> None:
         """Return if the engine is sure to have the session for a while. Otherwise wait, or let the step be aborted."""

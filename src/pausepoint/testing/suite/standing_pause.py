@@ -72,6 +72,8 @@ class StandingTests(Suite):
             assert await standing(store) == first
             await store.pause(ALL, everything("now", "ben", 7000, mode="abort"))
             assert await standing(store) == replace(first, mode="abort")
+            await store.pause(ALL, everything("later", "cid", 8000))
+            assert await standing(store) == replace(first, mode="abort")
 
     @on_loop
     async def test_it_stops_every_session_and_nothing_is_written_for_them(self, place: Place) -> None:
