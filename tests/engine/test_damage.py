@@ -96,12 +96,12 @@ async def test_everything_is_stopped_in_spite_of_a_damaged_session(path: Path, d
 async def test_a_damaged_session_that_runs_is_stopped_too_and_says_who_asked(path: Path) -> None:
     async with made(path) as engine:
         await engine.start(busy, session_id="d1")
+        run = engine.driver.runs["d1"]
         damaged(path, ROW.format("d1"))
         found = await engine.pause(everything=True, by="ann", reason="stop")
         assert found == []
         assert len(found.damaged) == 1
-        if (run := engine.driver.runs.get("d1")) is not None:
-            await run.finished()
+        await run.finished()
         last = (await engine.store.records(1, 1))[-1]
         assert b"paused by ann: stop" in last.payload
 
@@ -112,11 +112,12 @@ async def test_a_damaged_session_that_is_named_is_stopped_before_its_damage_is_r
 ) -> None:
     async with made(path) as engine:
         await engine.start(busy, session_id="d1")
+        run = engine.driver.runs["d1"]
         damaged(path, ROW.format("d1"))
         with caplog.at_level(logging.ERROR, "pausepoint"), pytest.raises(DamagedRecord, match="'d1'"):
             await engine.pause("d1", by="ann")
         assert "was asked to pause but is damaged" in caplog.text
-        await engine.driver.runs["d1"].finished()
+        await run.finished()
         with pytest.raises(DamagedRecord):
             await engine.resume("d1")
         with pytest.raises(UnknownSession):

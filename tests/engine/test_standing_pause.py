@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step, workflow
 from pausepoint.errors import DamagedRecord
+from pausepoint.model.sessions import Pause
+from pausepoint.stores.pause_flag import PauseFlag
 from tests.support.loop import on_loop
 
 
@@ -316,6 +319,29 @@ async def test_a_damaged_pause_of_everything_starts_nothing_and_can_be_lifted(tm
         await engine.lift_pause()
         assert (await (await engine.start(brief, topic="otters")).outcome()).status is Status.COMPLETED
         assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_a_session_that_stops_before_the_pause_is_stored_says_who_asked(tmp_path: Path) -> None:
+    """The flag file is written first, and a session may park before the pause itself is in the database."""
+    began = asyncio.Event()
+
+    @step
+    async def spin(ctx: Context) -> None:
+        while True:
+            began.set()
+            await ctx.safe_point()
+            await asyncio.sleep(0.001)
+
+    async with Engine(tmp_path / "hold.db") as engine:
+        session = await engine.start(Workflow("spin", state=Doc, steps=[spin]))
+        await began.wait()
+        pause = Pause("p", "operator", "fire drill", "ann", time.time_ns() // 1000, standing=True)
+        PauseFlag(tmp_path / "hold.db-paused").ask(pause)
+        assert (await session.outcome()).status is Status.PAUSED
+        paused = await engine.last_event(session.id, "session.paused")
+        assert paused is not None
+        assert paused.summary == "paused by ann: fire drill"
 
 
 @on_loop

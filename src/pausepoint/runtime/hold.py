@@ -15,7 +15,7 @@ from uuid import uuid4
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
 from pausepoint.definition.workflow import Workflow
-from pausepoint.errors import AlreadyRunning, HoldLost, StateRefused, StoreError
+from pausepoint.errors import AlreadyRunning, DamagedRecord, HoldLost, StateRefused, StoreError
 from pausepoint.log.access import StateAccess
 from pausepoint.log.ledger import Ledger
 from pausepoint.log.replay import Line, body_of, deferred, limits_child
@@ -192,8 +192,10 @@ class Holding:
     async def _park_paused(self, kept: bool = False) -> bool:
         """Park the session if a pause is still requested. ``kept``: its step stays in memory."""
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
-        if not pauses and (standing := await self.store.standing_pause()) is not None:
-            pauses = [standing]  # requested, and not stored yet
+        if not pauses:  # the pause of everything may be requested and not stored yet
+            with suppress(DamagedRecord):
+                everything = await self.store.standing_pause()
+                pauses = [] if everything is None else [everything]
         who = ", ".join(sorted({pause.by for pause in pauses if pause.by}))
         why = "; ".join(pause.reason for pause in pauses if pause.reason)
         summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")
