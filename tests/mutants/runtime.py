@@ -197,7 +197,7 @@ RUNTIME = (
         "self.budgeted = None if row.may_have_budget else False\n        await self._note_resumed_in_place()",
         "await self._note_resumed_in_place()",
         "A step that continues in place spends more than the budget of its resume.",
-        ("tests/runtime/test_hold.py",), "budget",
+        ("tests/runtime/test_hold_races.py",), "budget",
     ),
     Mutant(
         "older-fence-noticed", "runtime",

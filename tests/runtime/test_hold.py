@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import BlockingContext, Budget, Context, Engine, Session, Status, Workflow, step
+from pausepoint import BlockingContext, Context, Engine, Session, Status, Workflow, step
 from pausepoint.engine import control
 from pausepoint.errors import DefinitionError
 from pausepoint.model import SessionId
@@ -481,17 +481,6 @@ async def test_whoever_resumes_a_held_session_it_continues_in_place(tmp_path: Pa
         session = await box.held(keeper)
         await other.resume("s", by="ada", here=here)
         await box.ends(session)
-
-
-@on_loop
-async def test_a_budget_that_another_process_gives_applies_to_a_step_that_continues_in_place(tmp_path: Path) -> None:
-    box = Sandbox()
-    async with two(box, tmp_path / "h.db") as (keeper, other):
-        session = await box.held(keeper)
-        await other.resume("s", budget=Budget(operations=4), here=False)
-        outcome = await session.outcome()
-        assert [pause.kind for pause in outcome.pauses] == ["budget"]
-        assert box.ran == [1, 2, 3, 4]
 
 
 @on_loop

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Session, Status, Workflow, step
+from pausepoint import Budget, Context, Engine, Session, Status, Workflow, step
 from pausepoint.errors import StoreReadOnly
 from pausepoint.model.commits import Flags
 from tests.support.loop import on_loop
@@ -148,6 +149,19 @@ async def test_a_request_that_was_read_before_the_claim_is_ignored_after_it() ->
         step.end.set()
         assert (await session.outcome()).status is Status.COMPLETED
     assert sorted(step.ran) == ["first", "other", "second"]
+
+
+@on_loop
+async def test_a_budget_that_another_process_gives_applies_to_a_step_that_continues_in_place(tmp_path: Path) -> None:
+    step = Branches()
+    async with Engine(tmp_path / "h.db", signals=False) as keeper, Engine(tmp_path / "h.db", signals=False) as other:
+        session = await step.held(keeper)
+        await other.resume("s", budget=Budget(operations=1), here=False)
+        step.call.set()
+        step.end.set()
+        outcome = await session.outcome()
+        assert [pause.kind for pause in outcome.pauses] == ["budget"]
+    assert step.ran == ["first"]
 
 
 @on_loop

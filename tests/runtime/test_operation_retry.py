@@ -19,6 +19,7 @@ from pausepoint.errors import StepError
 from pausepoint.testing import ManualClock, always_replay
 from tests.support.loop import on_loop
 from tests.support.status import settled
+from tests.support.waits import async_until
 
 
 class State(BaseModel):
@@ -346,6 +347,29 @@ async def test_an_engine_that_closes_begins_no_further_attempt_even_without_a_ba
     async with Engine(tmp_path / "s.db", workflows=[workflow]) as engine:
         session = await engine.session("s")
         assert ((await session.outcome()).state.text, calls["down"]) == ("A", 3)
+
+
+@on_loop
+async def test_an_engine_that_closes_while_the_budget_is_read_begins_no_further_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = asyncio.Event()
+
+    async def late(key: int) -> Any:
+        monkeypatch.undo()
+        reading.set()
+        await async_until(lambda: (drive := engine.driver.drive("s")) and drive.stopping)
+        return await engine.store.purses(key)
+
+    async def down() -> None:
+        calls["down"] += 1
+        monkeypatch.setattr(engine.store, "purses", late)
+        raise ConnectionError("down")
+
+    async with Engine(tmp_path / "s.db") as engine:
+        await engine.start(work(down, retry=Retry(attempts=2, first=0)), session_id="s", budget=9)
+        await reading.wait()
+    assert calls["down"] == 1
 
 
 @on_loop
