@@ -72,11 +72,14 @@ async def finish(visit: Visit, frame: Frame, make: Callable[[], Make[T]]) -> T:
     await visit.admit(pending.operation, frame, found)
     if found is not None:
         return await pending.recall(found)
-    while not isinstance(seen := await pending.look(), Done):
-        if seen is not None:
+    while True:
+        before = visit.waits.arrivals
+        seen = await pending.look()
+        if isinstance(seen, Done):
+            value: T = seen.value
+            return value
+        if seen is not None and not visit.waits.has_missed(before, (seen,)):
             await visit.wait(frame, seen)
-    value: T = seen.value
-    return value
 
 
 async def conclude(
@@ -120,16 +123,17 @@ async def first(visit: Visit, frame: Frame, makes: Mapping[str | int, Callable[[
 
 async def _race(visit: Visit, frame: Frame, pending: list[tuple[str | int, Pending[T]]]) -> First[T]:
     while True:
-        before = visit.rechecks
+        before = visit.waits.arrivals
         waits: list[Wait | None] = []
         for name, each in pending:
             seen = await each.look()
             if isinstance(seen, Done):
                 return First(name, seen.value)
             waits.append(seen)
+        seen_all = [wait for wait in waits if wait is not None]
         # Something may have arrived for a wait that was checked before another one had to be awaited.
-        if None not in waits and visit.rechecks == before:
-            await visit.wait(frame, *_limited([wait for wait in waits if wait is not None]))
+        if len(seen_all) == len(waits) and not visit.waits.has_missed(before, seen_all):
+            await visit.wait(frame, *_limited(seen_all))
 
 
 def _limited(waits: list[Wait]) -> list[Wait]:

@@ -183,7 +183,7 @@ class _Asking(Pending[Any]):
             return await self._take(asked, signal)
         if expired or row.facts.status is QuestionStatus.EXPIRED:
             return await self._expire(asked, row)
-        return Wait("answer", self._remind(asked, expires_at, now), question=asked.id)
+        return Wait("answer", self._remind(asked, expires_at, now), question=asked.id, key=asked.key)
 
     async def _let_twin_finish(self) -> None:
         """Wait for the branch that processes the same answer."""
@@ -267,9 +267,13 @@ class _Asking(Pending[Any]):
 
     async def _early(self) -> SignalRecord | None:
         """Return an answer that was given to this key before the question was asked."""
-        if self.spec.key is None:
+        visit = self.visit
+        if self.spec.key is None or visit.early is False:
             return None
-        return next(iter(await self.visit.mail(1, "early", str(self.spec.key))), None)
+        if visit.early is None:  # one look is enough for all questions, until another one arrives
+            has_early = bool(await visit.mail(1, "early"))
+            visit.early = visit.early or has_early
+        return next(iter(await visit.mail(1, "early", str(self.spec.key))), None) if visit.early else None
 
     async def _take(self, asked: Asked, signal: SignalRecord) -> Done | None:
         self.visit.taken.add(signal.n)  # another branch may get here while this one commits

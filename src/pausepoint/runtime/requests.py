@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from pausepoint.errors import HoldLost, StoreError
 from pausepoint.model.commits import Flags
 from pausepoint.model.pauses import Paused
@@ -131,7 +133,7 @@ class Requests(Keeping):
 
     def _apply_flags(self, flags: Flags) -> None:
         if flags.mail and self.visit is not None:
-            self.visit.recheck_waits()
+            self.visit.hear()
         if flags == self.flags:
             self.flags = flags  # the store returns the same object again, so later comparisons are by identity
             return
@@ -139,8 +141,11 @@ class Requests(Keeping):
             self._pause_withdrawn()
         elif flags.pause_requested and not self.flags.pause_requested and self.in_step:
             self.confirming = asyncio.get_running_loop().create_task(self._confirm_pause())
+        is_mail_alone = replace(flags, mail=self.flags.mail) == self.flags
         self.flags = flags
         self.nudge.set()
+        if is_mail_alone:
+            return
         if flags.pause_requested and flags.pause_mode == "abort":
             self._interrupt("abort")
         elif self.visit is not None:
@@ -185,8 +190,8 @@ class Requests(Keeping):
             self.keep_step()
             return
         self.parks = visit.waits_for() if visit is not None and waits else None
-        self.awaited = frozenset(wait.child for wait in visit.awaited) if visit is not None else frozenset()
-        self.asked = frozenset(wait.question for wait in visit.awaited) if visit is not None else frozenset()
+        self.awaited = frozenset(wait.child for wait in visit.waits.waits) if visit is not None else frozenset()
+        self.asked = frozenset(wait.question for wait in visit.waits.waits) if visit is not None else frozenset()
         self._interrupt("exit")
 
     def _release_step(self) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
@@ -23,6 +23,7 @@ from pausepoint.definition.functions import Callee, named
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import (
     ContextClosed,
+    DamagedRecord,
     Declined,
     EventRefused,
     OversizedValue,
@@ -43,6 +44,8 @@ from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.handover import Handover, Receipt
 from pausepoint.runtime.misses import Misses, digests_of, mismatch
 from pausepoint.runtime.timeouts import Timeouts
+from pausepoint.runtime.waiting import Branch, Waiting, topic_of
+from pausepoint.runtime.waiting import Wait as Wait
 from pausepoint.threads import replaced
 
 if TYPE_CHECKING:
@@ -54,20 +57,6 @@ LINGER = 5
 """The number of loop turns before a visit that only waits exits. Another branch may be about to start something."""
 
 _NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
-
-
-class Wait(NamedTuple):
-    """What a branch of a visit waits for. ``due`` is the time of a timer, ``child`` the child session that must end.
-
-    A ``question`` may have a ``due`` time too, at which it expires or a reminder is recorded. The step does not exit
-    for a wait that ``holds``, because it is short.
-    """
-
-    kind: Literal["timer", "message", "child", "answer"]
-    due: int | None = None
-    child: str = ""
-    question: str = ""
-    holds: bool = False
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -102,8 +91,10 @@ class Visit:
         self.paid: set[str] | None = None  # what attempts have spent; None: no attempt has failed
         self.active = 0
         self.halted: set[asyncio.Future[None]] = set()
-        self.waits: dict[asyncio.Future[None], tuple[Wait, ...]] = {}
-        self.rechecks = 0  # how often waiting branches were woken
+        self.waits = Waiting()
+        self.has_news = False  # signals have arrived that were not read yet
+        self.hearing: asyncio.Task[None] | None = None
+        self.early: bool | None = None  # whether answers have come before their questions. None: not looked up yet
         self.takes_apart = False  # a wait that is called now is meant for a race
         self.taken: set[int] = set()
         self.handover = Handover()
@@ -287,15 +278,17 @@ class Visit:
             return  # the caller checks again: what it waits for may have arrived meanwhile
         self.check_open()
         news: asyncio.Future[None] = self.loop.create_future()
-        self.waits[news] = waits
+        self.waits.add(news, waits)
         self._count_halted(frame, 1)
+        if self.has_news:
+            self.hear()
         self._set_alarm()
         self.settle()
         try:
             with replaced():
                 await news
         finally:
-            self.waits.pop(news, None)
+            self.waits.remove(news)
             self._count_halted(frame, -1)
             if self.waits and self.alarm is None and not self.exited:
                 self._set_alarm()
@@ -306,14 +299,45 @@ class Visit:
 
         Do nothing if the session must stop: a pause takes effect at the wait, and signals that arrived are kept.
         """
-        if self.host.must_stop:
-            return
-        self._wake([news for news, waits in self.waits.items() if not child or any(w.child == child for w in waits)])
+        if not self.host.must_stop:
+            self._wake(self.waits.arrived([("child", child)]) if child else self.waits.everything_arrived())
 
-    def _wake(self, branches: list[asyncio.Future[None]]) -> None:
-        self.rechecks += 1
+    def hear(self) -> None:
+        """Find out which signals have arrived, and wake the branches that wait for them."""
+        self.has_news = True
+        if self.waits and self.hearing is None and not self.exited:
+            self.hearing = self.loop.create_task(self._hear())
+            self.tasks.add(self.hearing)
+            self.hearing.add_done_callback(self.tasks.discard)
+
+    async def _hear(self) -> None:
+        try:
+            while self.has_news and not self.exited:
+                self.has_news = False
+                await self.uninterrupted(self._heard())
+        except Exception as error:  # no code of the step waits for this
+            self.host.give_up(error)
+        finally:
+            self.hearing = None
+
+    async def _heard(self) -> None:
+        try:
+            signals = await self.host.news()
+        except DamagedRecord:
+            self.recheck_waits()  # who needs the damaged signal finds out
+            return
+        topics = [topic_of(signal) for signal in signals]
+        if None in topics:
+            self.recheck_waits()
+        if any(signal.kind == "early" for signal in signals):
+            self.early = True
+        branches = self.waits.arrived([topic for topic in topics if topic is not None])
+        if not self.host.must_stop:  # otherwise all of them check when the request to stop is withdrawn
+            self._wake(branches)
+
+    def _wake(self, branches: Sequence[Branch]) -> None:
         for news in branches:
-            del self.waits[news]  # it counts as running from now on, although its task has not woken up yet
+            self.waits.remove(news)  # it counts as running from now on, although its task has not woken up yet
             if not news.done():
                 news.set_result(None)
 
@@ -323,22 +347,14 @@ class Visit:
         The kind ``timer`` is included only together with ``answer`` or ``message``: these may be due too, and the two
         must be distinguishable.
         """
-        kinds = {wait.kind for wait in self.awaited}
+        kinds = {wait.kind for wait in self.waits.waits}
         if "answer" not in kinds and "message" not in kinds:
             kinds.discard("timer")
-        return ",".join(sorted(kinds)) or None, self._first_due()
-
-    def _first_due(self) -> int | None:
-        return min((wait.due for wait in self.awaited if wait.due is not None), default=None)
-
-    @property
-    def awaited(self) -> Iterator[Wait]:
-        """What the waiting branches wait for."""
-        return (wait for waits in self.waits.values() for wait in waits)
+        return ",".join(sorted(kinds)) or None, self.waits.first_due()
 
     def _set_alarm(self) -> None:
         """Watch the earliest timer while other branches work, because the visit does not exit meanwhile."""
-        due = self._first_due() if self.active or self._holds() else None
+        due = self.waits.first_due() if self.active or self._holds() else None
         if due is None or (self.alarm is not None and self.rings_at <= due):
             return
         if self.alarm is not None:
@@ -347,14 +363,15 @@ class Visit:
         self.alarm = self.loop.create_task(self._ring())
 
     async def _ring(self) -> None:
-        while (due := self._first_due()) is not None:
+        while (due := self.waits.first_due()) is not None:
             self.rings_at = due
             left = (due - self.host.clock.now()) / 1e6
             if left <= 0:
                 break
             await self.host.clock.sleep(min(left, LONGEST_NAP))
         self.alarm = None
-        self.recheck_waits()
+        if not self.host.must_stop:
+            self._wake(self.waits.due(self.host.clock.now()))
 
     async def mail(
         self, limit: int | None = None, kind: str | None = None, about: str | None = None
@@ -545,7 +562,7 @@ class Visit:
         """Return whether a branch continues so soon that the step does not exit, unless the session must stop."""
         if self.halted or not self.waits or self.host.must_stop:
             return False
-        return any(wait.holds for wait in self.awaited)
+        return bool(self.waits.holding)
 
     async def _settle_alone(self) -> None:
         if self.handover.open and not self.exited:
@@ -572,7 +589,7 @@ class Visit:
         if self.host.must_stop or self.refused:
             if not self.host.stopping:
                 # To be halted in place.
-                self._wake([news for news, waits in self.waits.items() if any(wait.holds for wait in waits)])
+                self._wake(self.waits.holding)
             self.settle()
             return
         for released in self.halted:
