@@ -270,10 +270,11 @@ class _Asking(Pending[Any]):
         visit = self.visit
         if self.spec.key is None or visit.early is False:
             return None
-        if visit.early is None:  # one look is enough for all questions, until another one arrives
+        found = await visit.mail(1, "early", str(self.spec.key))
+        if not found and visit.early is None:  # one look is enough for all questions, until such an answer arrives
             has_early = bool(await visit.mail(1, "early"))
             visit.early = visit.early or has_early
-        return next(iter(await visit.mail(1, "early", str(self.spec.key))), None) if visit.early else None
+        return next(iter(found), None)
 
     async def _take(self, asked: Asked, signal: SignalRecord) -> Done | None:
         self.visit.taken.add(signal.n)  # another branch may get here while this one commits
