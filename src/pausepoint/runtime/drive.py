@@ -73,7 +73,7 @@ class Exited(Exception):
 class Drive(Requests):
     """One session while this engine holds it. It is also the ``host`` of its visits."""
 
-    __slots__ = ("children", "events", "heard", "in_code", "publisher", "sender", "streams")
+    __slots__ = ("children", "events", "in_code", "publisher", "sender", "streams")
 
     visits = Visit  # the testing package replaces this class
 
@@ -94,7 +94,6 @@ class Drive(Requests):
         self.streams: Streams | None = None  # of live output; a rehearsal sends none
         self.sender: Sender | None = None
         self.publisher: Publisher | None = None  # only if the workflow publishes artifacts
-        self.heard = row.signals  # the number of the last signal that was read as news
         self.in_code = False  # whether an exception raised now comes from the step's own code
 
     # the run
@@ -524,12 +523,6 @@ class Drive(Requests):
     ) -> list[SignalRecord]:
         """Return the signals that are not consumed yet."""
         return await self.store.mail(self.row.key, limit, kind, about)
-
-    async def news(self) -> list[SignalRecord]:
-        """Return the signals that have arrived since the last call, or since the session was claimed."""
-        signals = await self.store.signals(self.row.key, self.heard)
-        self.heard = max((self.heard, *(signal.n for signal in signals[-1:])))
-        return signals
 
     async def note(
         self, type: str, summary: str, data: Mapping[str, Any], *, agent: str = "", part: Part | None = None,

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from pausepoint.errors import HoldLost, StoreError
 from pausepoint.model.commits import Flags
 from pausepoint.model.pauses import Paused
+from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind
 from pausepoint.runtime.keep import Keeping
 
@@ -39,6 +40,7 @@ class Requests(Keeping):
         "changed",
         "confirming",
         "demand",
+        "heard",
         "interrupt",
         "is_unread",
         "looked_at",
@@ -51,6 +53,7 @@ class Requests(Keeping):
         super().__init__(*args)
         self.changed: Callable[[str], None] = lambda session_id: None
         self.demand: Paused | None = None
+        self.heard = self.row.signals  # the number of the last signal that was read as news
         self.interrupt: Interrupt | None = None
         self.cancels = 0
         # A task group in the step cancels this task when a branch fails; before Python 3.13 it may not take that back.
@@ -102,6 +105,12 @@ class Requests(Keeping):
         self.looked_at = asyncio.get_running_loop().time()
         await self._read_requests()
 
+    async def news(self) -> list[SignalRecord]:
+        """Return the signals that have arrived since the last call, or since the session was claimed."""
+        signals = await self.store.signals(self.row.key, self.heard)
+        self.heard = max((self.heard, *(signal.n for signal in signals[-1:])))
+        return signals
+
     @property
     def lease_is_short(self) -> bool:
         """Whether the engine may lose the session before something that begins now has run for long."""
@@ -133,7 +142,7 @@ class Requests(Keeping):
 
     def _apply_flags(self, flags: Flags) -> None:
         if flags.mail and self.visit is not None:
-            self.visit.hear()
+            self.visit.arrivals.come()
         if flags == self.flags:
             self.flags = flags  # the store returns the same object again, so later comparisons are by identity
             return

@@ -23,7 +23,6 @@ from pausepoint.definition.functions import Callee, named
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import (
     ContextClosed,
-    DamagedRecord,
     Declined,
     EventRefused,
     OversizedValue,
@@ -44,7 +43,7 @@ from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.handover import Handover, Receipt
 from pausepoint.runtime.misses import Misses, digests_of, mismatch
 from pausepoint.runtime.timeouts import Timeouts
-from pausepoint.runtime.waiting import Branch, Waiting, topic_of
+from pausepoint.runtime.waiting import Arrivals, Branch, Rest, Waiting
 from pausepoint.runtime.waiting import Wait as Wait
 from pausepoint.threads import replaced
 
@@ -92,8 +91,7 @@ class Visit:
         self.active = 0
         self.halted: set[asyncio.Future[None]] = set()
         self.waits = Waiting()
-        self.has_news = False  # signals have arrived that were not read yet
-        self.hearing: asyncio.Task[None] | None = None
+        self.arrivals = Arrivals(self)
         self.early: bool | None = None  # whether answers have come before their questions. None: not looked up yet
         self.takes_apart = False  # a wait that is called now is meant for a race
         self.taken: set[int] = set()
@@ -103,6 +101,7 @@ class Visit:
         self.alarm: asyncio.Task[None] | None = None
         self.rings_at = 0
         self.lingering = False
+        self.resting: asyncio.TimerHandle | None = None
         self.moves = 0
         self.tasks: set[asyncio.Task[Any]] = set()
         self.callers: dict[asyncio.Task[Any], Frame] = {}  # the calls that threads make
@@ -111,6 +110,7 @@ class Visit:
         self.refused = False
         self.exited = False
         self.loop = asyncio.get_running_loop()
+        self.rest = Rest(self.loop.time())
         self.timeouts = Timeouts(self.loop, self.running)
         self.thread = threading.get_ident()
         self.misses = Misses(self)
@@ -124,6 +124,7 @@ class Visit:
         if self.alarm is not None:
             self.alarm.cancel()
         self.timeouts.close()
+        self._end_rest()
         for task in self.tasks:
             task.cancel()
 
@@ -280,8 +281,7 @@ class Visit:
         news: asyncio.Future[None] = self.loop.create_future()
         self.waits.add(news, waits)
         self._count_halted(frame, 1)
-        if self.has_news:
-            self.hear()
+        self.arrivals.look()
         self._set_alarm()
         self.settle()
         try:
@@ -300,42 +300,10 @@ class Visit:
         Do nothing if the session must stop: a pause takes effect at the wait, and signals that arrived are kept.
         """
         if not self.host.must_stop:
-            self._wake(self.waits.arrived([("child", child)]) if child else self.waits.everything_arrived())
+            self.wake(self.waits.arrived([("child", child)]) if child else self.waits.everything_arrived())
 
-    def hear(self) -> None:
-        """Find out which signals have arrived, and wake the branches that wait for them."""
-        self.has_news = True
-        if self.waits and self.hearing is None and not self.exited:
-            self.hearing = self.loop.create_task(self._hear())
-            self.tasks.add(self.hearing)
-            self.hearing.add_done_callback(self.tasks.discard)
-
-    async def _hear(self) -> None:
-        try:
-            while self.has_news and not self.exited:
-                self.has_news = False
-                await self.uninterrupted(self._heard())
-        except Exception as error:  # no code of the step waits for this
-            self.host.give_up(error)
-        finally:
-            self.hearing = None
-
-    async def _heard(self) -> None:
-        try:
-            signals = await self.host.news()
-        except DamagedRecord:
-            self.recheck_waits()  # who needs the damaged signal finds out
-            return
-        topics = [topic_of(signal) for signal in signals]
-        if None in topics:
-            self.recheck_waits()
-        if any(signal.kind == "early" for signal in signals):
-            self.early = True
-        branches = self.waits.arrived([topic for topic in topics if topic is not None])
-        if not self.host.must_stop:  # otherwise all of them check when the request to stop is withdrawn
-            self._wake(branches)
-
-    def _wake(self, branches: Sequence[Branch]) -> None:
+    def wake(self, branches: Sequence[Branch]) -> None:
+        """Make waiting branches check whether their wait is over."""
         for news in branches:
             self.waits.remove(news)  # it counts as running from now on, although its task has not woken up yet
             if not news.done():
@@ -371,7 +339,7 @@ class Visit:
             await self.host.clock.sleep(min(left, LONGEST_NAP))
         self.alarm = None
         if not self.host.must_stop:
-            self._wake(self.waits.due(self.host.clock.now()))
+            self.wake(self.waits.due(self.host.clock.now()))
 
     async def mail(
         self, limit: int | None = None, kind: str | None = None, about: str | None = None
@@ -552,6 +520,8 @@ class Visit:
         elif self._holds():
             self._set_alarm()
         elif self.waits and not self.halted:
+            if self.resting is not None and self.host.must_stop:
+                self._end_rest()
             if not self.lingering:
                 self.lingering = True
                 self.loop.call_soon(self._linger, LINGER, self.moves)
@@ -571,14 +541,24 @@ class Visit:
             except Exception as error:  # no code of the step waits for this
                 self.host.give_up(error)
 
+    def _end_rest(self) -> None:
+        if self.resting is not None:
+            self.resting.cancel()
+            self.resting, self.lingering = None, False
+
     def _linger(self, turns: int, moves: int) -> None:
         if turns and not self.exited:
             turns = turns - 1 if moves == self.moves else LINGER
             self.loop.call_soon(self._linger, turns, self.moves)
             return
-        self.lingering = False
+        self.lingering, self.resting = False, None
         idle = not self.active and not self.halted and not self.handover.open and not self._holds()
         if self.waits and not self.exited and idle:
+            seconds = 0.0 if self.host.must_stop else self.rest.next(self.loop.time(), len(self.waits), self.moves)
+            if seconds:
+                self.lingering = True
+                self.resting = self.loop.call_later(seconds, self._linger, 0, self.moves)
+                return
             # Under a pause it is unknown whether all branches wait; the next resume finds out.
             self.host.exit_step(waits=self.host.stopping or not self.host.must_stop)
         else:
@@ -589,7 +569,7 @@ class Visit:
         if self.host.must_stop or self.refused:
             if not self.host.stopping:
                 # To be halted in place.
-                self._wake(self.waits.holding)
+                self.wake(self.waits.holding)
             self.settle()
             return
         for released in self.halted:

@@ -9,18 +9,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from pausepoint.errors import DamagedRecord
 from pausepoint.model.questions import about
 from pausepoint.model.records import SignalRecord
+
+if TYPE_CHECKING:
+    from pausepoint.runtime.visit import Visit
 
 Branch = asyncio.Future[None]
 """What a waiting branch awaits. It is done when the branch must check again."""
 
 Topic = tuple[str, str]
 """A kind of signal and what the signal is about: a question, the key of a question, or a child."""
+
+
+MANY = 100
+"""From this number of waiting branches on, a visit that only waits does not exit at once."""
+
+LONGEST_REST = 1.0
+"""The most seconds that such a visit stays."""
 
 
 class Wait(NamedTuple):
@@ -150,3 +161,73 @@ class Waiting:
             return False
         topics = (topic for wait in waits for topic in wait.topics)
         return self._all_arrived > since or any(self._arrived.get(topic, 0) > since for topic in topics)
+
+
+class Arrivals:
+    """Finds out what has arrived for one visit, and wakes the branches that wait for it."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.visit = visit
+        self.unread = False  # signals may have arrived that were not read yet
+        self.reading: asyncio.Task[None] | None = None
+
+    def come(self) -> None:
+        """React to signals that have arrived."""
+        self.unread = True
+        self.look()
+
+    def look(self) -> None:
+        """Read the signals that have arrived, if there are any and a branch waits."""
+        visit = self.visit
+        if self.unread and visit.waits and self.reading is None and not visit.exited:
+            self.reading = visit.loop.create_task(self._look())
+            visit.tasks.add(self.reading)
+            self.reading.add_done_callback(visit.tasks.discard)
+
+    async def _look(self) -> None:
+        try:
+            while self.unread and not self.visit.exited:
+                self.unread = False
+                await self.visit.uninterrupted(self._read())
+        except Exception as error:  # no code of the step waits for this
+            self.visit.host.give_up(error)
+        finally:
+            self.reading = None
+
+    async def _read(self) -> None:
+        visit = self.visit
+        try:
+            signals = await visit.host.news()
+        except DamagedRecord:
+            visit.recheck_waits()  # the branch that needs the damaged signal finds out
+            return
+        topics = [topic_of(signal) for signal in signals]
+        if None in topics:
+            visit.recheck_waits()
+        if any(signal.kind == "early" for signal in signals):
+            visit.early = True
+        branches = visit.waits.arrived([topic for topic in topics if topic is not None])
+        if not visit.host.must_stop:  # otherwise all branches check when the request to stop is withdrawn
+            visit.wake(branches)
+
+
+class Rest:
+    """How long a visit with many waits stays before it exits.
+
+    All its waits must begin again when the session wakes. So the visit stays about as long as that takes: answers in
+    quick succession then find the branches that wait for them, and do not begin all the others again one by one.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.began = now
+        self.length: float | None = None  # not known before the visit only waits
+        self.moves = -1  # the moves of the visit when it began to stay
+
+    def next(self, now: float, waits: int, moves: int) -> float:
+        """Return how many seconds the visit stays from now on; 0 if it exits, because nothing moved since it stayed."""
+        if self.length is None:
+            self.length = min(now - self.began, LONGEST_REST) if waits >= MANY else 0.0
+        if self.moves == moves:
+            return 0.0
+        self.moves = moves
+        return self.length
