@@ -152,21 +152,34 @@ def look_up() -> None:
 def answer(ctx: BlockingContext) -> None:
     ctx.do(look_up)
 
-run(answer)
+"""
+
+RUN = "run(answer)"
+
+ASYNC = """
+import asyncio
+from pausepoint import Engine
+
+async def main():
+    async with Engine(workflows=[answer]) as engine:
+        await (await engine.start(answer)).outcome()
+
+asyncio.run(main())
 """
 
 
+@pytest.mark.parametrize("program", [RUN, ASYNC], ids=["run", "async with"])
 @pytest.mark.parametrize("ends_by", ["operation", "second"])
-def test_ctrl_c_says_at_once_what_a_plain_script_waits_for(tmp_path: Path, ends_by: str) -> None:
-    with Process("-c", ANSWER, cwd=tmp_path, tty=True, program=()) as program:
-        program.until("begun")
-        program.interrupt()
-        program.until("SIGINT received. Waiting for look_up; finished work is kept. Press Ctrl+C again to abort it.")
+def test_ctrl_c_says_at_once_what_a_plain_script_waits_for(tmp_path: Path, program: str, ends_by: str) -> None:
+    with Process("-c", ANSWER + program, cwd=tmp_path, tty=True, program=()) as script:
+        script.until("begun")
+        script.interrupt()
+        script.until("SIGINT received. Waiting for look_up; finished work is kept. Press Ctrl+C again to abort it.")
         if ends_by == "second":
-            program.signal(signal.SIGINT)
+            script.signal(signal.SIGINT)
         else:
             (tmp_path / "go").touch()
-        assert program.wait().code == -signal.SIGINT
+        assert script.wait().code == -signal.SIGINT
     with Engine(tmp_path / ".pausepoint" / "pausepoint.db") as engine:
         (info,) = engine.sessions()
         kinds = [event.event_type for event in engine.events(info.session_id)]
@@ -174,11 +187,11 @@ def test_ctrl_c_says_at_once_what_a_plain_script_waits_for(tmp_path: Path, ends_
 
 
 def test_ctrl_c_writes_nothing_to_a_stderr_that_is_no_terminal(tmp_path: Path) -> None:
-    with Process("-c", ANSWER, cwd=tmp_path, program=()) as program:
-        program.until("begun")
-        program.signal(signal.SIGINT)
+    with Process("-c", ANSWER + RUN, cwd=tmp_path, program=()) as script:
+        script.until("begun")
+        script.signal(signal.SIGINT)
         (tmp_path / "go").touch()
-        done = program.wait()
+        done = script.wait()
     assert (done.code, "Waiting for" in done.stdout) == (-signal.SIGINT, False)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
@@ -16,12 +15,9 @@ from typing import Any, TypeVar
 
 from pausepoint.errors import CallRefused, StoreClosed
 from pausepoint.name import NAME
-from pausepoint.runtime.signals import Handlers, closed_by_signal, end_of_program, is_main_thread
+from pausepoint.runtime.signals import Handlers, closed_by_signal, end_of_program, is_main_thread, tell
 
 R = TypeVar("R")
-
-FEW = 3
-"""How many of the operations that delay the end of the program are named."""
 
 LOOK_EVERY = 0.5
 """Seconds between two looks for a signal while the main thread waits.
@@ -85,7 +81,7 @@ class Interrupts(Handlers):
             self.reason = "SIGTERM received"
         self._count = int(bool(self.reason))
         if self._count and self._closing and self.former:
-            self._tell(self.reason)
+            tell(self.reason, self._pending_work)
         return self.reason
 
     def verdict(self) -> BaseException | None:
@@ -109,21 +105,12 @@ class Interrupts(Handlers):
         self._count += 1
         self._received = self._received or name
         if self._count == 1:
-            self._tell(f"{name.name} received")
+            tell(f"{name.name} received", self._pending_work)
         if self._count > 2:
             self.uninstall()
             raise end_of_program(self._received)
         if self._count == 2:
             self._abort(f"{name.name} received twice")
-
-    def _tell(self, reason: str) -> None:
-        """Tell a person at the terminal what the program waits for. A log or another program gets nothing on stderr."""
-        with suppress(Exception):  # the program may have replaced or closed stderr, or may be writing to it
-            if (pending := self._pending_work()) and sys.stderr.isatty():
-                more = f" and {len(pending) - FEW} more" if len(pending) > FEW else ""
-                again = "Press Ctrl+C again to abort it." if reason.startswith("SIGINT") else "A second one aborts it."
-                what = f"Waiting for {', '.join(pending[:FEW])}{more}; finished work is kept. {again}"
-                print(f"\n{NAME}: {reason}. {what}", file=sys.stderr, flush=True)
 
 
 class LoopThread:

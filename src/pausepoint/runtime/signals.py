@@ -3,9 +3,9 @@
 Signals belong to the program. An engine handles a signal only where the program does not:
 
 - **The default handler** (Python's own, or the one of ``asyncio.run``): the first signal lets all operations in flight
-  finish. A second one aborts them immediately. A third one, or a second one while the event loop is blocked, ends the
-  program without waiting for the loop. In every case the program ends as it would without an engine: with
-  `KeyboardInterrupt`, or with exit code 143.
+  finish, and a terminal shows which ones. A second one aborts them immediately. A third one, or a second one while the
+  event loop is blocked, ends the program without waiting for the loop. In every case the program ends as it would
+  without an engine: with `KeyboardInterrupt`, or with exit code 143.
 - **One function of the program for both signals**, as servers such as uvicorn have: that function is called and decides
   how the program ends. The engine also stops its sessions after their current operation, so that requests which wait
   for a session are answered and the server can end. A second signal aborts the operations.
@@ -38,6 +38,10 @@ ECHO = 0.02
 """Seconds within which a repeated signal counts as one. ``timeout`` signals the process and then its group."""
 
 
+FEW = 3
+"""How many of the operations that delay the end of the program are named."""
+
+
 def is_main_thread() -> bool:
     return threading.get_ident() == threading.main_thread().ident
 
@@ -67,6 +71,16 @@ def closed_by_signal(reason: str) -> str:
         f"{reason.split()[0]} closed this engine. Its sessions are stored and can be resumed. Let the program exit, or"
         " open the engine with Engine(signals=False) if the program must continue after the signal."
     )
+
+
+def tell(reason: str, pending: Callable[[], list[str]]) -> None:
+    """Tell a person at the terminal what the program waits for. A log or another program gets nothing on stderr."""
+    with suppress(Exception):  # the program may have replaced or closed stderr, or may be writing to it
+        if (names := pending()) and sys.stderr.isatty():
+            more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+            again = "Press Ctrl+C again to abort it." if reason.startswith("SIGINT") else "A second one aborts it."
+            what = f"Waiting for {', '.join(names[:FEW])}{more}; finished work is kept. {again}"
+            print(f"\n{NAME}: {reason}. {what}", file=sys.stderr, flush=True)
 
 
 class Handlers:
@@ -175,6 +189,8 @@ class SignalWatch(Handlers):
                 self.loop.call_soon_threadsafe(self._on_loop, name)
             return
         self.received = self.received or name
+        if self.count == 1:
+            tell(f"{name.name} received", lambda: self.driver.in_flight)
         if self.count > self.seen + 1 or self.count > 2:  # the loop is blocked, or the step does not end
             self.uninstall()
             self.over = True
