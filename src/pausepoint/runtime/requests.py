@@ -105,7 +105,7 @@ class Requests(Keeping):
         self.looked_at = asyncio.get_running_loop().time()
         await self._read_requests()
 
-    async def news(self) -> list[SignalRecord]:
+    async def new_signals(self) -> list[SignalRecord]:
         """Return the signals that have arrived since the last call, or since the session was claimed."""
         signals = await self.store.signals(self.row.key, self.heard)
         self.heard = max((self.heard, *(signal.n for signal in signals[-1:])))

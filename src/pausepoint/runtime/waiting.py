@@ -197,7 +197,7 @@ class Arrivals:
     async def _read(self) -> None:
         visit = self.visit
         try:
-            signals = await visit.host.news()
+            signals = await visit.host.new_signals()
         except DamagedRecord:
             visit.recheck_waits()  # the branch that needs the damaged signal finds out
             return
