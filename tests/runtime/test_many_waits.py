@@ -190,7 +190,8 @@ class LateStore(ProxyStore):
 
 @on_loop
 async def test_an_answer_that_arrives_while_its_branch_looks_for_it_is_not_missed() -> None:
-    gate, store, ready, said = Gate(), LateStore(SqliteStore(":memory:")), asyncio.Event(), []
+    gate, store, ready = Gate(), LateStore(SqliteStore(":memory:")), asyncio.Event()
+    said: list[str] = []
 
     @workflow
     async def both(ctx: Context) -> None:
