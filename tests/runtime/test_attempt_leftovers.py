@@ -155,14 +155,14 @@ async def test_the_cost_of_a_call_does_not_grow_with_the_calls_that_are_not_awai
     looked = 0
 
     class Looking(Calls):
-        def _unawaited(self) -> list[Any]:
+        def _open(self) -> list[Any]:
             nonlocal looked
             looked += len(self._found)
-            return super()._unawaited()
+            return super()._open()
 
     @step(writes="text")
     async def act(ctx: Context) -> str:
-        ctx._visit.calls = Looking("act")
+        ctx._visit.calls = Looking("work-1", "act", 1)
         return str(len(await asyncio.gather(*[ctx.do(nothing, n) for n in range(1000)])))
 
     async with Engine(":memory:") as engine:

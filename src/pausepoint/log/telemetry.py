@@ -36,6 +36,21 @@ T = TypeVar("T")
 logger = logging.getLogger(NAME)
 logger.addHandler(logging.NullHandler())
 
+advice = logging.getLogger(f"{NAME}.advice")
+"""Warnings for the author of a workflow: its code loses a result, or holds up other sessions."""
+
+
+class _Unheard(logging.Handler):
+    """Prints warnings on stderr if the program handles no log records, as `logging` does for any other program."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        heard = (*advice.handlers, *logger.handlers, *logging.getLogger().handlers)
+        if logging.lastResort and not any(type(each) not in (_Unheard, logging.NullHandler) for each in heard):
+            logging.lastResort.handle(record)
+
+
+advice.addHandler(_Unheard(logging.WARNING))
+
 
 class Place(NamedTuple):
     """The session, the visit and the attempt that code runs in."""
@@ -306,14 +321,20 @@ class Watch:
 def log_line(level: int, text: str, session_id: str, step: str = "", visit: int = 0) -> None:
     """Write one log line about a session."""
     if logger.isEnabledFor(level):
-        _guarded(_write_line, level, text, session_id, step, visit)
+        _guarded(_write_line, logger, level, text, session_id, step, visit)
 
 
-def _write_line(level: int, text: str, session_id: str, step: str, visit: int) -> None:
+def log_advice(text: str, session_id: str, step: str, visit: int) -> None:
+    """Warn the author of a workflow about the code of a step. Any thread may call this."""
+    if advice.isEnabledFor(logging.WARNING):
+        _guarded(_write_line, advice, logging.WARNING, text, session_id, step, visit)
+
+
+def _write_line(to: logging.Logger, level: int, text: str, session_id: str, step: str, visit: int) -> None:
     # ``extra=`` is not used, because it raises if the program's own record factory sets one of these names too.
-    record = logger.makeRecord(logger.name, level, __file__, 0, "session %s: %s", (session_id, text), None)
+    record = to.makeRecord(to.name, level, __file__, 0, "session %s: %s", (session_id, text), None)
     record.__dict__.update(session_id=session_id, step=step or "-", visit=visit)
-    logger.handle(record)
+    to.handle(record)
 
 
 def log_pause_request(rows: Iterable[SessionRow], by: str | None, reason: str) -> None:

@@ -235,6 +235,9 @@ class Context(BaseContext):
                 else:
                     value = await attempts(self, run, policy, fn, args, kwargs)
                 return await self._keep(run, value)
+        except Exception:
+            self._visit.calls.has_failed(operation.name, self._visit.host.code_task)
+            raise
         finally:
             self._visit.exit(run.frame)
 

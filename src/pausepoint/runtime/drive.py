@@ -261,7 +261,7 @@ class Drive(Requests):
         finally:
             inside.over = True
             if self.visit is not None:
-                self.visit.close()
+                self.visit.end()
                 self.visit = None
         if lent.mutable or lent.whole is not None:
             self.access.check_unchanged(step, lent)

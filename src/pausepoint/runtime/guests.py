@@ -139,6 +139,10 @@ class GuestDrive(Drive):
     visits = GuestVisit
     block: Block
 
+    @property
+    def code_task(self) -> asyncio.Task[Any] | None:
+        return self.block.task
+
     def _interrupt(self, why: Interrupt) -> None:
         # From now on, every operation of the block raises the signal.
         self.block.exited = self.block.exited or self.in_step

@@ -65,6 +65,11 @@ class Requests(Keeping):
         self.confirming: asyncio.Task[None] | None = None
 
     @property
+    def code_task(self) -> asyncio.Task[Any] | None:
+        """The task that runs the step's own code."""
+        return self.task
+
+    @property
     def must_stop(self) -> bool:
         """Whether the session must stop at its next safe point: for a pause, a cancel or a shutdown."""
         return bool(self.flags.pause_requested or self.flags.cancel_requested or self.stop_reason)

@@ -116,7 +116,7 @@ class Visit:
         self.misses = Misses(self)
         self.is_strict = (host.strict if step.strict is None else step.strict) and not host.accept_code
         self.pauses_inside = step.pause == "operation"
-        self.calls = Calls(step.name)
+        self.calls = Calls(host.session_id, step.name, number)
 
     def close(self) -> None:
         """End the visit: later calls of the context raise an error, and tasks still running are cancelled."""
@@ -127,6 +127,13 @@ class Visit:
         self._end_rest()
         for task in self.tasks:
             task.cancel()
+
+    def end(self) -> None:
+        """Close the visit when the step's code has ended. Branches that nobody awaits must not wait forever."""
+        self.calls.leave(self.host.code_task, quietly=self.exited)
+        self.close()
+        for news in (*self.waits, *self.halted):
+            news.cancel()
 
     # identity
 
