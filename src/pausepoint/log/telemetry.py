@@ -9,6 +9,7 @@ set up an SDK has imported the API. Without a provider, no spans and metrics are
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import sys
 import time
@@ -71,6 +72,12 @@ def here() -> Place | None:
     It works in steps, operations, map items, and the tasks and threads that they start.
     """
     place = _here.get()
+    return None if place is None else Place(*place)
+
+
+def place_in(context: contextvars.Context) -> Place | None:
+    """Return the visit that code with these context variables belongs to; None outside of sessions."""
+    place = context.get(_here)
     return None if place is None else Place(*place)
 
 

@@ -17,6 +17,7 @@ from pausepoint.name import NAME
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.lease import LeaseGuard
 from pausepoint.runtime.listeners import Listeners
+from pausepoint.runtime.loop_watch import LoopWatch
 from pausepoint.stores.base import Store
 
 
@@ -37,7 +38,7 @@ class Run:
     @property
     def is_kept(self) -> bool:
         """Whether the session is parked, and its step is only kept in memory."""
-        return self.drive is not None and self.drive.is_kept
+        return (drive := self.drive) is not None and drive.is_kept  # another thread may ask
 
     async def finished(self) -> None:
         """Wait until the drive has ended, or has parked the session and keeps its step."""
@@ -71,6 +72,7 @@ class LocalDriver:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.runs: dict[str, Run] = {}
+        self.loop_watch = LoopWatch(self.runs)
         self.claims: dict[str, asyncio.Event] = {}  # sessions that are being claimed and are not driven yet
         self.waking: set[str] = set()  # those of them that the waker claims
         self.taking = 0  # calls that take sessions of which only the store knows the ids yet
@@ -99,11 +101,13 @@ class LocalDriver:
             former.notice(drive.row.fence, former.flags)
         drive.on_parked = lambda: self.on_news()  # the slot of a kept session is free, although its drive goes on
         drive.is_unread = lambda: self._is_unread(drive.row.key)
+        drive.on_resumed = self.loop_watch.start
         task = asyncio.get_running_loop().create_task(drive.run(), name=f"{NAME} {drive.session_id}")
         run = self.runs[drive.session_id] = Run(drive, task)
         self.troubles.pop(drive.session_id, None)
         self.lines.drop(drive.row.key)  # the drive has it, and will change it
         self.fenced.discard(drive.session_id)
+        self.loop_watch.start()
         task.add_done_callback(lambda done: self._ended(run, drive))
         if self.ending:
             drive.stop(self.ending)

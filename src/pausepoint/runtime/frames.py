@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from math import inf
 from typing import Any
+
+_NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
+
+
+def operation_name(scope: str) -> str:
+    """Return the name of the operation that a frame's scope ends with.
+
+    >>> operation_name("/map:draft/draft~1f#1"), operation_name('/fetch["a"]')
+    ('draft', 'fetch')
+    """
+    found = _NAME.search(scope)
+    return found[1] if found else scope
 
 
 class Cancels:

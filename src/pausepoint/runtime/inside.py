@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextvars import ContextVar, Token
+from contextvars import Context, ContextVar, Token
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import ContextClosed, StepExited
 from pausepoint.name import NAME
+from pausepoint.runtime.frames import operation_name
 from pausepoint.runtime.visit import Frame, Visit
 
 T = TypeVar("T")
@@ -91,6 +92,12 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 _inside: ContextVar[Inside | None] = ContextVar(f"{NAME}_inside", default=None)
+
+
+def operation_in(context: Context) -> str:
+    """Return the name of the operation that code with these context variables belongs to; empty if to none."""
+    where = context.get(_inside)
+    return operation_name(where.frame.scope) if isinstance(where, Place) and where.frame.parent is not None else ""
 
 
 # Two names for methods of the variable, because a function around them would cost more than they do.

@@ -33,7 +33,8 @@ class Keeping(Holding):
     """A held session whose step can be kept in memory while it is paused."""
 
     __slots__ = (
-        "gives_up", "hold", "in_step", "keeping", "kept_for", "news", "on_parked", "quiet", "seen", "timer", "visit",
+        "gives_up", "hold", "in_step", "keeping", "kept_for", "news", "on_parked", "on_resumed", "quiet", "seen",
+        "timer", "visit",
     )  # fmt: skip
 
     def __init__(self, *args: Any) -> None:
@@ -45,6 +46,7 @@ class Keeping(Holding):
         self.keeping: asyncio.Task[bool] | None = None
         self.gives_up = False
         self.on_parked: Callable[[], None] = lambda: None  # the session's slot is free
+        self.on_resumed: Callable[[], None] = lambda: None  # the session continues in place
         self.kept_for = 0.0  # seconds that the step was kept; they do not count as its run time
         self.quiet = asyncio.Event()  # the session is parked: its drive has ended, or keeps the step
         self.news: asyncio.Event  # set while the step is kept, to look at the session again
@@ -185,6 +187,7 @@ class Keeping(Holding):
         self.row, self.fence = row, row.fence
         self.ledger.claimed_again(row)
         self.quiet.clear()
+        self.on_resumed()
         self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
         self.budgeted = None if row.may_have_budget else False
         await self._note_resumed_in_place()

@@ -8,7 +8,6 @@ halted, the drive cancels the step. This way a pause works the same inside `asyn
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import Awaitable, Sequence
 from hashlib import sha256
@@ -40,6 +39,7 @@ from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind
 from pausepoint.runtime.calls import Calls
 from pausepoint.runtime.frames import Frame as Frame
+from pausepoint.runtime.frames import operation_name
 from pausepoint.runtime.handover import Handover, Receipt
 from pausepoint.runtime.misses import Misses, digests_of, mismatch
 from pausepoint.runtime.timeouts import Timeouts
@@ -54,8 +54,6 @@ T = TypeVar("T")
 
 LINGER = 5
 """The number of loop turns before a visit that only waits exits. Another branch may be about to start something."""
-
-_NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -235,7 +233,7 @@ class Visit:
     @property
     def in_flight(self) -> list[str]:
         """The names of the operations in flight."""
-        return [found[1] if (found := _NAME.search(scope)) else scope for scope in list(self.running)]
+        return [operation_name(scope) for scope in list(self.running)]
 
     async def keep(
         self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
