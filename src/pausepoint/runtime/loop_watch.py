@@ -80,7 +80,7 @@ class LoopWatch:
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         with suppress(RuntimeError):  # the loop is closed
             while not self._may_end():
-                self._culprit, self._is_answered, self._looked_at = None, False, time.monotonic()
+                self._is_answered, self._looked_at = False, time.monotonic()
                 loop.call_soon_threadsafe(self._answer)
                 while self._rested() and not self._is_answered:
                     self._look(sys._current_frames().get(thread))
@@ -88,6 +88,7 @@ class LoopWatch:
         self._has_thread = False
 
     def _may_end(self) -> bool:
+        self._culprit = None  # it has references to the session
         with self._lock:  # a session that begins now starts another thread
             self._has_thread = any(not run.is_kept for run in tuple(self._runs.values()))
             return not self._has_thread
