@@ -74,8 +74,8 @@ async def reads_per_answer(questions: int) -> float:
     @workflow
     async def approvals(ctx: Context) -> int:
         asked = [ctx.ask(f"Item {n}?", int, key=n) for n in range(questions)]
-        _, *found = await asyncio.gather(ctx.do(gate.hold), *asked)
-        return sum(found)
+        _, numbers = await asyncio.gather(ctx.do(gate.hold), asyncio.gather(*asked))
+        return sum(numbers)
 
     async with Engine(store, workflows=[approvals]) as engine:
         session = await engine.start(approvals)
@@ -89,7 +89,7 @@ async def reads_per_answer(questions: int) -> float:
             await session.answer(1, key=n)
         gate.opened.set()
         outcome = await session.outcome()
-        assert (outcome.status, outcome.state.result) == (Status.COMPLETED, questions)
+        assert (outcome.status, outcome.result) == (Status.COMPLETED, questions)
     return reads / answers
 
 
@@ -109,23 +109,23 @@ async def reads_per_end(children: int) -> float:
 
     @workflow
     async def parent(ctx: Context) -> int:
-        calls = [ctx.call(child, {"n": n}, key=n) for n in range(children)]
-        _, *found = await asyncio.gather(ctx.do(gate.hold), *calls)
-        return sum(found)
+        calls = [ctx.call(child, key=n, n=n) for n in range(children)]
+        _, numbers = await asyncio.gather(ctx.do(gate.hold), asyncio.gather(*calls))
+        return sum(numbers)
 
     async with Engine(store, workflows=[parent, child]) as engine:
         session = await engine.start(parent)
         await until_waiting(engine, session, children)
         while len(below := await engine.sessions(parent=session.id, status="waiting")) < children:
             await asyncio.sleep(0.01)
-        store.reads()
+        reads = store.reads()
         for number, info in enumerate(below, 1):
             await engine.send(info.session_id, "go")
             await until_waiting(engine, session, children - number)
             if number == ended:
                 reads = store.reads()
         gate.opened.set()
-        assert (await session.outcome()).state.result == sum(range(children))
+        assert (await session.outcome()).result == sum(range(children))
     return reads / ended
 
 

@@ -267,11 +267,11 @@ class _Asking(Pending[Any]):
 
     async def _early(self) -> SignalRecord | None:
         """Return an answer that was given to this key before the question was asked."""
-        visit = self.visit
-        if self.spec.key is None or visit.early is False:
+        visit, known = self.visit, self.visit.early
+        if self.spec.key is None or known is False:
             return None
         found = await visit.mail(1, "early", str(self.spec.key))
-        if not found and visit.early is None:  # one look is enough for all questions, until such an answer arrives
+        if not found and known is None:  # one look is enough for all questions, until such an answer arrives
             has_early = bool(await visit.mail(1, "early"))
             visit.early = visit.early or has_early
         return next(iter(found), None)
