@@ -154,9 +154,9 @@ def answer(ctx: BlockingContext) -> None:
 
 """
 
-RUN = "run(answer)"
+RUN_ANSWER = "run(answer)"
 
-ASYNC = """
+ASYNC_WITH = """
 import asyncio
 from pausepoint import Engine
 
@@ -168,7 +168,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("program", [RUN, ASYNC], ids=["run", "async with"])
+@pytest.mark.parametrize("program", [RUN_ANSWER, ASYNC_WITH], ids=["run", "async with"])
 @pytest.mark.parametrize("ends_by", ["operation", "second"])
 def test_ctrl_c_says_at_once_what_a_plain_script_waits_for(tmp_path: Path, program: str, ends_by: str) -> None:
     with Process("-c", ANSWER + program, cwd=tmp_path, tty=True, program=()) as script:
@@ -187,7 +187,7 @@ def test_ctrl_c_says_at_once_what_a_plain_script_waits_for(tmp_path: Path, progr
 
 
 def test_ctrl_c_writes_nothing_to_a_stderr_that_is_no_terminal(tmp_path: Path) -> None:
-    with Process("-c", ANSWER + RUN, cwd=tmp_path, program=()) as script:
+    with Process("-c", ANSWER + RUN_ANSWER, cwd=tmp_path, program=()) as script:
         script.until("begun")
         script.signal(signal.SIGINT)
         (tmp_path / "go").touch()

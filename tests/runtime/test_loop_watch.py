@@ -52,6 +52,7 @@ async def run(*bodies: Callable[[Context], Awaitable[Any]]) -> None:
         assert (await session.outcome()).status is Status.COMPLETED
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_step_that_blocks_the_loop_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     @step
@@ -76,6 +77,7 @@ async def test_a_step_that_blocks_the_loop_is_named_once(caplog: pytest.LogCaptu
     assert message.endswith("Make the step a plain def: it then runs in a thread." + WAYS)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_block_that_goes_on_is_told_while_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
     def computes() -> None:
@@ -92,6 +94,7 @@ async def test_a_block_that_goes_on_is_told_while_it_lasts(caplog: pytest.LogCap
     assert " s so far" in warning
 
 
+@pytest.mark.long
 @on_loop
 async def test_operations_items_and_tasks_are_named(caplog: pytest.LogCaptureFixture) -> None:
     async def load(name: str) -> None:
@@ -124,6 +127,7 @@ async def test_operations_items_and_tasks_are_named(caplog: pytest.LogCaptureFix
     assert "Make the operation a plain def" in warnings(caplog)[0]
 
 
+@pytest.mark.long
 @on_loop
 async def test_what_leaves_the_loop_free_causes_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     debugger: dict[str, Any] = {"__name__": "bdb", "sleep": time.sleep}
@@ -229,6 +233,7 @@ def test_a_process_that_is_suspended_does_not_count_as_blocked(tmp_path: Path) -
     assert stderr == ""
 
 
+@pytest.mark.long
 def test_pausepoint_run_prints_the_warning(tmp_path: Path) -> None:
     (tmp_path / "busy.py").write_text(PROGRAM.replace("0.5", "2").partition("\nrun(")[0])
     command = [sys.executable, "-m", "pausepoint", "run", "busy:busy", "--store", "s.db"]
