@@ -174,6 +174,7 @@ async def test_an_engine_is_watched_only_while_sessions_run() -> None:
         assert (await session.info()).status is Status.WAITING
         await session.send("hello")
         assert (await session.outcome()).status is Status.COMPLETED
+    assert not is_watched(), "a program may fork when its engine is closed"
 
 
 @on_loop

@@ -13,7 +13,7 @@ import time
 from asyncio.events import Handle
 from collections.abc import Mapping
 from contextlib import suppress
-from threading import Lock, Thread, get_ident
+from threading import Event, Lock, Thread, get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,6 +57,8 @@ class LoopWatch:
     def __init__(self, runs: Mapping[str, Run]) -> None:
         self._runs = runs
         self._lock = Lock()
+        self._ending = Event()
+        self._thread: Thread | None = None
         self._has_thread = False
         self._is_answered = False
         self._looked_at = 0.0  # when the loop was last asked or looked at
@@ -74,8 +76,15 @@ class LoopWatch:
         thread.name = f"{NAME}-loop-watch"
         try:
             thread.start()
+            self._thread = thread
         except RuntimeError:  # the system has no more threads
             self._has_thread = False
+
+    def stop(self) -> None:
+        """End the watch, because its engine closes: the program may fork after that."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(LOOK)  # it may be in a slow handler of log lines
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         with suppress(RuntimeError):  # the loop is closed
@@ -90,14 +99,14 @@ class LoopWatch:
     def _may_end(self) -> bool:
         self._culprit = None  # it has references to the session
         with self._lock:  # a session that begins now starts another thread
-            self._has_thread = any(not run.is_kept for run in tuple(self._runs.values()))
+            at_work = any(not run.is_kept for run in tuple(self._runs.values()))
+            self._has_thread = at_work and not self._ending.is_set()
             return not self._has_thread
 
     def _rested(self) -> bool:
         """Wait until the next look. Return False if the process did not run meanwhile, so that nothing is known."""
         began = time.monotonic()
-        time.sleep(LOOK)
-        return time.monotonic() - began < 2 * LOOK
+        return not self._ending.wait(LOOK) and time.monotonic() - began < 2 * LOOK
 
     def _answer(self) -> None:
         """Called on the loop: what has blocked it has ended."""
