@@ -16,20 +16,25 @@ from pausepoint.apps.planner import ingestion, materials
 from pausepoint.apps.planner.chapters import Book, Topic, book_of
 from pausepoint.apps.planner.materials import ENDINGS, PDF, Bookmark
 from pausepoint.apps.planner.models import PAGES_PER_CHUNK
+from pausepoint.apps.planner.topics import Findings
 from pausepoint.apps.words import many
 
 ROW = "| {:<28} | {:>5} | {:>6} | {:<14} | {:>9} | {:>7} | {}"
 
 
+def windows(path: Path, bookmarks: list[Bookmark]) -> dict[str, Findings]:
+    """Return what IngestionAgent finds in each window of a file."""
+    kind = materials.checked(path)
+    numbers = range(math.ceil(materials.page_count(str(path), kind) / PAGES_PER_CHUNK))
+    return {
+        f"file:{at}": ingestion._pieces(str(path), kind, at * PAGES_PER_CHUNK, PAGES_PER_CHUNK, bookmarks)
+        for at in numbers
+    }
+
+
 def read(path: Path, bookmarks: list[Bookmark]) -> Book:
     """Read a file as IngestionAgent does, without a session."""
-    kind = materials.checked(path)
-    windows = range(math.ceil(materials.page_count(str(path), kind) / PAGES_PER_CHUNK))
-    found = {
-        f"file:{at}": ingestion._pieces(str(path), kind, at * PAGES_PER_CHUNK, PAGES_PER_CHUNK, bookmarks)
-        for at in windows
-    }
-    return book_of(found, path.name, paged=kind == PDF)
+    return book_of(windows(path, bookmarks), path.name, paged=materials.kind_of(path) == PDF)
 
 
 def start_of(topic: Topic) -> int | None:
