@@ -2,7 +2,7 @@
 
 ``draw`` prints the documents that the seed draws from the candidates. ``fetch`` downloads them into ``build/``: Debian
 packages with apt-get and dpkg-deb, source distributions with pip. ``measure`` reads each of them as the planner does,
-compares its topics with those that a person wrote down, and writes the result and the tables of the planner's README.
+compares its topics with those that were written down, and writes the result and the tables of the planner's README.
 ``measure --show`` also prints the topics that are not right, and what the planner has in their place.
 """
 
@@ -130,7 +130,7 @@ def rejected(listed: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def folder_of(document: dict[str, Any]) -> Path:
-    return FETCHED / document["package"]
+    return FETCHED / str(document["package"])
 
 
 def files_of(document: dict[str, Any]) -> list[Path]:
