@@ -12,7 +12,8 @@ import pytest
 
 from pausepoint.apps.aura import run_aura_orchestrator
 from pausepoint.apps.aura.classroom_sync import check, only_student
-from pausepoint.apps.aura.models import Assignment, LastReport
+from pausepoint.apps.aura.models import Assignment, LastReport, SkillProfile, Standing
+from pausepoint.apps.aura.overview import overview
 from pausepoint.apps.aura.sources import open_source
 from pausepoint.apps.aura.sources.cells import AmbiguousDates, Order
 from pausepoint.apps.input import BadInput
@@ -216,7 +217,7 @@ student-2,Botany,Leaves,2030-03-01,no,,,,
 
 def test_a_csv_file_is_read_with_its_empty_cells(tmp_path: Path) -> None:
     leaves, roots, wings = gathered(put(tmp_path / "grades.csv", CSV), zone=TOKYO).values()
-    assert (leaves.id, leaves.score, leaves.late) == ("Botany/Leaves", 0.9, False)
+    assert (leaves.id, leaves.score, leaves.late) == ("Botany/Leaves (due 2030-03-01)", 0.9, False)
     assert leaves.due == datetime(2030, 3, 1, 14, 59, tzinfo=UTC)  # the end of the day in Tokyo
     assert leaves.handed_in_at == datetime(2030, 2, 28, 9, 0, tzinfo=UTC)
     assert (roots.is_open, roots.minutes, roots.due) == (True, 30, datetime(2030, 3, 5, 9, 0, tzinfo=UTC))
@@ -236,14 +237,18 @@ def test_a_student_is_the_same_however_the_name_is_written(tmp_path: Path) -> No
 
 def test_the_ids_of_a_table_do_not_depend_on_the_name_of_the_file(tmp_path: Path) -> None:
     first, second = (gathered(put(tmp_path / name, CSV)) for name in ("march.csv", "april.csv"))
-    assert list(first) == list(second) == ["Botany/Leaves", "Botany/Roots", "Zoology/Wings"]
+    assert list(first) == list(second) == [
+        "Botany/Leaves (due 2030-03-01)",
+        "Botany/Roots (due 2030-03-05)",
+        "Zoology/Wings (due 2030-02-01)",
+    ]
 
 
 def test_work_with_the_same_title_is_told_apart_by_its_due_date(tmp_path: Path) -> None:
     lines = ["course,title,due", "Latin,Test,5.4.2030", "Latin,Test,5.3.2030", "Latin,Test,"]
     found = gathered(put(tmp_path / "grades.csv", "\n".join(lines)), zone="UTC")
     assert {name: each.due and each.due.month for name, each in found.items()} == {
-        "Latin/Test (2)": 4, "Latin/Test": 3, "Latin/Test (3)": None
+        "Latin/Test (due 2030-04-05)": 4, "Latin/Test (due 2030-03-05)": 3, "Latin/Test": None
     }  # fmt: skip
 
 
@@ -391,7 +396,7 @@ def test_a_takeout_is_read_zipped_or_unpacked_by_address_or_name(tmp_path: Path,
     leaves, roots, again = gathered(place, student).values()
     assert (leaves.title, leaves.score, leaves.late, leaves.handed_in) == ("Leaves", 0.8, True, True)
     assert (roots.is_open, roots.due) == (True, datetime(2030, 3, 5, 18, tzinfo=UTC))
-    assert (again.handed_in, again.due, again.id) == (True, None, "Botany/Roots (2)")
+    assert (again.handed_in, again.due, again.id) == (True, None, "Botany 7b/Roots")
 
 
 def test_a_takeout_with_the_names_of_the_api_is_understood(tmp_path: Path) -> None:
@@ -483,4 +488,68 @@ def test_two_children_with_one_id_are_not_compared_and_another_file_name_changes
     assert run("one.csv", "Ben", 7) is None
     previous = run("two.csv", "Anna", 7)
     assert previous is not None
-    assert previous.work == {"Latin/Test": "graded"}
+    assert previous.work == {"Latin/Test (due 2030-03-02)": "graded"}
+
+
+# the exports of two weeks
+
+
+def new_since(tmp_path: Path, first: Path, second: Path, student: str = "student@example.com") -> str:
+    """Return what the second week's report says has changed since the first week's."""
+    for place, days in ((first, 0), (second, 7)):
+        done = run_aura_orchestrator(
+            student, store=tmp_path / "aura.db", data=place, now=NOW + timedelta(days=days), time_zone="UTC",
+            reports=tmp_path / "reports",
+        )  # fmt: skip
+        assert done.report is not None
+    text = done.report.markdown.read_text("utf-8")
+    return text.partition("## Since the last report")[2].partition("**Levels**")[0].partition("## Grades")[0]
+
+
+def test_the_takeouts_of_two_weeks_show_what_is_new_although_their_files_have_other_names(tmp_path: Path) -> None:
+    old = [
+        takeout_post("Test", "2030-02-20T18:00:00Z", state="RETURNED", assignedGrade=8),
+        takeout_post("Leaves", "2030-03-06T18:00:00Z", state="CREATED"),
+        takeout_post("Reading", state="CREATED"),
+    ]
+    newer = [  # the newest post comes first
+        takeout_post("Test", "2030-03-20T18:00:00Z", state="CREATED"),
+        old[0],
+        takeout_post("Leaves", "2030-03-13T18:00:00Z", state="CREATED"),  # a week more
+        old[2],
+    ]
+    weeks = []
+    for name, posts in (("first", old), ("second", newer)):
+        folder = tmp_path / name / "Takeout" / "Classroom"
+        put(folder / f"Botany-{name}" / f"{name}.json", takeout_class(*posts))
+        put(folder / f"Chess-{name}" / f"{name}.json", takeout_class(takeout_post("Openings"), name="Chess"))
+        weeks.append(Path(shutil.make_archive(str(tmp_path / f"takeout-{name}"), "zip", tmp_path / name)))
+    changes = new_since(tmp_path, *weeks)
+    assert changes.count("\n- ") == 1, changes
+    assert "**New assignments**\n\n- **Test**: Botany · due Wed 20 Mar, 18:00" in changes
+
+
+def test_the_tables_of_two_weeks_show_what_is_new_although_a_line_is_gone_and_another_came_first(
+    tmp_path: Path,
+) -> None:
+    head = "course,title,due,points,max_points\n"
+    old = [
+        "Latin,Vocabulary,2030-02-01,9,10", "Latin,Vocabulary,2030-02-08,8,10", "Latin,Vocabulary,2030-03-08,,10",
+        "Art,Collage,,,10",
+    ]  # fmt: skip
+    newer = ["Latin,Vocabulary,2030-03-15,,10", "Latin,Vocabulary,2030-03-08,7,10", old[1], old[3]]
+    weeks = [put(tmp_path / f"{name}.csv", head + "\n".join(lines)) for name, lines in (("a", old), ("b", newer))]
+    changes = new_since(tmp_path, *weeks, student="Anna")
+    assert changes.count("\n- ") == 2, changes
+    assert "**New grades**\n\n- **Vocabulary**: Latin · 7 of 10" in changes
+    assert "**New assignments**\n\n- **Vocabulary**: Latin · due Fri 15 Mar" in changes
+
+
+def test_the_reports_of_an_earlier_version_and_a_moved_due_date_make_no_work_new(tmp_path: Path) -> None:
+    work = {"Latin/Test": Standing.GRADED, "Latin/Essay (due 2030-03-05)": Standing.OPEN}
+    work |= {"Latin/Verbs (due 2030-03-01)": Standing.GRADED}
+    previous = LastReport(session_id="s0", as_of=NOW, work=work, profile=SkillProfile(subjects=[]))
+    lines = ["Latin,Test,2030-03-01,8", "Latin,Essay,2030-03-12,", "Latin,Verbs,2030-03-11,"]
+    path = put(tmp_path / "x.csv", "\n".join(["course,title,due,points", *lines]))
+    (change,) = overview(list(gathered(path).values()), previous, NOW).changes
+    assert (change.kind, [each.title for each in change.work]) == ("new_work", ["Verbs"])

@@ -5,8 +5,9 @@ All times are timezone-aware and stored in UTC. They are shown in the time zone 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -63,7 +64,8 @@ class Course(BaseModel):
 class Assignment(BaseModel):
     """A piece of work assigned to a student. ``minutes`` is the expected effort, if the data gives it.
 
-    The id comes from the course and the work, not from the name of the file, so that next week's file has the same ids.
+    The id is the source's id, or else the course, the title and the due date. It never comes from the name of a file,
+    so that next week's file has the same ids.
     ``grade`` is the grade as the source writes it, if it is not a number of points: ``85%``, ``2+`` or ``B``.
 
     The model has no validators of its own, because the engine stores and loads such models several times as fast. The
@@ -105,6 +107,24 @@ class Assignment(BaseModel):
     def is_overdue(self, now: datetime) -> bool:
         """Return whether the work is past its due date and was not handed in."""
         return self.is_open and self.due is not None and self.due < now
+
+
+def key_of(title: str, due: date | None) -> str:
+    """Return what identifies work without an id in its course: the title, and the due date if there is one.
+
+    >>> key_of("Test", date(2030, 3, 5)), key_of("Test", None)
+    ('Test (due 2030-03-05)', 'Test')
+    """
+    return title if due is None else f"{title} (due {due})"
+
+
+def key_without_due(key: str) -> str:
+    """Return a key without its due date.
+
+    >>> key_without_due("Latin/Test (due 2030-03-05)"), key_without_due("Latin/Test")
+    ('Latin/Test', 'Latin/Test')
+    """
+    return re.sub(r" \(due \d{4}-\d\d-\d\d\)$", "", key)
 
 
 def subject_key(course: str) -> str:

@@ -5,7 +5,8 @@ Long lists are cut here, so the rest of the report does not depend on how many a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,6 +14,7 @@ from pausepoint.apps.aura.models import (
     Assignment,
     LastReport,
     Standing,
+    key_without_due,
     standing,
     subject_key,
 )
@@ -90,12 +92,30 @@ def _latest(assignments: Iterable[Assignment]) -> dict[str, list[Assignment]]:
 
 def _changes(assignments: Iterable[Assignment], previous: LastReport, now: datetime) -> list[Change]:
     found: dict[str, list[Assignment]] = {kind: [] for kind in CHANGES}
+    moved = _moved(assignments, previous.work)
     for each in assignments:
-        stands, stood = standing(each, now), previous.work.get(each.id)
+        stands, stood = standing(each, now), previous.work.get(each.id, moved.get(each.id))
         for kind, (after, before) in CHANGES.items():
             if stands is after and stood in before:
                 found[kind].append(each)
     return [Change(kind=kind, work=work[:LONGEST_LIST], count=len(work)) for kind, work in found.items() if work]
+
+
+def _moved(assignments: Iterable[Assignment], before: Mapping[str, Standing]) -> dict[str, Standing]:
+    """Return how work stood whose id has changed because it has another due date now.
+
+    The title must be unique among the new and among the vanished ids. A finished test and the next one with the same
+    title are two pieces of work.
+    """
+    ids = {each.id for each in assignments}
+    added, gone = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for key in ids - before.keys():
+        added[key_without_due(key)].append(key)
+    for key in before.keys() - ids:
+        if key_without_due(key) == key or before[key] in (Standing.OPEN, Standing.OVERDUE):
+            gone[key_without_due(key)].append(key)
+    pairs = ((keys, gone[title]) for title, keys in added.items() if title in gone)
+    return {now[0]: before[then[0]] for now, then in pairs if len(now) == len(then) == 1}
 
 
 def _at(moment: datetime | None) -> float:

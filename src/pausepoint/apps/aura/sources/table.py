@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from pausepoint.apps.aura.models import Assignment, Course
+from pausepoint.apps.aura.models import Assignment, Course, key_of
 from pausepoint.apps.aura.sources import cells
 from pausepoint.apps.aura.sources.cells import COLUMNS, NEEDED, AmbiguousDates, Grade, Order
 from pausepoint.apps.input import BadInput, decoded
@@ -133,11 +133,11 @@ class CsvTable:
 
     def _assignment(self, row: Row, course: Course) -> Assignment:
         handed_in, at = row.handed_in()
-        due = row.moment("due")
+        due, title = row.moment("due"), one_line(row.texts["title"])
         points, most, grade = row.grade()
         return Assignment(
-            id=f"{course.course_id}/{row.texts.get('id') or row.texts['title']}",
-            account=course.account, course=course.name, title=one_line(row.texts["title"]),
+            id=f"{course.course_id}/{row.texts.get('id') or key_of(title, due and due.astimezone(self.zone).date())}",
+            account=course.account, course=course.name, title=title,
             kind=row.texts.get("kind") or "ASSIGNMENT", due=due, handed_in=handed_in, handed_in_at=at,
             graded_at=row.moment("graded_at"), points=points, max_points=most,
             late=row.late() or (at is not None and due is not None and at > due), minutes=row.minutes(),
@@ -197,9 +197,9 @@ class CsvTable:
 
 
 def _number_alike(found: Sequence[tuple[Row, Assignment]]) -> None:
-    """Number work with the same id by its due date: a test of vocabulary every month has the same title.
+    """Number work with the same id by its due time: two tests with the same title may be due on one day.
 
-    Raises `BadInput` if the due dates are also the same, because then one of the two lines is probably a mistake.
+    Raises `BadInput` if the due times are also the same, because then one of the two lines is probably a mistake.
     """
     alike: dict[str, list[tuple[Row, Assignment]]] = defaultdict(list)
     for row, work in found:

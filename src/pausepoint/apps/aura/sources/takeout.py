@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path, PurePath
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec.structs import replace
 from pydantic_core import from_json
 
-from pausepoint.apps.aura.models import Assignment, Course
+from pausepoint.apps.aura.models import Assignment, Course, key_of
 from pausepoint.apps.aura.sources.shapes import (
     CourseWork,
     Day,
@@ -34,6 +35,7 @@ from pausepoint.apps.aura.sources.shapes import (
     parsed,
 )
 from pausepoint.apps.input import BadInput
+from pausepoint.apps.words import one_line
 
 OWNER = "me"
 """The student of submissions that name none: the person whose archive it is."""
@@ -122,6 +124,16 @@ class TakeoutWork(Shape, frozen=True):
             check_year(self.due_time, "dueTime")
 
     @property
+    def due_day(self) -> date | None:
+        """The day on which the work is due, in UTC, or None if it has none or an impossible one."""
+        if isinstance(self.due_time, datetime):
+            return self.due_time.astimezone(UTC).date()
+        try:
+            return self.due_date and date(self.due_date.year, self.due_date.month, self.due_date.day)
+        except ValueError:
+            return None
+
+    @property
     def done(self) -> tuple[TakeoutSubmission, ...]:
         """The submissions, under either name."""
         return self.submissions or self.student_submissions
@@ -143,6 +155,7 @@ class Post(Shape, frozen=True):
 
     id: str = ""
     state: str = "PUBLISHED"
+    creation_time: Any = None
     course_work: TakeoutWork | None = None
 
 
@@ -152,7 +165,13 @@ class TakeoutClass(Shape, frozen=True):
     posts: tuple[Post, ...]
     id: str = ""
     name: str = ""
+    section: str = ""
     course_state: str = "ACTIVE"
+
+    @property
+    def key(self) -> str:
+        """What identifies the class in every archive: its id, or else its name and section."""
+        return self.id or " ".join(filter(None, (self.name, self.section))) or "Classroom"
 
 
 class Takeout:
@@ -167,18 +186,17 @@ class Takeout:
 
     @property
     def classes(self) -> dict[str, TakeoutClass]:
-        """The active classes by id. They are read once."""
+        """The active classes by id, or else by name and section. They are read once."""
         if self._known is None:
-            found: dict[str, TakeoutClass] = {}
+            found: list[TakeoutClass] = []
             for where, content in _classes(self.path):
-                (each,) = parsed(TakeoutClass, [_tidy(content)], where)
-                found[each.id or where.rpartition("/")[2].removesuffix(".json")] = each
+                found += parsed(TakeoutClass, [_tidy(content)], where)
             if not found:
                 raise BadInput(
                     f"data: {self.place} contains no class of Google Classroom. Order a Takeout with “Classroom”"
                     " selected, or name the folder of an export."
                 )
-            self._known = {name: each for name, each in found.items() if each.course_state == "ACTIVE"}
+            self._known = _merged(each for each in found if each.course_state == "ACTIVE")
         return self._known
 
     def students(self) -> list[str]:
@@ -221,14 +239,26 @@ def holds_takeout(folder: Path) -> bool:
     return any((folder / name).is_dir() for name in ("Takeout", "Classroom")) or folder.name in ("Takeout", "Classroom")
 
 
+def _merged(classes: Iterable[TakeoutClass]) -> dict[str, TakeoutClass]:
+    """Return the classes by key. Without ids, two files of one name and section are one class."""
+    merged: dict[str, TakeoutClass] = {}
+    for each in classes:
+        before = merged.get(each.key)
+        merged[each.key] = each if before is None else replace(before, posts=before.posts + each.posts)
+    return merged
+
+
 def _work(found: TakeoutClass) -> Iterator[tuple[str, TakeoutWork]]:
-    """Yield the published course work with a key: its id, or its title and how often that occurred before."""
+    """Yield the published course work with a key: its id, or its title and due date.
+
+    Work that shares its key is numbered from the oldest post on, so that a new post does not change the numbers.
+    """
     seen: dict[str, int] = {}
-    for post in found.posts:
+    for post in sorted(found.posts, key=lambda post: str(post.creation_time or "")):
         work = post.course_work
         if work is None or post.state != "PUBLISHED":
             continue
-        key = work.id or post.id or work.title
+        key = work.id or post.id or key_of(one_line(work.title), work.due_day)
         seen[key] = seen.get(key, 0) + 1
         yield key if seen[key] == 1 else f"{key} ({seen[key]})", work
 
