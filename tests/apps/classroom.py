@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from pausepoint.apps.aura import run_aura_orchestrator
+from pausepoint.apps.aura.models import Assignment
+from pausepoint.apps.aura.sources import open_source
+
 NOW = datetime(2030, 3, 4, 8, 0, tzinfo=UTC)  # a Monday
 STUDENT = "student-1"
+LISBON = "Europe/Lisbon"
 
 Resource = dict[str, Any]
 
@@ -90,6 +95,23 @@ def _nth(of: str, number: int) -> tuple[Resource, Resource]:
     if due > NOW or number % 7 == 0:
         return work(name, of, due), submission(name, of)
     return work(name, of, due), handed_in(name, due + timedelta(hours=number % 5 - 3), number % 11, of)
+
+
+def gathered(place: Path, student: str = STUDENT, zone: str = LISBON) -> dict[str, Assignment]:
+    source = open_source(str(place), zone)
+    return {each.id: each for course in source.courses(student) for each in source.assignments(course)}
+
+
+def new_since(tmp_path: Path, first: Path, second: Path, student: str = "student@example.com") -> str:
+    """Return what the second week's report says has changed since the first week's."""
+    for place, days in ((first, 0), (second, 7)):
+        done = run_aura_orchestrator(
+            student, store=tmp_path / "aura.db", data=place, now=NOW + timedelta(days=days), time_zone="UTC",
+            reports=tmp_path / "reports",
+        )  # fmt: skip
+        assert done.report is not None
+    text = done.report.markdown.read_text("utf-8")
+    return text.partition("## Since the last report")[2].partition("**Levels**")[0].partition("## Grades")[0]
 
 
 class Classroom(ThreadingHTTPServer):

@@ -30,7 +30,7 @@ from tests.support import loop
 from tests.support.servers import serving
 
 QUICKLY = Retry(attempts=3, first=0, on=PATIENCE.on)
-QUICK = Workflow("quick", state=AuraState, steps=[step(sync.fn, writes="assignments", retry=QUICKLY)])
+QUICK = Workflow("quick", state=AuraState, steps=[step(sync.fn, writes=["assignments", "notes"], retry=QUICKLY)])
 
 
 @pytest.fixture

@@ -12,20 +12,30 @@ import pytest
 
 from pausepoint.apps.aura import run_aura_orchestrator
 from pausepoint.apps.aura.classroom_sync import check, only_student
-from pausepoint.apps.aura.models import Assignment, LastReport, SkillProfile, Standing
+from pausepoint.apps.aura.models import LastReport, SkillProfile, Standing
 from pausepoint.apps.aura.overview import overview
 from pausepoint.apps.aura.sources import open_source
 from pausepoint.apps.aura.sources.cells import AmbiguousDates, Order
+from pausepoint.apps.aura.sources.work_status import WorkStatus
 from pausepoint.apps.input import BadInput
-from tests.apps.classroom import NOW, STUDENT, Resource, course, export, handed_in, put, small_class, submission, work
+from tests.apps.classroom import (
+    LISBON,
+    NOW,
+    STUDENT,
+    Resource,
+    course,
+    export,
+    gathered,
+    handed_in,
+    new_since,
+    put,
+    small_class,
+    submission,
+    work,
+)
 
-LISBON, TOKYO = "Europe/Lisbon", "Asia/Tokyo"
+TOKYO = "Asia/Tokyo"
 ORDERS: tuple[Order, Order] = ("day-first", "month-first")
-
-
-def gathered(place: Path, student: str = STUDENT, zone: str = LISBON) -> dict[str, Assignment]:
-    source = open_source(str(place), zone)
-    return {each.id: each for course in source.courses(student) for each in source.assignments(course)}
 
 
 def botany(folder: Path, *found: Resource) -> Path:
@@ -237,11 +247,15 @@ def test_a_student_is_the_same_however_the_name_is_written(tmp_path: Path) -> No
 
 def test_the_ids_of_a_table_do_not_depend_on_the_name_of_the_file(tmp_path: Path) -> None:
     first, second = (gathered(put(tmp_path / name, CSV)) for name in ("march.csv", "april.csv"))
-    assert list(first) == list(second) == [
-        "Botany/Leaves (due 2030-03-01)",
-        "Botany/Roots (due 2030-03-05)",
-        "Zoology/Wings (due 2030-02-01)",
-    ]
+    assert (
+        list(first)
+        == list(second)
+        == [
+            "Botany/Leaves (due 2030-03-01)",
+            "Botany/Roots (due 2030-03-05)",
+            "Zoology/Wings (due 2030-02-01)",
+        ]
+    )
 
 
 def test_work_with_the_same_title_is_told_apart_by_its_due_date(tmp_path: Path) -> None:
@@ -296,8 +310,7 @@ def test_any_number_of_points_will_do(tmp_path: Path) -> None:
         ("9,10", "nine,10", "line 2, column 'points': 'nine' is not a number of at least 0"),
         ("9,10", "nan,10", "line 2, column 'points': 'nan' is not a number of at least 0"),
         (",30\n", ",0\n", "line 3, column 'minutes': '0' is not a whole number of minutes above 0"),
-        ("yes,5", "maybe,5", "line 4, column 'handed_in': 'maybe' is not yes, no, or a time"),
-        ("10,yes,", "10,perhaps,", "line 4, column 'late': 'perhaps' is not yes or no"),
+        ("yes,5", "31.2.2030,5", "line 4, column 'handed_in': '31.2.2030' is not a status or a time"),
         ("student-1,Botany,Roots", "student-1,,Roots", "line 3, column 'course': The cell is empty"),
         ("Botany,Roots,2030-03-05T18:00", "Botany,Leaves,1.3.2030", "line 3: 'Leaves' occurs twice in Botany. Remove"),
         (",30\n", ",30,1\n", "line 3: The line has more cells than there are columns"),
@@ -342,6 +355,83 @@ def test_tables_are_read_as_people_write_them(tmp_path: Path, content: str, expe
         assert [
             (each.title, f"{each.due:%Y-%m-%d %H:%M}", each.handed_in, each.score) for each in found if each.due
         ] == expected
+
+
+OPEN, DONE, LATE, EXCUSED = WorkStatus(), WorkStatus(True), WorkStatus(True, True), WorkStatus(excused=True)
+STATUSES = {
+    # Google Classroom, on its pages and in its API
+    "Assigned": OPEN, "Missing": OPEN, "Turned in": DONE, "Turned in late": LATE, "Done late": LATE, "Handed in": DONE,
+    "Graded": DONE, "Returned": DONE, "Draft": OPEN, "Unsubmitted": OPEN, "NEW": OPEN, "CREATED": OPEN,
+    "TURNED_IN": DONE, "RETURNED": DONE, "RECLAIMED_BY_STUDENT": OPEN, "Not turned in": OPEN, "Excused": EXCUSED,
+    # Canvas
+    "Late": LATE, "Submitted": DONE, "Not Submitted": OPEN, "Resubmitted": DONE, "Pending Review": DONE,
+    "Dropped": EXCUSED, "EX": EXCUSED, "Extended": OPEN, "None": OPEN, "unsubmitted": OPEN, "graded": DONE, "Needs grading": DONE,
+    "Incomplete": OPEN, "Complete": DONE,
+    # Moodle
+    "Draft (not submitted)": OPEN, "Submitted for grading": DONE, "No submission": OPEN, "No attempt": OPEN,
+    "Submitted for grading - Graded": DONE, "No submission - Not graded": OPEN, "Reopened": OPEN, "In marking": DONE,
+    "Nothing has been submitted for this assignment": OPEN, "Submitted for grading, Graded, 3 days 2 hours late": LATE,
+    "No submission - 1 day late": WorkStatus(late=True), "Finished": DONE, "In progress": OPEN, "Overdue": OPEN,
+    "Never submitted": OPEN,
+    # in German
+    "Zugewiesen": OPEN, "Fehlt": OPEN, "Abgegeben": DONE, "Verspätet abgegeben": LATE, "Zurückgegeben": DONE,
+    "Entwurf (nicht abgegeben)": OPEN, "Zur Bewertung abgegeben": DONE, "Bewertet": DONE, "Entschuldigt": EXCUSED,
+    # by hand
+    "✓": DONE, "-": OPEN, "x": DONE, "no": OPEN, "1": DONE, "0": OPEN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "expected"), STATUSES.items(), ids=STATUSES)
+def test_the_status_words_of_google_canvas_and_moodle_are_known(
+    tmp_path: Path, word: str, expected: WorkStatus
+) -> None:
+    (found,) = gathered(put(tmp_path / "x.csv", f'course,title,status\nLatin,Test,"{word}"\n')).values()
+    assert (found.handed_in, found.late, found.excused) == expected[:3]
+    assert expected.unknown == ()
+    assert open_source(str(tmp_path / "x.csv"), "UTC").doubts("Anna") == []
+
+
+def test_a_status_in_the_cell_for_the_points_is_no_grade(tmp_path: Path) -> None:
+    lines = ["Latin,Test,Excused", "Latin,Essay,EX", "Latin,Verbs,Missing", "Latin,Speech,-", "Latin,Role,Pass"]
+    found = gathered(put(tmp_path / "x.csv", "\n".join(["course,title,grade", *lines]))).values()
+    assert [(each.excused, each.is_open, each.is_graded) for each in found] == [
+        (True, False, False), (True, False, False), (False, True, False), (False, True, False), (False, False, True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_an_unknown_word_is_a_warning_that_names_file_line_and_word(tmp_path: Path, language: str) -> None:
+    said = {
+        "en": "grades.csv, line 4: Aura does not know the word “maybe”. The work counts as graded.",
+        "de": "grades.csv, line 4: Aura kennt das Wort „maybe“ nicht. Die Arbeit zählt als bewertet.",
+    }
+    content = CSV.replace("yes,5", "maybe,5").replace("10,,\nstudent-1,B", "10,perhaps,\nstudent-1,B")
+    path = put(tmp_path / "grades.csv", content.replace("no,,,,", "blessed,,,,"))
+    done = run_aura_orchestrator(
+        STUDENT, store=":memory:", data=path, now=NOW, reports=tmp_path, time_zone="UTC", language=language
+    )
+    assert done.status == "completed"
+    assert len(done.notes) == 2  # the other student's word is not this one's
+    assert "line 2" in done.notes[0]
+    assert "perhaps" in done.notes[0]
+    assert done.notes[1].endswith(said[language])
+    assert done.report is not None
+    for note in done.notes:
+        assert note.partition(" ")[2] in done.report.markdown.read_text("utf-8")
+
+
+def test_excused_work_is_neither_to_be_done_nor_missing_and_the_report_says_it(tmp_path: Path) -> None:
+    head = "course,title,due,status,points,max_points\n"
+    week = [
+        put(tmp_path / f"{number}.csv", f"{head}Latin,Test,2030-03-01,{status},,\nLatin,Essay,2030-02-01,yes,9,10\n")
+        for number, status in enumerate(["missing", "excused"])
+    ]
+    changes = new_since(tmp_path, *week, student="Anna")
+    assert "**Excused**\n\n- **Test**: Latin\n" in changes
+    done = run_aura_orchestrator("Anna", store=":memory:", data=week[1], now=NOW, reports=tmp_path, time_zone="UTC")
+    assert done.skill_profile is not None
+    assert [(each.missing, each.mastery) for each in done.skill_profile.subjects] == [(0, 0.9)]
+    assert done.daily_plan == []
 
 
 def test_a_date_with_two_readings_is_a_question_and_the_answer_is_an_option(tmp_path: Path) -> None:
@@ -492,18 +582,6 @@ def test_two_children_with_one_id_are_not_compared_and_another_file_name_changes
 
 
 # the exports of two weeks
-
-
-def new_since(tmp_path: Path, first: Path, second: Path, student: str = "student@example.com") -> str:
-    """Return what the second week's report says has changed since the first week's."""
-    for place, days in ((first, 0), (second, 7)):
-        done = run_aura_orchestrator(
-            student, store=tmp_path / "aura.db", data=place, now=NOW + timedelta(days=days), time_zone="UTC",
-            reports=tmp_path / "reports",
-        )  # fmt: skip
-        assert done.report is not None
-    text = done.report.markdown.read_text("utf-8")
-    return text.partition("## Since the last report")[2].partition("**Levels**")[0].partition("## Grades")[0]
 
 
 def test_the_takeouts_of_two_weeks_show_what_is_new_although_their_files_have_other_names(tmp_path: Path) -> None:

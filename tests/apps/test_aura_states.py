@@ -261,7 +261,7 @@ def test_agents_exchange_typed_models(store: Path) -> None:
     for agent in (classroom_sync.gather, skill_mastery.analyze, daily_planner.plan, parent_insight.write):
         given = get_type_hints(agent)
         assert not [kind for kind in given.values() if kind is dict or get_origin(kind) is dict], agent
-        assert given["return"] in (list[Assignment], SkillProfile, daily_planner.Plan, ParentReport)
+        assert given["return"] in (classroom_sync.Gathered, SkillProfile, daily_planner.Plan, ParentReport)
 
 
 @pytest.mark.covers("S1.3")

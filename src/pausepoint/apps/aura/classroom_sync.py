@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
 from pausepoint import Context
-from pausepoint.apps.aura.models import Assignment, Course
+from pausepoint.apps.aura.models import Assignment, Course, Doubt
 from pausepoint.apps.aura.sources import Source, open_source
 from pausepoint.apps.aura.sources.cells import Order
 from pausepoint.apps.input import BadInput
@@ -20,19 +21,27 @@ ASSIGNMENTS = TypeAdapter(list[Assignment])
 """Remembers the assignments of a course as one text, which is much faster to store than a thousand models."""
 
 
+class Gathered(NamedTuple):
+    """A student's assignments, and what the report should mention about the data."""
+
+    assignments: list[Assignment]
+    doubts: list[Doubt]
+
+
 async def gather(
     student_id: str, data: Sequence[str], time_zone: str, ctx: Context, dates: Order | None = None
-) -> list[Assignment]:
+) -> Gathered:
     """Return all assignments of a student, sorted by due date. Assignments without a due date come last."""
     sources = [open_source(place, time_zone, dates) for place in dict.fromkeys(data)]
     courses = [await _enrolled(source, student_id, ctx) for source in sources]
     _check_courses(student_id, sources, courses)
     texts = [text for source, mine in zip(sources, courses, strict=True) for text in await _fetched(source, mine, ctx)]
+    doubts = [doubt for source in sources for doubt in await _doubts(source, student_id, ctx)]
     sources.clear()  # an export of a whole class is large, and no longer needed
     found = [each for text in texts for each in ASSIGNMENTS.validate_json(text)]
     _tell_apart(found)
     found.sort(key=_by_due)
-    return found
+    return Gathered(found, doubts)
 
 
 def _tell_apart(found: Sequence[Assignment]) -> None:
@@ -51,6 +60,13 @@ async def _enrolled(source: Source, student_id: str, ctx: Context) -> list[Cours
     return await ctx.do(enrolled, source.place, student_id)
 
 
+async def _doubts(source: Source, student_id: str, ctx: Context) -> list[Doubt]:
+    def find_doubts(place: str, student: str) -> list[Doubt]:
+        return source.doubts(student)
+
+    return await ctx.do(find_doubts, source.place, student_id)
+
+
 async def _fetched(source: Source, courses: Sequence[Course], ctx: Context) -> list[str]:
     """Return the assignments of each course as text."""
 
@@ -65,8 +81,15 @@ def _by_due(assignment: Assignment) -> tuple[bool, float, str]:
     return due is None, due.timestamp() if due else 0.0, assignment.id
 
 
-def check(student_id: str, data: Sequence[str], time_zone: str, dates: Order | None = None) -> str:
-    """Refuse data that a sync cannot read, before a session is stored. Return the student's name, if it is known.
+class Checked(NamedTuple):
+    """The student's name if the data has it, and what the report should mention about the data."""
+
+    name: str
+    doubts: list[Doubt]
+
+
+def check(student_id: str, data: Sequence[str], time_zone: str, dates: Order | None = None) -> Checked:
+    """Refuse data that a sync cannot read, before a session is stored.
 
     Files are read completely. From the live API, only the courses are requested.
     """
@@ -76,7 +99,8 @@ def check(student_id: str, data: Sequence[str], time_zone: str, dates: Order | N
     for source, mine in zip(sources, courses, strict=True):
         for course in mine if source.is_file else ():
             source.assignments(course)
-    return next((name for source in sources if (name := source.name(student_id))), "")
+    name = next((name for source in sources if (name := source.name(student_id))), "")
+    return Checked(name, [doubt for source in sources for doubt in source.doubts(student_id)])
 
 
 def only_student(data: Sequence[str]) -> str:

@@ -10,13 +10,18 @@ A text with two forms is written ``one | many``. ``count`` chooses the form.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
+from pausepoint.apps.aura.models import Doubt
 from pausepoint.apps.aura.texts import TEXTS
 
 Code = Literal["en", "de"]
+
+MOST_DOUBTS = 10
+"""How many doubts about the data a report names. The rest is counted."""
 
 MONTHS = {
     "en": ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"],
@@ -118,3 +123,13 @@ class Speech:
         """Return a number without needless zeros, with the decimal sign of the language."""
         text = f"{round(value, 2):.12g}"
         return text.replace(".", ",") if self.code == "de" else text
+
+
+def doubts_said(doubts: Sequence[Doubt], speech: Speech) -> list[str]:
+    """Return what to say about doubts. The end of a long list is counted instead."""
+    said = []
+    for doubt in doubts[:MOST_DOUBTS]:
+        values: dict[str, Any] = {**doubt.values, "taken": speech.say(doubt.taken) if doubt.taken else ""}
+        said.append(speech.say(doubt.key, **values))
+    more = len(doubts) - MOST_DOUBTS
+    return [*said, *([speech.say("more_doubts", more)] if more > 0 else [])]

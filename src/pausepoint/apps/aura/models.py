@@ -61,12 +61,23 @@ class Course(BaseModel):
     user_id: str
 
 
+class Doubt(BaseModel):
+    """Something in the data that the report should mention: the key of a text, and its values.
+
+    ``taken`` is the key of the text that says as what the work counts.
+    """
+
+    key: str
+    values: dict[str, str]
+    taken: str = ""
+
+
 class Assignment(BaseModel):
     """A piece of work assigned to a student. ``minutes`` is the expected effort, if the data gives it.
 
     The id is the source's id, or else the course, the title and the due date. It never comes from the name of a file,
-    so that next week's file has the same ids.
-    ``grade`` is the grade as the source writes it, if it is not a number of points: ``85%``, ``2+`` or ``B``.
+    so that next week's file has the same ids. Excused work is neither to be done nor missing. ``grade`` is the grade as
+    the source writes it, if it is not a number of points: ``85%``, ``2+`` or ``B``.
 
     The model has no validators of its own, because the engine stores and loads such models several times as fast. The
     sources check the values.
@@ -82,6 +93,7 @@ class Assignment(BaseModel):
     handed_in_at: AwareDatetime | None = None
     graded_at: AwareDatetime | None = None
     late: bool = False
+    excused: bool = False
     points: float | None = None
     max_points: float | None = None
     minutes: int | None = None
@@ -102,7 +114,7 @@ class Assignment(BaseModel):
     @property
     def is_open(self) -> bool:
         """Whether the work is still to be done."""
-        return not self.handed_in and not self.is_graded
+        return not self.handed_in and not self.is_graded and not self.excused
 
     def is_overdue(self, now: datetime) -> bool:
         """Return whether the work is past its due date and was not handed in."""
@@ -218,6 +230,7 @@ class Standing(StrEnum):
     OPEN = "open"
     OVERDUE = "overdue"
     HANDED_IN = "handed in"
+    EXCUSED = "excused"
     GRADED = "graded"
 
 
@@ -225,6 +238,8 @@ def standing(work: Assignment, now: datetime) -> Standing:
     """Return how far a piece of work is."""
     if work.is_graded:
         return Standing.GRADED
+    if work.excused:
+        return Standing.EXCUSED
     if work.handed_in:
         return Standing.HANDED_IN
     return Standing.OVERDUE if work.is_overdue(now) else Standing.OPEN

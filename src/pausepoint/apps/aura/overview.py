@@ -26,10 +26,11 @@ LATEST = 3
 """How many grades of a subject a report names."""
 
 CHANGES: dict[str, tuple[Standing, set[Standing | None]]] = {
-    "new_grades": (Standing.GRADED, {None, Standing.OPEN, Standing.OVERDUE, Standing.HANDED_IN}),
-    "newly_overdue": (Standing.OVERDUE, {None, Standing.OPEN}),
+    "new_grades": (Standing.GRADED, set(Standing) - {Standing.GRADED} | {None}),
+    "newly_overdue": (Standing.OVERDUE, {None, Standing.OPEN, Standing.EXCUSED}),
     "caught_up": (Standing.HANDED_IN, {Standing.OVERDUE}),
-    "handed_in": (Standing.HANDED_IN, {None, Standing.OPEN}),
+    "handed_in": (Standing.HANDED_IN, {None, Standing.OPEN, Standing.EXCUSED}),
+    "excused": (Standing.EXCUSED, {None, Standing.OPEN, Standing.OVERDUE}),
     "new_work": (Standing.OPEN, {None}),
 }
 """The changes since the last report: how work stands now, and how it stood then. None stands for unknown work."""

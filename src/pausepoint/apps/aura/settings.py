@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from pausepoint.apps.aura import classroom_sync
 from pausepoint.apps.aura.free_time import free_week, odd_events
-from pausepoint.apps.aura.language import Speech
+from pausepoint.apps.aura.language import Speech, doubts_said
 from pausepoint.apps.aura.models import AuraState
 from pausepoint.apps.calendars.events import reads_calendars
 from pausepoint.apps.input import BadInput, known_zone, local_zone, refusal
@@ -54,9 +54,11 @@ def starting(student_id: str, **settings: Any) -> AuraState:
         state = AuraState(student_id=student_id, **_settled(given))
     except ValidationError as error:
         raise refusal(error) from None
-    name = classroom_sync.check(state.student_id, state.data, state.time_zone, state.dates)
+    checked = classroom_sync.check(state.student_id, state.data, state.time_zone, state.dates)
     _check_reports(state.reports)
-    return state.model_copy(update={"name": state.name or one_line(name), "notes": calendar_notes(state)})
+    speech = Speech(state.language, ZoneInfo(state.time_zone), state.now or datetime.now(UTC))
+    notes = [*doubts_said(checked.doubts, speech), *calendar_notes(state)]
+    return state.model_copy(update={"name": state.name or one_line(checked.name), "notes": notes})
 
 
 def calendar_notes(state: AuraState) -> list[str]:

@@ -80,7 +80,7 @@ def evidence(work: Assignment, now: datetime) -> Evidence | None:
     at = work.due or work.handed_in_at or work.graded_at
     age = HALF_LIFE if at is None else max((now - at).total_seconds() / 86_400, 0.0)
     weight = 0.5 ** (age / HALF_LIFE)
-    if work.score is not None:
+    if work.score is not None and not work.excused:
         return Evidence(at, work.score * (LATE if work.late else 1.0), weight, graded=True)
     if work.is_overdue(now):
         return Evidence(at, 0.0, weight * MISSING_WEIGHT, graded=False)

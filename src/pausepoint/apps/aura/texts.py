@@ -93,6 +93,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "newly_overdue": {"en": "Newly overdue", "de": "Neu überfällig"},
     "caught_up": {"en": "Caught up", "de": "Nachgeholt"},
     "handed_in": {"en": "Handed in", "de": "Abgegeben"},
+    "excused": {"en": "Excused", "de": "Entschuldigt"},
     "new_work": {"en": "New assignments", "de": "Neue Aufgaben"},
     "moved": {"en": "Levels", "de": "Leistungsstand"},
     "from_to": {"en": "{before} → {after}", "de": "{before} → {after}"},
@@ -139,6 +140,24 @@ TEXTS: dict[str, dict[str, str]] = {
     "computed_words": {
         "en": "The language model gave no usable words, so the computed sentences are used. Its reason: {problem}",
         "de": "Das Sprachmodell lieferte keine brauchbaren Worte; hier stehen die berechneten Sätze. Der Grund: {problem}",  # noqa: E501
+    },
+    # doubts about the data
+    "unknown_word": {
+        "en": "{where}: Aura does not know the word “{word}”. The work counts as {taken}.",
+        "de": "{where}: Aura kennt das Wort „{word}“ nicht. Die Arbeit zählt als {taken}.",
+    },
+    "silent_gradebook": {
+        "en": "{place} does not say what was handed in. Work without a grade counts as not handed in.",
+        "de": "{place} sagt nicht, was abgegeben wurde. Arbeit ohne Note zählt als nicht abgegeben.",
+    },
+    "taken_undated": {"en": "without a due date", "de": "ohne Termin"},
+    "taken_open": {"en": "not handed in", "de": "nicht abgegeben"},
+    "taken_done": {"en": "handed in", "de": "abgegeben"},
+    "taken_graded": {"en": "graded", "de": "bewertet"},
+    "taken_excused": {"en": "excused", "de": "entschuldigt"},
+    "more_doubts": {
+        "en": "The data has 1 more word that Aura does not know. | The data has {count} more words that Aura does not know.",  # noqa: E501
+        "de": "Die Daten haben 1 weiteres Wort, das Aura nicht kennt. | Die Daten haben {count} weitere Wörter, die Aura nicht kennt.",  # noqa: E501
     },
     "calendar": {"en": "Calendar: {problem}", "de": "Kalender: {problem}"},
     # calendars

@@ -11,7 +11,7 @@ from pausepoint import BlockingContext, Context, Retry, Scope, Workflow
 from pausepoint.apps.aura import classroom_sync, daily_planner, parent_insight, prose, skill_mastery
 from pausepoint.apps.aura.facts import Facts
 from pausepoint.apps.aura.free_time import free_week, odd_events
-from pausepoint.apps.aura.language import Code, Speech
+from pausepoint.apps.aura.language import Code, Speech, doubts_said
 from pausepoint.apps.aura.models import (
     Assignment,
     AuraState,
@@ -28,25 +28,32 @@ from pausepoint.apps.aura.sources.cells import Order
 ASKED = ["student_id", "data", "dates", "time_zone", "now"]
 SETTINGS = ["language", "calendar", "day_start", "day_end", "days", "limit"]
 ODD_EVENT = "calendar.odd_event"
-EVENTS = [ODD_EVENT, prose.COMPUTED]
+ODD_DATA = "data.odd"
+EVENTS = [ODD_EVENT, ODD_DATA, prose.COMPUTED]
 PATIENCE = Retry(attempts=5, on=(ConnectionError, TimeoutError))
 
-sync_agent = Scope("ClassroomSyncAgent", reads=ASKED, writes=["assignments"])
+sync_agent = Scope("ClassroomSyncAgent", reads=[*ASKED, "language"], writes=["assignments", "notes"])
 skill_agent = Scope("SkillMasteryAgent", reads=[*ASKED, "assignments"], writes=["skill_profile"])
 plan_agent = Scope(
     "DailyPlannerAgent",
-    reads=[*ASKED, *SETTINGS, "assignments", "skill_profile"],
+    reads=[*ASKED, *SETTINGS, "assignments", "skill_profile", "notes"],
     writes=["daily_plan", "unplanned", "load", "advice", "notes"],
 )
 insight_agent = Scope("ParentInsightAgent", reads=["*"], writes=["report", "notes"])
 
 
-@sync_agent.step(writes="assignments", retry=PATIENCE)
+@sync_agent.step(writes=["assignments", "notes"], retry=PATIENCE)
 async def sync(
-    student_id: str, data: list[str], time_zone: str, dates: Order | None, ctx: Context
-) -> list[Assignment]:  # fmt: skip
+    student_id: str, data: list[str], time_zone: str, dates: Order | None, now: datetime | None, language: Code,
+    ctx: Context,
+) -> dict[str, object]:  # fmt: skip
     """Gather the assignments."""
-    return await classroom_sync.gather(student_id, data, time_zone, ctx, dates)
+    gathered = await classroom_sync.gather(student_id, data, time_zone, ctx, dates)
+    speech = Speech(language, ZoneInfo(time_zone), now or ctx.started_at)
+    notes = doubts_said(gathered.doubts, speech)
+    for note in notes:
+        ctx.emit(ODD_DATA, note)
+    return {"assignments": gathered.assignments, "notes": notes}
 
 
 @skill_agent.step(writes="skill_profile")
@@ -58,7 +65,7 @@ def analyze(assignments: list[Assignment], now: datetime | None, ctx: BlockingCo
 @plan_agent.step(writes=["daily_plan", "unplanned", "load", "advice", "notes"], retry=PATIENCE)
 async def plan(
     assignments: list[Assignment], skill_profile: SkillProfile, now: datetime | None, time_zone: str, language: Code,
-    calendar: Path | None, day_start: time, day_end: time, days: int, limit: int, ctx: Context,
+    calendar: Path | None, day_start: time, day_end: time, days: int, limit: int, notes: list[str], ctx: Context,
 ) -> dict[str, object]:  # fmt: skip
     """Put the open work into free time."""
     speech = Speech(language, ZoneInfo(time_zone), now or ctx.started_at)
@@ -71,7 +78,7 @@ async def plan(
         ctx.emit(ODD_EVENT, each)
     return {
         "daily_plan": found.items, "unplanned": found.unplanned, "load": found.load, "advice": advice.sentences,
-        "notes": [*odd, *_said(advice, speech)],
+        "notes": list(dict.fromkeys([*notes, *odd, *_said(advice, speech)])),
     }  # fmt: skip
 
 

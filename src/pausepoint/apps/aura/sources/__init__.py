@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from pausepoint.apps.aura.models import LIVE, Assignment, Course
+from pausepoint.apps.aura.models import LIVE, Assignment, Course, Doubt
 from pausepoint.apps.aura.sources.cells import Order
 from pausepoint.apps.aura.sources.export import ExportFolder
 from pausepoint.apps.aura.sources.live import LiveClassroom
@@ -34,6 +34,10 @@ class Source(Protocol):
 
     def courses(self, student: str) -> list[Course]:
         """Return the courses of a student, given by id, e-mail address or name. Empty for an unknown student."""
+        ...
+
+    def doubts(self, student: str) -> list[Doubt]:
+        """Return what the report should mention about the data of a student, such as unknown words."""
         ...
 
     def assignments(self, course: Course) -> list[Assignment]:

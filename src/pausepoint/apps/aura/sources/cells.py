@@ -1,4 +1,4 @@
-"""The cells of tables that people write: column names, dates, points, and yes or no, in English and German."""
+"""The cells of tables that people write: column names, dates and points, in English and German."""
 
 from __future__ import annotations
 
@@ -33,10 +33,6 @@ COLUMNS = {
 """The known columns, and other names for them, written without blanks and signs."""
 
 NEEDED = ("course", "title")
-YES = ("yes", "true", "1", "x", "y", "✓", "ja", "j", "wahr", "done", "submitted", "turned in", "turned_in", "handed in",
-       "returned", "abgegeben", "erledigt", "eingereicht")  # fmt: skip
-NO = ("no", "false", "0", "", "-", "n", "nein", "falsch", "missing", "assigned", "open", "not turned in", "fehlt",
-      "offen", "nicht abgegeben")  # fmt: skip
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 GERMAN = {"mär": "mar", "mrz": "mar", "mai": "may", "okt": "oct", "dez": "dec"}
 
@@ -44,8 +40,10 @@ SLASHES = re.compile(r"^(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})$")
 DOTS = re.compile(r"^(\d{1,2})\.\s?(\d{1,2})\.\s?(\d{4}|\d{2})$")
 NAMED = re.compile(r"^(?:[a-zäöü]+\.?,?\s+)?(\d{1,2})\.?\s+([a-zäöü]{3,})\.?,?\s+(\d{4})$", re.IGNORECASE)
 AMERICAN = re.compile(r"^(?:[a-z]+\.?,?\s+)?([a-z]{3,})\.?\s+(\d{1,2}),?\s+(\d{4})$", re.IGNORECASE)
-MARK = re.compile(r"^(?:[A-Fa-f][+-]?|[1-6]\s?[+-])$")
-"""A mark that is no number: B, C+ or 2-."""
+MARK = re.compile(
+    r"^(?:[A-Fa-f][+-]?|[1-6]\s?[+-]|pass|passed|fail|failed|(?:nicht )?bestanden)$", re.IGNORECASE
+)  # fmt: skip
+"""A mark that is no number: B, C+, 2- or passed."""
 
 CLOCK = re.compile(r"[\s,T]+(\d{1,2}):(\d{2})(?::\d{2})?\s*(am|pm|uhr)?$", re.IGNORECASE)
 
@@ -182,12 +180,29 @@ def _number(text: str) -> float:
     return found
 
 
-def is_yes(text: str) -> bool:
-    """Return whether a cell says yes. Raises `ValueError` if it says neither yes nor no."""
-    word = text.strip().casefold()
-    if word not in (*YES, *NO):
-        raise ValueError(text)
-    return word in YES
+def is_grade(text: str) -> bool:
+    """Return whether a cell is a grade.
+
+    >>> is_grade("8,5"), is_grade("B+"), is_grade("excused")
+    (True, True, False)
+    """
+    try:
+        return grade(text) != Grade()
+    except ValueError:
+        return False
+
+
+def is_moment(text: str) -> bool:
+    """Return whether a cell is meant as a date or a time, even as an impossible one.
+
+    >>> is_moment("31.2.2030"), is_moment("March 5, 2030"), is_moment("may")
+    (True, True, False)
+    """
+    try:
+        moment(text, ZoneInfo("UTC"), "day-first")
+    except (ValueError, OverflowError):
+        return text[:1].isdigit()
+    return True
 
 
 def whole(text: str) -> int:

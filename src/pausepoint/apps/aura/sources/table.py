@@ -1,6 +1,6 @@
-"""Assignments in a CSV file: one line for each student and piece of work.
+"""Assignments in a CSV file: one line for each student and piece of work, or a gradebook (see `gradebook`).
 
-The columns ``course`` and ``title`` are required. Without a column ``student``, all lines are about the one student.
+The columns ``course`` and ``title`` are required, except in a gradebook. Without a column ``student``, all lines are about the one student.
 Names of columns, separators, dates and numbers may be written as people write them; see `cells`.
 """
 
@@ -9,83 +9,25 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from pausepoint.apps.aura.models import Assignment, Course, key_of
+from pausepoint.apps.aura.models import Assignment, Course, Doubt, key_of
 from pausepoint.apps.aura.sources import cells
-from pausepoint.apps.aura.sources.cells import COLUMNS, NEEDED, AmbiguousDates, Grade, Order
+from pausepoint.apps.aura.sources.cells import COLUMNS, NEEDED, Order
+from pausepoint.apps.aura.sources.gradebook import course_of, gradebook
+from pausepoint.apps.aura.sources.rows import Row
 from pausepoint.apps.input import BadInput, decoded
 from pausepoint.apps.words import one_line
 
-T = TypeVar("T")
-
 SEPARATORS = ";\t|,"
+GRADEBOOK = "gradebook"
+"""Stands for the course in the ids of a gradebook: the name of a file would change them every week."""
+
 DATES = ("due", "handed_in", "graded_at")
-
-
-class Row:
-    """One line of the file, with its position for messages."""
-
-    def __init__(self, where: str, texts: dict[str, str], table: CsvTable) -> None:
-        self.where = where
-        self.texts = texts
-        self.table = table
-
-    def is_of(self, student: str) -> bool:
-        """Return whether the line is about a student, ignoring case."""
-        return self.texts.get("student", student).casefold() == student.casefold()
-
-    def get(self, column: str, read: Callable[[str], T], expected: str) -> T | None:
-        """Return a cell's value, or None if it is empty or missing. A refusal names the line and the column."""
-        text = self.texts.get(column, "")
-        if not text:
-            return None
-        try:
-            return read(text)
-        except AmbiguousDates:
-            raise AmbiguousDates(
-                f"{self.where}, column {column!r}: {text!r} has two readings. Say which number is the day:"
-                " --dates day-first or --dates month-first."
-            ) from None
-        except (ValueError, OverflowError):
-            raise BadInput(f"{self.where}, column {column!r}: {text!r} is not {expected}.") from None
-
-    def moment(self, column: str) -> datetime | None:
-        """Return a time. A date alone means the end of that day."""
-        return self.get(column, self._moment, "a date or time. Write 2030-03-05 or 2030-03-05T18:00")
-
-    def _moment(self, text: str) -> datetime:
-        return cells.moment(text, self.table.zone, self.table.order)
-
-    def grade(self) -> Grade:
-        """Return the grade. The cell may also say the maximum: 17/20. The maximum of a percentage is 100."""
-        found = self.get("points", cells.grade, "a number of at least 0") or Grade()
-        most = self.get("max_points", cells.grade, "a number of at least 0")
-        if found == Grade():
-            read = cells.mark if most is None else cells.grade
-            found = self.get("mark", read, "a number of at least 0") or found
-        return found if most is None or found.text else found._replace(most=most.points)
-
-    def minutes(self) -> int | None:
-        """Return how many minutes the work takes."""
-        return self.get("minutes", cells.whole, "a whole number of minutes above 0")
-
-    def late(self) -> bool:
-        """Return whether the work was late."""
-        return bool(self.get("late", cells.is_yes, "yes or no"))
-
-    def handed_in(self) -> tuple[bool, datetime | None]:
-        """Return whether the work was handed in, and when. The cell says yes, no, or a time."""
-        try:
-            return cells.is_yes(self.texts.get("handed_in", "")), None
-        except ValueError:
-            return True, self.get("handed_in", self._moment, "yes, no, or a time")
 
 
 class CsvTable:
@@ -131,17 +73,26 @@ class CsvTable:
         _number_alike(found)
         return [assignment for _, assignment in found]
 
+    def doubts(self, student: str) -> list[Doubt]:
+        """Return the unknown words about a student's work, and whether the file leaves open what was handed in."""
+        rows = [row for row in self.rows if row.is_of(student)]
+        silent = any(row.is_of_gradebook and row.is_silent for row in rows)
+        found = [Doubt(key="silent_gradebook", values={"place": self.place})] if silent else []
+        return [*found, *(doubt for row in rows for doubt in row.doubts)]
+
     def _assignment(self, row: Row, course: Course) -> Assignment:
-        handed_in, at = row.handed_in()
+        status, at = row.status, row.handed_in_at
         due, title = row.moment("due"), one_line(row.texts["title"])
+        day = None if due is None else due.astimezone(self.zone).date()
         points, most, grade = row.grade()
+        scope = GRADEBOOK if row.is_of_gradebook else course.course_id
         return Assignment(
-            id=f"{course.course_id}/{row.texts.get('id') or key_of(title, due and due.astimezone(self.zone).date())}",
+            id=row.key or f"{scope}/{row.texts.get('id') or key_of(title, day)}",
             account=course.account, course=course.name, title=title,
-            kind=row.texts.get("kind") or "ASSIGNMENT", due=due, handed_in=handed_in, handed_in_at=at,
+            kind=row.texts.get("kind") or "ASSIGNMENT", due=due, handed_in=status.handed_in, handed_in_at=at,
             graded_at=row.moment("graded_at"), points=points, max_points=most,
-            late=row.late() or (at is not None and due is not None and at > due), minutes=row.minutes(),
-            grade=grade,
+            late=status.late or (at is not None and due is not None and at > due), excused=status.excused,
+            minutes=row.minutes(), grade=grade,
         )  # fmt: skip
 
     def _read(self) -> list[Row]:
@@ -152,8 +103,11 @@ class CsvTable:
             head = text.partition("\n")[0]
             separator = max(SEPARATORS, key=head.count)
             reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-            columns = self._columns([each.strip() for each in next(reader, [])])
-            rows = [self._row(reader.line_num, line, columns) for line in reader if any(map(str.strip, line))]
+            lines = [(reader.line_num, line) for line in reader]
+            rows = gradebook(lines, self.place, course_of(self.path.stem), self)
+            if rows is None:
+                columns = self._columns([each.strip() for each in lines[0][1]])
+                rows = [self._row(number, line, columns) for number, line in lines[1:] if any(map(str.strip, line))]
         except OSError as error:
             raise BadInput(f"{self.place} cannot be read: {error.strerror}. Check the path.") from None
         except csv.Error as error:
@@ -207,7 +161,7 @@ def _number_alike(found: Sequence[tuple[Row, Assignment]]) -> None:
     for several in alike.values():
         several.sort(key=lambda each: (each[1].due is None, each[1].due and each[1].due.timestamp()))
         for number, ((_, before), (row, work)) in enumerate(pairwise(several), 2):
-            if work.due == before.due:
+            if work.due == before.due and not row.is_of_gradebook:
                 raise BadInput(
                     f"{row.where}: {work.title!r} occurs twice in {work.course}. Remove one line, or give each a due"
                     " date or an id of its own."
