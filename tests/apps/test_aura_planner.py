@@ -173,6 +173,20 @@ def test_overdue_work_is_planned_after_what_is_due_within_two_days_and_old_work_
     ]
 
 
+def test_work_that_is_due_in_these_days_comes_before_overdue_work_that_cannot_be_saved() -> None:
+    found = planned(work(1, -5, minutes=120), work(2, -3, minutes=150), work(3, 4.3, minutes=200), work(4, 30), limit=50)
+    assert list(dict.fromkeys(item.assignment_id for item in found.items)) == ["3", "2"]
+    assert [each.assignment_id for each in found.unplanned] == ["1", "4"]
+    assert "cannot be finished" not in " ".join(advice(found, SPEECH))
+
+
+def test_overdue_work_that_can_be_saved_waits_if_other_work_would_become_late() -> None:
+    saved, friday = work(1, -1, minutes=60), work(2, 4.3, minutes=180)
+    assert [item.assignment_id for item in planned(saved, friday, limit=120).items][:2] == ["1", "1"]
+    full = planned(saved, work(2, 4.3, minutes=200), limit=50)
+    assert sum(item.minutes for item in full.items if item.assignment_id == "2") == 200
+
+
 def test_long_work_is_cut_into_sittings_with_breaks() -> None:
     found = planned(work(minutes=110))
     assert [(f"{item.start:%H:%M}", item.minutes) for item in found.items] == [

@@ -84,10 +84,22 @@ def test_the_summary_counts_what_is_there() -> None:
     )
     assert parent_insight.summary(found) == [
         "Robin has 2 open assignments.",
-        "The strongest subject is Botany (56%).",
-        "Zoology needs the most attention (20%).",
+        "The strongest subject is Botany (56%, from 1 grade, 1 missing).",
+        "The lowest level so far is in Zoology (20%, from 1 grade), which is too little to judge.",
         "Next due: Work 3 (Botany), Wed 6 Mar, 08:00.",
     ]
+
+
+def test_one_missing_lab_is_not_what_needs_the_most_attention(tmp_path: Path) -> None:
+    done = {"handed_in": True, "max_points": 10}
+    lab = [work(9, -60, course="Chemistry", points=9, **done), work(10, -1, course="Chemistry", title="Lab")]
+    weak = [work(number, -number, course="Latin", points=5, **done) for number in range(1, 4)]
+    good = [work(number, -number, course="Art", points=9, **done) for number in range(4, 7)]
+    said = parent_insight.summary(facts(*lab, *weak, *good))
+    assert "The strongest subject is Art (90%, from 3 grades)." in said
+    assert "Latin needs the most attention (50%, from 3 grades)." in said
+    _, markdown, _ = written(tmp_path, facts(*lab))
+    assert re.search(r"\*\*Chemistry\*\*: level \d+% · from 1 grade · few grades so far · 1 missing; latest", markdown)
 
 
 def test_without_any_work_nothing_is_claimed(tmp_path: Path) -> None:
@@ -111,7 +123,7 @@ def test_a_parent_reads_overdue_work_first_then_the_week_the_changes_and_the_gra
     heads = ["Overdue", "The next 5 days", "Since the last report", "Grades", "What helps now", "Small print"]
     assert re.findall(r"^## (.*)$", markdown, re.MULTILINE) == re.findall("<h2>(.*?)</h2>", html) == heads
     for line in (
-        "- **Leaves**: Botany · was due Fri 1 Mar (3 days ago) · planned for Tue 5 Mar, 15:00",
+        "- **Leaves**: Botany · was due Fri 1 Mar (3 days ago) · planned for Tue 5 Mar, 16:00",
         "- **Roots**: Botany · was due Sat 2 Feb (30 days ago) · not planned any more: ask the teacher",
         "**Does not fit into the week**",
         "- **Seeds**: Botany · 4 h 40 min: it takes 6 h 40 min, and only 5 h are free before it is due (Mon 4 Mar,",
@@ -183,7 +195,7 @@ def test_grades_are_shown_as_the_source_writes_them(tmp_path: Path) -> None:
     _, markdown, _ = written(tmp_path, facts(*given, language="de"))
     for said in (
         "**Deutsch**: kein Stand: die Noten haben kein Maximum; zuletzt: Diktat (Note 2-)",
-        "**Kunst**: Stand 80 % · noch wenige Noten; zuletzt: Collage (80 %)",
+        "**Kunst**: Stand 80 % · aus 1 Note · noch wenige Noten; zuletzt: Collage (80 %)",
         "zuletzt: Lied (1 Punkt)\n",
     ):
         assert said in markdown

@@ -39,6 +39,14 @@ def test_late_work_counts_nine_tenths_and_missing_work_nothing_at_half_weight() 
     assert mastery(graded(1.0), one(1, days=0.001)) == pytest.approx(1 / 1.5, abs=1e-4)
 
 
+def test_missing_work_alone_is_no_mastery_of_zero_percent() -> None:
+    found = analyze([one(days=3), graded(0.8, 1, course="Zoology")], NOW)
+    botany, zoology = found.subjects
+    assert (botany.mastery, botany.missing, botany.need) == (None, 1, 0.5)
+    assert found.level("Botany") is None
+    assert found.overall == zoology.mastery == pytest.approx(0.8)
+
+
 def test_missing_work_is_missing_and_not_late_even_where_the_api_calls_it_so() -> None:
     (subject,) = analyze(
         [one(days=1, late=True), graded(1.0, 1, late=True), one(2, handed_in=True, late=True)], NOW

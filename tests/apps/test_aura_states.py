@@ -241,7 +241,8 @@ def test_each_step_fills_its_field_is_kept_and_is_not_run_again(
     assert state.current_step is list(CurrentStep)[done]
     assert state.status == ("completed" if done == 4 else "paused")
     for number, step in enumerate(STEPS):
-        assert bool(state[FIELDS[step]]) == (number < done), step
+        found = state[FIELDS[step]]
+        assert bool(found.subjects if isinstance(found, SkillProfile) else found) == (number < done), step
     assert calls == Counter(STEPS[:done])
     with Engine(store, workflows=[aura]) as engine:
         assert [each.step for each in engine.checkpoints("s1")] == list(STEPS[:done])
@@ -250,6 +251,19 @@ def test_each_step_fills_its_field_is_kept_and_is_not_run_again(
     assert (finished.status, finished.current_step) == ("completed", CurrentStep.COMPLETED)
     undisturbed = run_aura_orchestrator(STUDENT_MAIL, store=tmp_path / "other.db", reports=tmp_path / "other")
     assert data_of(finished) == data_of(undisturbed)
+
+
+@pytest.mark.covers("S1.8")
+def test_the_skill_profile_is_empty_before_analyze_and_has_every_subject_of_the_assignments_after_it(
+    store: Path,
+) -> None:
+    before, after = up_to(store, "sync"), up_to(store, "analyze", "s2")
+    assert before.skill_profile is None
+    assert type(after.skill_profile) is SkillProfile
+    assert {each.subject for each in after.skill_profile.subjects} == {each.course for each in after.assignments} != set()
+    graded = Counter(each.course for each in after.assignments if each.score is not None)
+    assert {each.subject: each.graded for each in after.skill_profile.subjects if each.graded} == graded
+    assert all((each.mastery is not None) == (each.graded > 0) for each in after.skill_profile.subjects)
 
 
 @pytest.mark.covers("S1.40")

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from pausepoint.apps.aura.facts import Facts
+from pausepoint.apps.aura.language import Speech
 from pausepoint.apps.aura.models import Assignment, ParentReport, SubjectMastery, subject_key
 from pausepoint.apps.aura.overview import LONGEST_LIST
 
@@ -199,14 +200,21 @@ def _subject(facts: Facts, subject: SubjectMastery, graded: Sequence[Assignment]
     else:
         level = say("level_was", share=speech.share(subject.mastery), before=speech.share(before))
     doubt = [say("uncertain")] if known and subject.confidence < DOUBTFUL else []
+    rests_on = [say("from_grades", subject.graded)] if known else []
     counts = [
         *([] if subject.trend is None else [say(subject.trend)]),
         *([say("late_count", subject.late)] if subject.late else []),
         *([say("missing_count", subject.missing)] if subject.missing else []),
     ]
     latest = ", ".join(f"{each.title} ({_grade(facts, each)})" for each in graded)
-    lines = [" · ".join([level, *doubt, *counts]), *([say("latest", grades=latest)] if latest else [])]
+    lines = [" · ".join([level, *rests_on, *doubt, *counts]), *([say("latest", grades=latest)] if latest else [])]
     return Item(subject.subject, lines, subject)
+
+
+def basis(speech: Speech, subject: SubjectMastery) -> str:
+    """Return on how much work a level rests."""
+    missing = [speech.say("missing_count", subject.missing)] if subject.missing else []
+    return ", ".join([speech.say("from_grades", subject.graded), *missing])
 
 
 def _advice(facts: Facts) -> Section:

@@ -1,8 +1,10 @@
 """DailyPlanner: put open work into free time by due date, need and load, and report the work that does not fit.
 
-Work is planned in the order of its due day. Within a day, the subject with the greater need comes first. Overdue work
-counts as due in two days. Work without a due date comes last. Work that is more than two weeks overdue is not planned;
-instead, the advice is to ask the teacher. Each piece goes into the earliest free time before it is due, in sittings of
+Work is planned in the order of its due day. Within a day, the subject with the greater need comes first. Work that has
+been overdue for up to two days can often still be saved. It counts as due in two days, unless that makes other work
+late. Older overdue work comes after all work that is due in the planned days, the newest first. Then comes work that is
+due later, and work without a due date comes last. Work that is more than two weeks overdue is not planned; instead, the
+advice is to ask the teacher. Each piece goes into the earliest free time before it is due, in sittings of
 15 to 50 minutes with breaks of 10, and no day gets more work than its limit.
 
 The effort is the number of minutes in the data. Without one it is 45 minutes for an assignment, 20 for a short answer
@@ -33,6 +35,7 @@ from pausepoint.apps.aura.models import (
 SHORTEST, LONGEST, BREAK = 15, 50, 10
 GRACE = timedelta(days=2)
 GIVEN_UP = timedelta(days=14)
+DUE_SOON, OVERDUE, DUE_LATER, NO_DUE_DATE = range(4)
 MINUTES = {"SHORT_ANSWER_QUESTION": 20, "MULTIPLE_CHOICE_QUESTION": 10}
 USUAL = 45
 
@@ -101,11 +104,24 @@ def plan(
     assignments: Sequence[Assignment], profile: SkillProfile, days: Sequence[Day], limit: int, speech: Speech
 ) -> Plan:
     """Plan the open work of a student from ``speech.now`` on."""
+    plans = [_filled(tasks(assignments, profile, days, speech), days, limit, speech)]
+    if in_danger(plans[0].unplanned, plans[0].load, speech.now):
+        waiting = tasks(assignments, profile, days, speech, overdue_waits=True)
+        plans.append(_filled(waiting, days, limit, speech))
+
+    def late_minutes(plan: Plan) -> int:
+        return sum(each.minutes for each in in_danger(plan.unplanned, plan.load, speech.now))
+
+    return min(plans, key=late_minutes)
+
+
+def _filled(tasks: Sequence[Task], days: Sequence[Day], limit: int, speech: Speech) -> Plan:
+    """Give each task the earliest time that is still free, in this order."""
     now = speech.now
     rooms = [Room(day, limit) for day in days]
     items: list[DailyPlanItem] = []
     unplanned: list[Unplanned] = []
-    for task in tasks(assignments, profile, speech):
+    for task in tasks:
         if task.work.due is not None and task.work.due < now - GIVEN_UP:
             unplanned.append(_left_over(task, speech.say("too_old")))
             continue
@@ -116,8 +132,13 @@ def plan(
     return Plan(sorted(items, key=lambda item: item.start), unplanned, load)
 
 
-def tasks(assignments: Sequence[Assignment], profile: SkillProfile, speech: Speech) -> list[Task]:
-    """Return the open work, most urgent first."""
+def tasks(
+    assignments: Sequence[Assignment], profile: SkillProfile, days: Sequence[Day], speech: Speech,
+    overdue_waits: bool = False,
+) -> list[Task]:  # fmt: skip
+    """Return the open work, most urgent first. ``overdue_waits``: all overdue work comes after what is due soon."""
+    now = speech.now
+    end = days[-1].start + A_DAY if days else now
     needs = {subject_key(each.subject): each.need for each in profile.subjects}
     found = [
         Task(each, need, effort(each, need))
@@ -126,12 +147,17 @@ def tasks(assignments: Sequence[Assignment], profile: SkillProfile, speech: Spee
         for need in (needs.get(subject_key(each.course), 0.5),)
     ]
 
-    def urgency(task: Task) -> tuple[bool, int, float, float, str]:
+    def urgency(task: Task) -> tuple[int, int, float, float, str]:
         due = task.work.due
         if due is None:
-            return True, 0, -task.need, 0.0, task.work.id
-        wanted = max(due, speech.now + GRACE) if due < speech.now else due
-        return False, wanted.astimezone(speech.zone).toordinal(), -task.need, due.timestamp(), task.work.id
+            return NO_DUE_DATE, 0, -task.need, 0.0, task.work.id
+        day, rank = due.astimezone(speech.zone).toordinal(), DUE_SOON if due <= end else DUE_LATER
+        if due < now:
+            if overdue_waits or due < now - GRACE:
+                day, rank = -day, OVERDUE
+            else:
+                day = (now + GRACE).astimezone(speech.zone).toordinal()
+        return rank, day, -task.need, due.timestamp(), task.work.id
 
     return sorted(found, key=urgency)
 

@@ -152,7 +152,7 @@ class Result(BaseModel):
 
 
 class SubjectMastery(BaseModel):
-    """How well a student has mastered a subject. ``mastery`` is None without graded or missing work."""
+    """How well a student has mastered a subject. ``mastery`` is None without graded work."""
 
     subject: str
     mastery: float | None = Field(ge=0, le=1)

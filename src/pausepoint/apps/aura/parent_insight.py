@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pausepoint.apps.aura.contents import contents
+from pausepoint.apps.aura.contents import DOUBTFUL, basis, contents
 from pausepoint.apps.aura.facts import Facts
 from pausepoint.apps.aura.mail import as_mail
 from pausepoint.apps.aura.markdown import as_markdown, as_text
-from pausepoint.apps.aura.models import ParentReport
+from pausepoint.apps.aura.models import ParentReport, SubjectMastery
 from pausepoint.apps.aura.page import as_html
 from pausepoint.apps.files import put
 from pausepoint.apps.input import BadInput
@@ -55,10 +55,14 @@ def summary(facts: Facts) -> list[str]:
         lines.append(say("all_in_time"))
     if graded:
         best = max(graded, key=lambda each: (each.mastery or 0.0, each.subject))
-        worst = max(graded, key=lambda each: (each.need, each.subject))
-        lines.append(say("strongest", subject=best.subject, share=speech.share(best.mastery or 0.0)))
-        if worst.subject != best.subject:
-            lines.append(say("weakest", subject=worst.subject, share=speech.share(worst.mastery or 0.0)))
+        lines.append(_level(facts, "strongest", best))
+        others = sorted(graded, key=lambda each: (each.need, each.subject), reverse=True)
+        others = [each for each in others if each.subject != best.subject]
+        certain = [each for each in others if each.confidence >= DOUBTFUL]
+        if certain:
+            lines.append(_level(facts, "weakest", certain[0]))
+        elif others:
+            lines.append(_level(facts, "lowest_so_far", others[0]))
     falling = [each.subject for each in graded if each.trend == "falling"]
     if falling:
         lines.append(say("falling_in", subjects=", ".join(falling)))
@@ -66,6 +70,11 @@ def summary(facts: Facts) -> list[str]:
     if first is not None and first.due is not None:
         lines.append(say("next_due", title=first.title, course=first.course, when=speech.when(first.due)))
     return lines
+
+
+def _level(facts: Facts, key: str, subject: SubjectMastery) -> str:
+    share = facts.speech.share(subject.mastery or 0.0)
+    return facts.speech.say(key, subject=subject.subject, share=share, basis=basis(facts.speech, subject))
 
 
 def write(facts: Facts, sentences: Sequence[str], folder: Path, name: str, mail_to: str = "") -> ParentReport:

@@ -7,7 +7,8 @@ Courses with the same name are one subject. For every subject, over all of its e
     mastery     Σ weight · score / Σ weight
     confidence  Σ weight / (Σ weight + 2)
 
-The age counts from the due date, or else from the day when the work was handed in or graded. Work without any of these
+Without a grade there is no mastery: missing work alone does not say what a student knows. The age counts from the due
+date, or else from the day when the work was handed in or graded. Work without any of these
 dates counts as 30 days old. The trend compares the weighted mean of the later half of the graded work with that of the
 earlier half.
 """
@@ -52,9 +53,9 @@ def analyze(assignments: Sequence[Assignment], now: datetime) -> SkillProfile:
         names[key] = min(names.get(key, each.course), each.course)
         by_subject[key].append(each)
     subjects = [subject(names[key], by_subject[key], now) for key in sorted(by_subject)]
-    weight = sum(each.confidence for each in subjects)
-    total = sum(each.confidence * each.mastery for each in subjects if each.mastery is not None)
-    return SkillProfile(subjects=subjects, overall=_share(total, weight))
+    levels = [(each.confidence, each.mastery) for each in subjects if each.mastery is not None]
+    total = sum(confidence * mastery for confidence, mastery in levels)
+    return SkillProfile(subjects=subjects, overall=_share(total, sum(confidence for confidence, _ in levels)))
 
 
 def subject(name: str, work: Sequence[Assignment], now: datetime) -> SubjectMastery:
@@ -65,7 +66,7 @@ def subject(name: str, work: Sequence[Assignment], now: datetime) -> SubjectMast
     graded = [each for each in found if each.graded]
     return SubjectMastery(
         subject=name,
-        mastery=_mean(found),
+        mastery=_mean(found) if graded else None,
         confidence=weight / (weight + DOUBT),
         graded=len(graded),
         late=sum(each.late and not each.is_open for each in work),  # the API reports missing work as late as well

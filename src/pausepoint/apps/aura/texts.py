@@ -29,13 +29,18 @@ TEXTS: dict[str, dict[str, str]] = {
     },
     "all_in_time": {"en": "None is overdue.", "de": "Keine ist überfällig."},
     "strongest": {
-        "en": "The strongest subject is {subject} ({share}).",
-        "de": "Am besten läuft es in {subject} ({share}).",
+        "en": "The strongest subject is {subject} ({share}, {basis}).",
+        "de": "Am besten läuft es in {subject} ({share}, {basis}).",
     },
     "weakest": {
-        "en": "{subject} needs the most attention ({share}).",
-        "de": "{subject} braucht die meiste Aufmerksamkeit ({share}).",
+        "en": "{subject} needs the most attention ({share}, {basis}).",
+        "de": "{subject} braucht die meiste Aufmerksamkeit ({share}, {basis}).",
     },
+    "lowest_so_far": {
+        "en": "The lowest level so far is in {subject} ({share}, {basis}), which is too little to judge.",
+        "de": "Am niedrigsten ist der Stand bisher in {subject} ({share}, {basis}); das ist zu wenig für ein Urteil.",
+    },
+    "from_grades": {"en": "from 1 grade | from {count} grades", "de": "aus 1 Note | aus {count} Noten"},
     "falling_in": {"en": "Results are falling in {subjects}.", "de": "Die Ergebnisse sinken in {subjects}."},
     "next_due": {
         "en": "Next due: {title} ({course}), {when}.",
@@ -145,6 +150,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "unknown_word": {
         "en": "{where}: Aura does not know the word “{word}”. The work counts as {taken}.",
         "de": "{where}: Aura kennt das Wort „{word}“ nicht. Die Arbeit zählt als {taken}.",
+    },
+    "unreachable": {
+        "en": "Google does not answer now, so Aura waits for it. The reason: {problem}",
+        "de": "Google antwortet gerade nicht; Aura wartet darauf. Der Grund: {problem}",
     },
     "silent_gradebook": {
         "en": "{place} does not say what was handed in. Work without a grade counts as not handed in.",
