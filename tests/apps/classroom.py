@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import threading
 from datetime import UTC, datetime, timedelta
@@ -117,7 +118,8 @@ def new_since(tmp_path: Path, first: Path, second: Path, student: str = "student
 class Classroom(ThreadingHTTPServer):
     """A local server that speaks the shapes of the API, two resources a page.
 
-    ``faults`` are answered first; ``broken`` is the path of a request that fails once.
+    ``faults`` are answered first; ``broken`` is the path of a request that fails once. ``share_of_errors`` of the
+    requests fail by chance. ``message`` is that of all errors.
     """
 
     daemon_threads = True
@@ -128,6 +130,10 @@ class Classroom(ThreadingHTTPServer):
         self.faults: list[tuple[int, dict[str, str]]] = []
         self.broken: str | None = None
         self.asked: list[str] = []
+        self.share_of_errors = 0.0
+        self.chance = random.Random(0)
+        self.failed = 0
+        self.message = "as the test wants it"
         self.lock = threading.Lock()
 
     @property
@@ -150,6 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
             fault = self.server.faults.pop(0) if self.server.faults else None
             if place.path == self.server.broken:
                 self.server.broken, fault = None, (500, {})
+            if self.server.chance.random() < self.server.share_of_errors:
+                self.server.failed += 1
+                fault = self.server.chance.choice((429, 500, 503)), {}
         if fault is not None:
             self._fault(*fault)
         elif self.headers.get("Authorization") != "Bearer secret":
@@ -171,12 +180,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
             return
-        self._answer(status, {"error": {"code": status, "message": "as the test wants it"}}, headers)
+        self._answer(status, {"error": {"code": status, "message": self.server.message}}, headers)
 
     def _look(self, path: str, query: dict[str, list[str]]) -> None:
         if found := re.fullmatch(r"/v1/userProfiles/(.+)", path):
-            known = found[1].replace("%40", "@") in (STUDENT, "student@example.com")
-            profile = {"id": STUDENT, "emailAddress": "student@example.com"}
+            known = found[1].replace("%40", "@") in (STUDENT, "student@example.com", "me")
+            profile = {"id": STUDENT, "emailAddress": "student@example.com", "name": {"fullName": "Sample Student"}}
             self._answer(200 if known else 404, profile if known else {"error": {"code": 404, "message": "unknown"}})
         elif path == "/v1/courses":
             assert query["studentId"] == [STUDENT]

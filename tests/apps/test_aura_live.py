@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import sys
 import threading
@@ -15,22 +16,34 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from urllib.request import urlopen
 
 import pytest
+from msgspec.structs import replace
 
-from pausepoint import Engine, Outcome, Retry, Workflow, step
+from pausepoint import Engine, Outcome, Workflow, step
+from pausepoint.apps import model
+from pausepoint.apps.aura import classroom_sync, run_aura_orchestrator
 from pausepoint.apps.aura.__main__ import main
 from pausepoint.apps.aura.models import Assignment, AuraState
 from pausepoint.apps.aura.settings import starting
 from pausepoint.apps.aura.sources import Source, open_source
 from pausepoint.apps.aura.sources.sign_in import SCOPES, sign_in
-from pausepoint.apps.aura.workflow import PATIENCE, aura, sync
+from pausepoint.apps.aura.workflow import EVENTS, aura, sync
 from pausepoint.apps.input import BadInput
 from pausepoint.model import Event
+from tests.apps.calls import Call, calling
 from tests.apps.classroom import NOW, STUDENT, Classroom, course, export, handed_in, put, submission, token, work
 from tests.support import loop
 from tests.support.servers import serving
 
-QUICKLY = Retry(attempts=3, first=0, on=PATIENCE.on)
-QUICK = Workflow("quick", state=AuraState, steps=[step(sync.fn, writes=["assignments", "notes"], retry=QUICKLY)])
+
+SYNC = Workflow("sync", state=AuraState, steps=[step(sync.fn, writes=["assignments", "name", "notes"])], events=EVENTS)
+
+call = calling(main)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No wait between the attempts."""
+    monkeypatch.setattr(classroom_sync, "OUTAGE", replace(classroom_sync.OUTAGE, first=0))
 
 
 @pytest.fixture
@@ -57,11 +70,11 @@ def place(tmp_path: Path, server: Classroom) -> str:
 
 
 def ran(place: str) -> tuple[Outcome[AuraState], list[Event]]:
-    """One sync as a session, with no waits between its attempts."""
+    """One sync as a session."""
 
     async def main() -> tuple[Outcome[AuraState], list[Event]]:
         async with Engine(":memory:") as engine:
-            session = await engine.start(QUICK, student_id=STUDENT, data=[place])
+            session = await engine.start(SYNC, student_id=STUDENT, data=[place])
             return await session.outcome(), [event async for event in session.events()]
 
     return asyncio.run(main())
@@ -91,21 +104,23 @@ CUT: list[tuple[int, dict[str, str]]] = [(0, {}), (0, {})]  # the client itself 
 
 @pytest.mark.parametrize("faults", [[(429, {"Retry-After": "0"})], [(503, {})], CUT], ids=["429", "503", "cut"])
 def test_trouble_that_passes_is_tried_again(
-    server: Classroom, place: str, faults: list[tuple[int, dict[str, str]]]
+    server: Classroom, place: str, quick: None, faults: list[tuple[int, dict[str, str]]]
 ) -> None:
     server.faults = list(faults)
     outcome, events = ran(place)
     assert server.faults == []
     assert (outcome.status, len(outcome.state.assignments)) == ("completed", 6)
-    assert [event.event_type for event in events].count("step.retried") == 1
+    assert [event.event_type for event in events].count("operation.retried") == 1
 
 
-def test_a_course_that_was_fetched_is_not_fetched_again_when_another_one_fails(server: Classroom, place: str) -> None:
+def test_a_page_that_was_fetched_is_not_fetched_again_when_another_one_fails(
+    server: Classroom, place: str, quick: None
+) -> None:
     server.broken = "/v1/courses/c2/courseWork"
     outcome, events = ran(place)
     assert outcome.status == "completed"
-    assert [event.event_type for event in events].count("step.retried") == 1
-    assert server.asked.count("/v1/userProfiles/student-1") == 1
+    assert [event.event_type for event in events].count("operation.retried") == 1
+    assert server.asked.count("/v1/userProfiles/student-1") == 1  # for the courses and for the name
     assert server.asked.count("/v1/courses/c1/courseWork") == 3  # three pages, once
     assert server.asked.count("/v1/courses/c2/courseWork") == 2
 
@@ -114,7 +129,7 @@ def test_a_course_that_was_fetched_is_not_fetched_again_when_another_one_fails(s
 def test_the_wait_that_the_api_asks_for_is_honoured(server: Classroom, place: str) -> None:
     server.faults = [(429, {"Retry-After": "1"})]
     _, events = ran(place)
-    (retried,) = [event for event in events if event.event_type == "step.retried"]
+    (retried,) = [event for event in events if event.event_type == "operation.retried"]
     assert retried.data["delay"] >= 1.0
     assert "answered with status 429" in retried.data["error"]
 
@@ -125,7 +140,7 @@ def test_a_refusal_is_not_tried_again_and_says_what_it_was(server: Classroom, pl
     assert outcome.status == "failed"
     assert outcome.failure is not None
     assert "answered with status 403: as the test wants it" in outcome.failure.message
-    assert "step.retried" not in [event.event_type for event in events]
+    assert "operation.retried" not in [event.event_type for event in events]
     assert len(server.asked) == 1
 
 
@@ -154,7 +169,9 @@ def test_a_file_that_is_no_token_is_refused_by_its_name(tmp_path: Path, content:
     assert str(path) in str(refused.value)
 
 
-def test_nobody_at_the_other_end_is_an_error_that_a_retry_honours(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_google_is_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch, quick: None, place: str) -> None:
+    assert classroom_sync.OUTAGE.attempts == model.OUTAGE.attempts
+    monkeypatch.setattr(classroom_sync, "OUTAGE", replace(classroom_sync.OUTAGE, attempts=8))  # so that this test ends
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PAUSEPOINT_CLASSROOM_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
@@ -162,7 +179,45 @@ def test_nobody_at_the_other_end_is_an_error_that_a_retry_honours(monkeypatch: p
     assert outcome.status == "failed"
     assert outcome.failure is not None
     assert "did not answer" in outcome.failure.message
-    assert [event.event_type for event in events].count("step.retried") == 2
+    assert [event.event_type for event in events].count("operation.retried") == 7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_thirty_percent_of_errors_end_in_the_same_report(
+    server: Classroom, place: str, quick: None, tmp_path: Path, seed: int
+) -> None:
+    def report(folder: str) -> str:
+        done = run_aura_orchestrator(
+            STUDENT, store=tmp_path / f"{folder}.db", data=place, now=NOW, time_zone="UTC", reports=tmp_path / folder
+        )
+        assert (done.status, done.error) == ("completed", None)
+        assert (done.name, done.notes) == ("Sample Student", [])
+        assert done.report is not None
+        return done.report.markdown.read_text("utf-8")
+
+    calm = report("calm")
+    server.share_of_errors, server.chance = 0.3, random.Random(seed)
+    for number in range(5):
+        assert report(f"{number}") == calm
+    assert server.failed > 10
+
+
+def test_google_that_does_not_answer_at_the_start_is_waited_for_by_the_session(
+    here: Path, server: Classroom, place: str, call: Call, quick: None
+) -> None:
+    server.faults = [(503, {})]
+    done = call("--student", "me", "--data", place, "--now", "2030-03-04", "--time-zone", "UTC")
+    assert done.code == 0, done.err
+    assert "aura: Google does not answer now, so Aura waits for it. The reason: http://127.0.0.1:" in done.err
+    assert "Sample Student has 5 open assignments." in done.out
+    assert "Traceback" not in done.err
+
+
+def test_a_quota_that_google_reports_as_forbidden_is_waited_for(server: Classroom, place: str, quick: None) -> None:
+    server.message, server.faults = "rateLimitExceeded", [(403, {})]
+    outcome, events = ran(place)
+    assert (outcome.status, len(outcome.state.assignments)) == ("completed", 6)
+    assert [event.event_type for event in events].count("operation.retried") == 1
 
 
 def test_several_accounts_are_gathered_in_one_session(server: Classroom, place: str, tmp_path: Path) -> None:

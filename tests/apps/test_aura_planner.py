@@ -174,7 +174,9 @@ def test_overdue_work_is_planned_after_what_is_due_within_two_days_and_old_work_
 
 
 def test_work_that_is_due_in_these_days_comes_before_overdue_work_that_cannot_be_saved() -> None:
-    found = planned(work(1, -5, minutes=120), work(2, -3, minutes=150), work(3, 4.3, minutes=200), work(4, 30), limit=50)
+    found = planned(
+        work(1, -5, minutes=120), work(2, -3, minutes=150), work(3, 4.3, minutes=200), work(4, 30), limit=50
+    )
     assert list(dict.fromkeys(item.assignment_id for item in found.items)) == ["3", "2"]
     assert [each.assignment_id for each in found.unplanned] == ["1", "4"]
     assert "cannot be finished" not in " ".join(advice(found, SPEECH))

@@ -260,7 +260,9 @@ def test_the_skill_profile_is_empty_before_analyze_and_has_every_subject_of_the_
     before, after = up_to(store, "sync"), up_to(store, "analyze", "s2")
     assert before.skill_profile is None
     assert type(after.skill_profile) is SkillProfile
-    assert {each.subject for each in after.skill_profile.subjects} == {each.course for each in after.assignments} != set()
+    assert (
+        {each.subject for each in after.skill_profile.subjects} == {each.course for each in after.assignments} != set()
+    )
     graded = Counter(each.course for each in after.assignments if each.score is not None)
     assert {each.subject: each.graded for each in after.skill_profile.subjects if each.graded} == graded
     assert all((each.mastery is not None) == (each.graded > 0) for each in after.skill_profile.subjects)

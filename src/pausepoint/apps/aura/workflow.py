@@ -24,6 +24,7 @@ from pausepoint.apps.aura.models import (
 )
 from pausepoint.apps.aura.overview import overview
 from pausepoint.apps.aura.sources.cells import Order
+from pausepoint.apps.words import one_line
 
 ASKED = ["student_id", "data", "dates", "time_zone", "now"]
 SETTINGS = ["language", "calendar", "day_start", "day_end", "days", "limit"]
@@ -32,7 +33,7 @@ ODD_DATA = "data.odd"
 EVENTS = [ODD_EVENT, ODD_DATA, prose.COMPUTED]
 PATIENCE = Retry(attempts=5, on=(ConnectionError, TimeoutError))
 
-sync_agent = Scope("ClassroomSyncAgent", reads=[*ASKED, "language"], writes=["assignments", "notes"])
+sync_agent = Scope("ClassroomSyncAgent", reads=[*ASKED, "language", "name"], writes=["assignments", "name", "notes"])
 skill_agent = Scope("SkillMasteryAgent", reads=[*ASKED, "assignments"], writes=["skill_profile"])
 plan_agent = Scope(
     "DailyPlannerAgent",
@@ -42,10 +43,10 @@ plan_agent = Scope(
 insight_agent = Scope("ParentInsightAgent", reads=["*"], writes=["report", "notes"])
 
 
-@sync_agent.step(writes=["assignments", "notes"], retry=PATIENCE)
+@sync_agent.step(writes=["assignments", "name", "notes"])
 async def sync(
     student_id: str, data: list[str], time_zone: str, dates: Order | None, now: datetime | None, language: Code,
-    ctx: Context,
+    name: str, ctx: Context,
 ) -> dict[str, object]:  # fmt: skip
     """Gather the assignments."""
     gathered = await classroom_sync.gather(student_id, data, time_zone, ctx, dates)
@@ -53,7 +54,7 @@ async def sync(
     notes = doubts_said(gathered.doubts, speech)
     for note in notes:
         ctx.emit(ODD_DATA, note)
-    return {"assignments": gathered.assignments, "notes": notes}
+    return {"assignments": gathered.assignments, "name": name or one_line(gathered.name), "notes": notes}
 
 
 @skill_agent.step(writes="skill_profile")

@@ -35,8 +35,27 @@ ROLES: dict[Role, str] = {
 """What the columns about the student are called, without blanks and signs."""
 
 DUE = ["date", "duedate", "due", "datum", "fälligam", "fälligkeit", "abgabedatum", "abgabetermin"]
-POINTS = ["points", "pointspossible", "maxpoints", "maximumpoints", "outof", "punkte", "maxpunkte", "maximalpunkte", "gesamtpunktzahl"]
-NO_STUDENT = ["classaverage", "average", "overallaverage", "mean", "median", "klassendurchschnitt", "durchschnitt", "studenttest"]
+POINTS = [
+    "points",
+    "pointspossible",
+    "maxpoints",
+    "maximumpoints",
+    "outof",
+    "punkte",
+    "maxpunkte",
+    "maximalpunkte",
+    "gesamtpunktzahl",
+]
+NO_STUDENT = [
+    "classaverage",
+    "average",
+    "overallaverage",
+    "mean",
+    "median",
+    "klassendurchschnitt",
+    "durchschnitt",
+    "studenttest",
+]
 UNDATED = ("", "-", "no due date", "none", "kein abgabetermin", "keine")
 
 OF_CANVAS = re.compile(r"^(.*\S)\s*\((\d+)\)$")

@@ -1,7 +1,7 @@
 """The live Google Classroom API, through its official client (the extra ``pausepoint[classroom]``).
 
 ``classroom:TOKEN.json`` names the token file that Google's sign-in writes for an authorised user. Temporary errors
-raise `Unreachable`, and the engine retries the step. A refusal raises `BadInput`. ``PAUSEPOINT_CLASSROOM_URL`` sets
+raise `Unreachable`, and the engine waits and retries the operation. A refusal raises `BadInput`. ``PAUSEPOINT_CLASSROOM_URL`` sets
 another address of the API.
 """
 
@@ -31,6 +31,7 @@ S = TypeVar("S", bound=Shape)
 
 URL = "PAUSEPOINT_CLASSROOM_URL"
 PASSING = (408, 429, 500, 502, 503, 504)
+_REFUSED = object()
 
 
 class Unreachable(ConnectionError):
@@ -49,6 +50,7 @@ class LiveClassroom:
         self.is_file = False
         self.token = Path(place.removeprefix(LIVE)).expanduser()
         self.zone = zone
+        self._answers: dict[str, Any] = {}
 
     def students(self) -> list[str]:
         """Return an empty list, because students cannot see who else is in their courses."""
@@ -57,19 +59,19 @@ class LiveClassroom:
     def name(self, student: str) -> str:
         """Return the full name in the student's profile."""
         with self._service() as service:
-            found = _answer(service.userProfiles().get(userId=student), missing=None)
+            found = self._answer(service.userProfiles().get(userId=student), missing=None)
             profile = None if found is None else parsed(UserProfile, [found], "userProfiles.get")[0]
             return profile.name.full_name if profile and profile.name else ""
 
     def courses(self, student: str) -> list[Course]:
         """Return the active courses of a student. Empty for an unknown student."""
         with self._service() as service:
-            found = _answer(service.userProfiles().get(userId=student), missing=None)
+            found = self._answer(service.userProfiles().get(userId=student), missing=None)
             if found is None:
                 return []
             profile = parsed(UserProfile, [found], "userProfiles.get")[0]
             listing = service.courses()
-            pages = _pages(listing, "courses", studentId=profile.id, courseStates=["ACTIVE"])
+            pages = self._pages(listing, "courses", studentId=profile.id, courseStates=["ACTIVE"])
             return [
                 Course(account=self.token.stem, course_id=each.id, name=each.name, user_id=profile.id)
                 for each in _gathered(CourseShape, pages, "courses.list")
@@ -83,15 +85,36 @@ class LiveClassroom:
         """Return all assignments of one course."""
         with self._service() as service:
             listing = service.courses().courseWork()
-            work = _pages(listing, "courseWork", courseId=course.course_id)
+            work = self._pages(listing, "courseWork", courseId=course.course_id)
             mine = {"courseId": course.course_id, "courseWorkId": "-", "userId": course.user_id}
-            done = _pages(listing.studentSubmissions(), "studentSubmissions", **mine)
-            return as_assignments(
+            done = self._pages(listing.studentSubmissions(), "studentSubmissions", **mine)
+            found = as_assignments(
                 course,
                 _gathered(CourseWork, work, "courseWork.list"),
                 _gathered(StudentSubmission, done, "studentSubmissions.list"),
                 self.zone,
             )
+            self._forget(f"/courses/{course.course_id}/")
+            return found
+
+    def _pages(self, listing: Any, name: str, **asked: Any) -> Iterator[list[Any]]:
+        """Yield the pages of a list method."""
+        request = listing.list(**asked)
+        while request is not None:
+            answer = self._answer(request)
+            yield answer.get(name, [])
+            request = listing.list_next(request, answer)
+
+    def _answer(self, request: Any, missing: Any = _REFUSED) -> Any:
+        """Return the answer to a request. A retry after an error goes on with the page that failed."""
+        if request.uri not in self._answers:
+            self._answers[request.uri] = _sent(request, missing)
+        return self._answers[request.uri]
+
+    def _forget(self, part: str) -> None:
+        """Forget the answers that are complete: a large course takes memory."""
+        for uri in [uri for uri in list(self._answers) if part in uri]:
+            del self._answers[uri]
 
     @contextmanager
     def _service(self) -> Iterator[Any]:
@@ -133,23 +156,11 @@ def _client() -> tuple[Callable[..., Any], Any]:
     return build, Credentials
 
 
-def _pages(listing: Any, name: str, **asked: Any) -> Iterator[list[Any]]:
-    """Yield the pages of a list method."""
-    request = listing.list(**asked)
-    while request is not None:
-        answer = _answer(request)
-        yield answer.get(name, [])
-        request = listing.list_next(request, answer)
-
-
 def _gathered(shape: type[S], pages: Iterator[list[Any]], where: str) -> list[S]:
     return [each for page in pages for each in parsed(shape, page, where)]
 
 
-_REFUSED = object()
-
-
-def _answer(request: Any, missing: Any = _REFUSED) -> Any:
+def _sent(request: Any, missing: Any) -> Any:
     """Send a request. Return ``missing`` for a 404 if it is given; otherwise a 404 is an error."""
     from google.auth.exceptions import RefreshError, TransportError
     from googleapiclient.errors import HttpError
@@ -160,8 +171,11 @@ def _answer(request: Any, missing: Any = _REFUSED) -> Any:
     except HttpError as error:
         if error.status_code == 404 and missing is not _REFUSED:
             return missing
-        raise _failure(error.status_code, error.reason, error.resp.get("retry-after"), request.uri) from error
+        status = 429 if b"ateLimitExceeded" in error.content else error.status_code  # Google also says so with a 403
+        raise _failure(status, error.reason, error.resp.get("retry-after"), request.uri) from error
     except RefreshError as error:
+        if error.retryable:
+            raise Unreachable(f"Google did not renew the token: {error}. Try again later.") from error
         raise BadInput(
             f"data: Google refuses the token. Sign in again with the command sign-in. The reason: {error}"
         ) from error
