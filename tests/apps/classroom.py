@@ -105,13 +105,15 @@ def gathered(place: Path, student: str = STUDENT, zone: str = LISBON) -> dict[st
 
 def new_since(tmp_path: Path, first: Path, second: Path, student: str = "student@example.com") -> str:
     """Return what the second week's report says has changed since the first week's."""
+    texts = []
     for place, days in ((first, 0), (second, 7)):
         done = run_aura_orchestrator(
             student, store=tmp_path / "aura.db", data=place, now=NOW + timedelta(days=days), time_zone="UTC",
             reports=tmp_path / "reports",
         )  # fmt: skip
         assert done.report is not None
-    text = done.report.markdown.read_text("utf-8")
+        texts.append(done.report.markdown.read_text("utf-8"))
+    text = texts[-1]
     return text.partition("## Since the last report")[2].partition("**Levels**")[0].partition("## Grades")[0]
 
 

@@ -34,7 +34,6 @@ from tests.apps.classroom import NOW, STUDENT, Classroom, course, export, handed
 from tests.support import loop
 from tests.support.servers import serving
 
-
 SYNC = Workflow("sync", state=AuraState, steps=[step(sync.fn, writes=["assignments", "name", "notes"])], events=EVENTS)
 
 call = calling(main)

@@ -365,8 +365,8 @@ STATUSES = {
     "TURNED_IN": DONE, "RETURNED": DONE, "RECLAIMED_BY_STUDENT": OPEN, "Not turned in": OPEN, "Excused": EXCUSED,
     # Canvas
     "Late": LATE, "Submitted": DONE, "Not Submitted": OPEN, "Resubmitted": DONE, "Pending Review": DONE,
-    "Dropped": EXCUSED, "EX": EXCUSED, "Extended": OPEN, "None": OPEN, "unsubmitted": OPEN, "graded": DONE, "Needs grading": DONE,
-    "Incomplete": OPEN, "Complete": DONE,
+    "Dropped": EXCUSED, "EX": EXCUSED, "Extended": OPEN, "None": OPEN, "unsubmitted": OPEN, "graded": DONE,
+    "Needs grading": DONE, "Incomplete": OPEN, "Complete": DONE,
     # Moodle
     "Draft (not submitted)": OPEN, "Submitted for grading": DONE, "No submission": OPEN, "No attempt": OPEN,
     "Submitted for grading - Graded": DONE, "No submission - Not graded": OPEN, "Reopened": OPEN, "In marking": DONE,

@@ -1,7 +1,7 @@
 """ClassroomSync: gather a student's assignments from every account and course.
 
-Each course is one remembered operation, so an interrupted sync fetches only the missing courses. While Google is busy or
-does not answer, the operation waits and tries again.
+Each course is one remembered operation, so an interrupted sync fetches only the missing courses. While Google is busy
+or does not answer, the operation waits and tries again.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ Courses with the same name are one subject. For every subject, over all of its e
     confidence  Σ weight / (Σ weight + 2)
 
 Without a grade there is no mastery: missing work alone does not say what a student knows. The age counts from the due
-date, or else from the day when the work was handed in or graded. Work without any of these
-dates counts as 30 days old. The trend compares the weighted mean of the later half of the graded work with that of the
-earlier half.
+date, or else from the day when the work was handed in or graded. Work without any of these dates counts as 30 days old.
+The trend compares the weighted mean of the later half of the graded work with that of the earlier half.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Gradebooks as Canvas, Moodle and Google Classroom export them: a line for each student, a column for each piece of work.
+"""Gradebooks as Canvas, Moodle and Google Classroom export them: one column for each piece of work.
 
 Canvas has the points possible in a line below the headings, and its id of the work in the heading: ``Lab 1 (12345)``.
-Moodle has headings such as ``Assignment: Essay (Real)``, perhaps with a percentage of the same work. Google Classroom has
-lines for the due dates and the points. Totals, averages, feedback and test students are left out.
+Moodle has headings such as ``Assignment: Essay (Real)``, perhaps with a percentage of the same work. Google Classroom
+has lines for the due dates and the points. Totals, averages, feedback and test students are left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The live Google Classroom API, through its official client (the extra ``pausepoint[classroom]``).
 
 ``classroom:TOKEN.json`` names the token file that Google's sign-in writes for an authorised user. Temporary errors
-raise `Unreachable`, and the engine waits and retries the operation. A refusal raises `BadInput`. ``PAUSEPOINT_CLASSROOM_URL`` sets
-another address of the API.
+raise `Unreachable`, and the engine waits and retries the operation. A refusal raises `BadInput`.
+``PAUSEPOINT_CLASSROOM_URL`` sets another address of the API.
 """
 
 from __future__ import annotations

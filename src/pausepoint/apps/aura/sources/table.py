@@ -1,7 +1,7 @@
 """Assignments in a CSV file: one line for each student and piece of work, or a gradebook (see `gradebook`).
 
-The columns ``course`` and ``title`` are required, except in a gradebook. Without a column ``student``, all lines are about the one student.
-Names of columns, separators, dates and numbers may be written as people write them; see `cells`.
+The columns ``course`` and ``title`` are required, except in a gradebook. Without a column ``student``, all lines are
+about the one student. Names of columns, separators, dates and numbers may be written as people write them; see `cells`.
 """
 
 from __future__ import annotations
