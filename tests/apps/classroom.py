@@ -6,6 +6,7 @@ import json
 import random
 import re
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -103,10 +104,10 @@ def gathered(place: Path, student: str = STUDENT, zone: str = LISBON) -> dict[st
     return {each.id: each for course in source.courses(student) for each in source.assignments(course)}
 
 
-def new_since(tmp_path: Path, first: Path, second: Path, student: str = "student@example.com") -> str:
+def new_since(tmp_path: Path, weeks: Sequence[Path], student: str = "student@example.com") -> str:
     """Return what the second week's report says has changed since the first week's."""
     texts = []
-    for place, days in ((first, 0), (second, 7)):
+    for place, days in zip(weeks, (0, 7), strict=True):
         done = run_aura_orchestrator(
             student, store=tmp_path / "aura.db", data=place, now=NOW + timedelta(days=days), time_zone="UTC",
             reports=tmp_path / "reports",

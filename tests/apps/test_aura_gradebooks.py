@@ -143,7 +143,7 @@ def test_the_gradebooks_of_two_weeks_show_what_is_new_although_their_files_have_
         assert old in newer
         newer = newer.replace(old, new)
     weeks = put(tmp_path / "week (1).csv", content), put(tmp_path / "other.csv", newer)
-    changes = new_since(tmp_path, *weeks, student="Anna Kim")
+    changes = new_since(tmp_path, weeks, student="Anna Kim")
     assert changes.count("\n- ") == 2, changes
     assert "**New assignments**\n\n- **Mosses**" in changes
     assert "**New grades**\n\n- **" in changes

@@ -426,7 +426,7 @@ def test_excused_work_is_neither_to_be_done_nor_missing_and_the_report_says_it(t
         put(tmp_path / f"{number}.csv", f"{head}Latin,Test,2030-03-01,{status},,\nLatin,Essay,2030-02-01,yes,9,10\n")
         for number, status in enumerate(["missing", "excused"])
     ]
-    changes = new_since(tmp_path, *week, student="Anna")
+    changes = new_since(tmp_path, week, student="Anna")
     assert "**Excused**\n\n- **Test**: Latin\n" in changes
     done = run_aura_orchestrator("Anna", store=":memory:", data=week[1], now=NOW, reports=tmp_path, time_zone="UTC")
     assert done.skill_profile is not None
@@ -602,7 +602,7 @@ def test_the_takeouts_of_two_weeks_show_what_is_new_although_their_files_have_ot
         put(folder / f"Botany-{name}" / f"{name}.json", takeout_class(*posts))
         put(folder / f"Chess-{name}" / f"{name}.json", takeout_class(takeout_post("Openings"), name="Chess"))
         weeks.append(Path(shutil.make_archive(str(tmp_path / f"takeout-{name}"), "zip", tmp_path / name)))
-    changes = new_since(tmp_path, *weeks)
+    changes = new_since(tmp_path, weeks)
     assert changes.count("\n- ") == 1, changes
     assert "**New assignments**\n\n- **Test**: Botany · due Wed 20 Mar, 18:00" in changes
 
@@ -617,7 +617,7 @@ def test_the_tables_of_two_weeks_show_what_is_new_although_a_line_is_gone_and_an
     ]  # fmt: skip
     newer = ["Latin,Vocabulary,2030-03-15,,10", "Latin,Vocabulary,2030-03-08,7,10", old[1], old[3]]
     weeks = [put(tmp_path / f"{name}.csv", head + "\n".join(lines)) for name, lines in (("a", old), ("b", newer))]
-    changes = new_since(tmp_path, *weeks, student="Anna")
+    changes = new_since(tmp_path, weeks, student="Anna")
     assert changes.count("\n- ") == 2, changes
     assert "**New grades**\n\n- **Vocabulary**: Latin · 7 of 10" in changes
     assert "**New assignments**\n\n- **Vocabulary**: Latin · due Fri 15 Mar" in changes

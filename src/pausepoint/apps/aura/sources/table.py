@@ -78,7 +78,12 @@ class CsvTable:
         rows = [row for row in self.rows if row.is_of(student)]
         silent = any(row.is_of_gradebook and row.is_silent for row in rows)
         found = [Doubt(key="silent_gradebook", values={"place": self.place})] if silent else []
-        return [*found, *(doubt for row in rows for doubt in row.doubts)]
+        return [self._with_file_name(doubt) for doubt in (*found, *(doubt for row in rows for doubt in row.doubts))]
+
+    def _with_file_name(self, doubt: Doubt) -> Doubt:
+        """Return a doubt with the name of the file instead of its path, which is nothing for a report to send."""
+        values = {name: value.replace(self.place, self.path.name) for name, value in doubt.values.items()}
+        return doubt.model_copy(update={"values": values})
 
     def _assignment(self, row: Row, course: Course) -> Assignment:
         status, at = row.status, row.handed_in_at
