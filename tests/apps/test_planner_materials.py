@@ -15,7 +15,7 @@ from pausepoint.apps.input import BadInput
 from pausepoint.apps.model import ModelUnavailable
 from pausepoint.apps.pdf import Style
 from pausepoint.apps.planner import SessionDocument, excerpts, planner, reader, sessions, study
-from pausepoint.apps.planner.chapters import book_of
+from pausepoint.apps.planner.chapters import book_of, merged
 from pausepoint.apps.planner.estimation import confidence, estimate, minutes
 from pausepoint.apps.planner.materials import (
     LONGEST_LINE,
@@ -207,14 +207,22 @@ def test_an_outline_is_all_that_counts_and_divides_its_pages(tmp_path: Path) -> 
     assert [topic.words for topic in listed] == [15 + 2, 15 + 2, 3 * 15 + 2, 15 + 1]
 
 
-def test_a_section_goes_on_in_the_next_window_and_the_same_title_is_one_topic() -> None:
+def test_a_section_goes_on_in_the_next_window_and_chapters_of_one_title_are_told_apart() -> None:
     first = findings([Page(f"## One\n{WORDS}\n## Two\n{WORDS}")], MARKDOWN, 0, [])
     second = findings([Page(f"{WORDS}\n## Three\n{WORDS}\n## one\n{WORDS}")], MARKDOWN, 20, [])
     found = {topic.title: topic for topic in book_of({"f:0": first, "f:1": second}, "f", paged=False).topics}
-    assert list(found) == ["One", "Two", "Three"]
+    assert list(found) == ["One", "Two", "Three", "one (2)"]
     assert found["Two"].chunks == ["f:0", "f:1"]
-    assert found["One"].chunks == ["f:0", "f:1"]
+    assert (found["One"].chunks, found["one (2)"].chunks) == (["f:0"], ["f:1"])
     assert found["Two"].words == 30
+
+
+def test_topics_of_two_books_are_one_by_their_title_and_those_of_one_book_are_not() -> None:
+    text = f"## Limits\n{WORDS}\n## C\n{WORDS}\n## C++\n{WORDS}\n"
+    books = [book_of({f"{file}:0": findings([Page(text)], MARKDOWN, 0, [])}, file, paged=False) for file in "fg"]
+    assert [(topic.title, topic.chunks) for topic in merged(book.topics for book in books)] == [
+        ("Limits", ["f:0", "g:0"]), ("C", ["f:0", "g:0"]), ("C++", ["f:0", "g:0"]),
+    ]  # fmt: skip
 
 
 def test_many_small_headings_are_folded_into_larger_ones() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pausepoint.apps.planner.headings import Kind, aside, is_generic, key_of, label
+from pausepoint.apps.planner.headings import Kind, aside, is_generic, label, unaccented
 from pausepoint.apps.planner.levels import levels
 from pausepoint.apps.planner.models import Basis, Section, SetAside, Study
 from pausepoint.apps.planner.topics import Findings, Piece
@@ -146,7 +146,7 @@ def book_of(found: dict[str, Findings], filename: str, paged: bool) -> Book:
     maker.put_aside("Lists of page numbers", set(contents) - set(early), "index")
     maker.front(before, bool(nodes))
     maker.chapters(_tree(nodes))
-    book.topics = merged(_worth(book.topics))
+    book.topics = _told_apart(_worth(book.topics))
     maker.put_aside("Pages without text", book.scanned, f"no text; {OCR}" if book.unread else "a picture without text")
     return book
 
@@ -420,13 +420,31 @@ def _worth(topics: Iterable[Topic]) -> list[Topic]:
     return [topic for topic in kept if topic.title]
 
 
-def merged(topics: Iterable[Topic]) -> list[Topic]:
-    """Return each topic once, in order of appearance."""
-    known: dict[str, Topic] = {}
+def _told_apart(topics: Iterable[Topic]) -> list[Topic]:
+    """Number the later chapters of one title. Pages without headings that are named by the same words are one topic."""
+    names: dict[str, Topic] = {}
     for topic in topics:
-        key = key_of(topic.title) or topic.title
-        if key in known:
-            known[key].add(topic)
-        else:
-            known[key] = topic
-    return list(known.values())
+        same = names.get(topic.title.casefold())
+        if same is not None and same.basis == topic.basis == "terms":
+            same.add(topic)
+            continue
+        title, number = topic.title, 1
+        while topic.title.casefold() in names:
+            number += 1
+            topic.title = f"{title} ({number})"
+        names[topic.title.casefold()] = topic
+    return list(names.values())
+
+
+def merged(books: Iterable[Sequence[Topic]]) -> list[Topic]:
+    """Return the topics of several books. A topic of the same title in a later book belongs to that of the first."""
+    topics: list[Topic] = []
+    for book in books:
+        earlier = {unaccented(topic.title): topic for topic in topics}
+        for topic in book:
+            same = earlier.pop(unaccented(topic.title), None)
+            if same is None:
+                topics.append(topic)
+            else:
+                same.add(topic)
+    return _told_apart(topics)

@@ -150,7 +150,7 @@ _GENERIC = re.compile(
     r"(?i)^(introduction|overview|summary|exercises|problems|conclusions?|examples|basics|getting started|appendix"
     r"|einleitung|einführung|überblick|zusammenfassung|übungen|aufgaben|grundlagen|allgemeines|anhang|schluss"
     r"|résumé|exercices|introducción|resumen|ejercicios|introduzione|esercizi|introdução|exercícios|введение"
-    r"|简介|引言|绪论|概述|练习|习题|はじめに|序論|概要|まとめ|演習|練習問題)$"
+    r"|简介|引言|绪论|概述|练习|习题|はじめに|序論|概要|まとめ|演習|練習問題)( \(\d+\))?$"
 )
 
 

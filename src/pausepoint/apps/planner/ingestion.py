@@ -145,7 +145,7 @@ def gathered(payload: IngestionPayload, files: dict[str, FileProgress], books: d
         mine = {file_id: file for file_id, file in payload.file_registry.items() if _belongs(file, course)}
         copies = {file_id: [_copied(topic) for topic in books[file_id].topics] for file_id in mine if file_id in books}
         _tell_apart(copies, mine)
-        listed = merged(topic for each in copies.values() for topic in each)
+        listed = merged(copies.values())
         _check_prerequisites(listed)
         found += [_evidence(course, topic, mine, files, books) for topic in listed]
         if not listed:
