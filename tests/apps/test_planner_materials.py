@@ -34,6 +34,7 @@ from pausepoint.apps.planner.models import Basis, EstimationPayload, Evidence, M
 from pausepoint.apps.planner.sample import SAMPLE, SAMPLE_INPUTS, sample_uploads
 from pausepoint.apps.planner.topics import Findings, findings
 from tests.apps.pdfs import make_pdf
+from tests.apps.planner_books import read
 from tests.support.modelserver import ModelServer, Refuses, Says, Status
 
 WORDS = "some plain words that say a little about the matter at hand and then stop "
@@ -188,6 +189,33 @@ def test_text_has_chapters_and_underlined_lines_as_topics() -> None:
     assert list(topics(lined, TEXT)) == ["On eels", "On crabs", "On kelp"]
     numbered = f"1 Eels\n{WORDS}\n1.1 Long eels\n{WORDS}\n2 Crabs\n{WORDS}\n3 Kelp\n{WORDS}\n1. Draw a crab.\n"
     assert list(topics(numbered, TEXT)) == ["Eels", "Crabs", "Kelp"]
+
+
+@pytest.mark.parametrize("content_type", [TEXT, MARKDOWN])
+def test_a_table_or_a_comment_does_not_hide_the_chapters(content_type: str) -> None:
+    table = "Year   Catch\n------------\n1990   12\n1991   14\n"
+    code = "    # a comment\n    x = 1\n\n" if content_type == MARKDOWN else ""
+    chapters = "".join(f"Chapter {number}: On {name}\n\n{WORDS * 3}\n\n{table}\n{code}Rules\n-----\n{WORDS}\n\n"
+                       for number, name in enumerate(("eels", "crabs", "kelp"), 1))  # fmt: skip
+    book = book_of({"f:0": findings([Page(chapters)], content_type, 0, [])}, "f", paged=False)
+    assert [(topic.title, [each.title for each in topic.sections]) for topic in book.topics] == [
+        (f"On {name}", [f"On {name}", "Rules"]) for name in ("eels", "crabs", "kelp")
+    ]  # fmt: skip
+
+
+def test_a_list_of_the_chapters_does_not_hide_the_underlined_ones() -> None:
+    listed = "".join(f"Chapter {number}: On {name}\n" for number, name in enumerate(("eels", "crabs"), 1))
+    assert list(topics(listed + f"On eels\n=====\n{WORDS}\n\nOn crabs\n=====\n{WORDS}\n", TEXT)) == [
+        "On eels", "On crabs",
+    ]  # fmt: skip
+
+
+def test_code_that_goes_on_over_pages_and_windows_has_no_headings(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    code = "# a comment that is longer than a few words\n" * (21 * PAGE_BYTES // 40)
+    inner = "````\n```\n# no heading\n```\n````\n"
+    path.write_text(f"# Eels\n{WORDS}\n~~~\n{code}~~~\n{inner}# Crabs\n{WORDS}\n", "utf-8")
+    assert [topic.title for topic in read(path, []).topics] == ["Eels", "Crabs"]
 
 
 def test_without_headings_the_words_that_stand_out_name_the_topic() -> None:

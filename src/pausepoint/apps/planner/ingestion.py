@@ -34,7 +34,7 @@ from pausepoint.apps.words import many
 from pausepoint.model import Chunk, Chunked
 
 PATIENCE = Retry(attempts=5, first=1.0, longest=120)
-READING = 2
+READING = 3
 """The version of `Findings`. Chunks that an earlier version read are read again."""
 
 SAID = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 from pausepoint.apps.pdf import Style
 from pausepoint.apps.planner.headings import Label, aside, label
@@ -39,9 +40,9 @@ def levels(pieces: Sequence[Piece], styles: Counter[str], pages: int, front: int
 
     ``front`` is the first page after the table of contents. What stands out before it is the title and the author.
     """
-    if any(piece.sure and piece.title for piece in pieces):
-        return [piece.level if piece.title and piece.sure else None for piece in pieces]
     labels = [label(piece.title) for piece in pieces]
+    if any(piece.sure and piece.title for piece in pieces):
+        return _by_marks(pieces, labels)
     possible = {
         at for at, piece in enumerate(pieces)
         if piece.title and (piece.page >= front or (piece.page == front - 1 and labels[at].number))
@@ -52,6 +53,32 @@ def levels(pieces: Sequence[Piece], styles: Counter[str], pages: int, front: int
     if len(found) < ENOUGH:
         found = _by_number(pieces, labels, possible)
     return [found.get(at) if len(found) >= ENOUGH else None for at in range(len(pieces))]
+
+
+# by marks
+
+
+def _by_marks(pieces: Sequence[Piece], labels: Sequence[Label]) -> list[int | None]:
+    """Return the levels that hashes, underlines or an outline say, below chapters that only their names tell.
+
+    A single underlined line does not mean that a text underlines its chapters.
+    """
+    marked = {at: piece.level for at, piece in enumerate(pieces) if piece.sure and piece.title}
+    chapters = set() if any(labels[at].kind in ("chapter", "part") for at in marked) else _named(pieces, labels)
+    below = {at: level + bool(chapters) for at, level in marked.items()}
+    return [0 if at in chapters else below.get(at) for at in range(len(pieces))]
+
+
+def _named(pieces: Sequence[Piece], labels: Sequence[Label]) -> set[int]:
+    """Return the lines that name chapters, if they have text below them and their numbers rise; otherwise none."""
+    named = [at for at, piece in enumerate(pieces) if not piece.sure and labels[at].kind in ("chapter", "part")]
+    chapters = [
+        at for at, end in pairwise([*named, len(pieces)])
+        if labels[at].kind == "part" or sum(piece.words for piece in pieces[at:end]) >= BETWEEN
+    ]  # fmt: skip
+    numbers = [_value(labels[at]) or 0 for at in chapters if labels[at].kind == "chapter"]
+    rises = all(number == 1 or number > before for before, number in pairwise(numbers))
+    return set(chapters) if len(numbers) >= ENOUGH and rises else set()
 
 
 # by style

@@ -7,6 +7,8 @@ size needs only the memory of one window.
 from __future__ import annotations
 
 import codecs
+import re
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -18,6 +20,8 @@ PDF, TEXT, MARKDOWN = "application/pdf", "text/plain", "text/markdown"
 ENDINGS = {".pdf": PDF, ".txt": TEXT, ".text": TEXT, ".md": MARKDOWN, ".markdown": MARKDOWN}
 PAGE_BYTES = 3_000
 LONGEST_LINE = 2**16
+
+_FENCE = re.compile(r"^\s*(?P<fence>`{3,}(?=[^`]*$)|~{3,})(?P<rest>.*)$")
 
 
 class Bookmark(NamedTuple):
@@ -31,12 +35,14 @@ class Bookmark(NamedTuple):
 class Page(NamedTuple):
     """The text of a page. ``styles`` has one style per line if it was asked for.
 
-    A page without text is a scan if ``picture`` is true.
+    A page without text is a scan if ``picture`` is true. ``fence`` is the code fence of Markdown that is open where the
+    page starts.
     """
 
     text: str
     styles: tuple[Style, ...] = ()
     picture: bool = False
+    fence: str = ""
 
 
 def kind_of(path: Path) -> str:
@@ -96,7 +102,7 @@ def page_count(path: str, content_type: str) -> int:
 def window(path: str, content_type: str, first: int, count: int, styled: bool = False) -> list[Page]:
     """Return some pages, in order. ``styled``: with the styles of the lines of a PDF, which takes longer."""
     if content_type != PDF:
-        return [Page(text) for text in _text_window(path, first, count)]
+        return _text_window(path, content_type, first, count)
     with opened(path, Path(path).name) as document:
         return [_page(document, number, styled) for number in range(first, min(first + count, len(document)))]
 
@@ -110,14 +116,42 @@ def _page(document: Any, number: int, styled: bool) -> Page:
     return Page(text, styles, not text.strip() and is_picture(document, number))
 
 
-def _text_window(path: str, first: int, count: int) -> list[str]:
+def _text_window(path: str, content_type: str, first: int, count: int) -> list[Page]:
+    fence = ""
+    if content_type == MARKDOWN:
+        for text in _texts(path, 0, first):
+            fence = _fence_after_page(fence, text)
+    pages: list[Page] = []
+    for text in _texts(path, first, first + count):
+        pages.append(Page(text, fence=fence))
+        fence = _fence_after_page(fence, text) if content_type == MARKDOWN else ""
+    return pages
+
+
+def _texts(path: str, first: int, end: int) -> Iterator[str]:
     with open(path, "rb") as stream:
-        edges = [_edge(stream, number) for number in range(first, first + count + 1)]
-        texts = []
-        for start, end in pairwise(edges):
+        for start, stop in pairwise(_edge(stream, number) for number in range(first, end + 1)):
             stream.seek(start)
-            texts.append(stream.read(end - start).decode("utf-8-sig" if start == 0 else "utf-8"))
-    return texts
+            yield stream.read(stop - start).decode("utf-8-sig" if start == 0 else "utf-8")
+
+
+def _fence_after_page(fence: str, text: str) -> str:
+    for line in text.split("\n"):
+        fence = fence_after(fence, line)
+    return fence
+
+
+def fence_after(fence: str, line: str) -> str:
+    """Return the code fence that is open after a line of Markdown, or nothing. ``fence``: the one that was before it.
+
+    >>> fence_after("", "```python"), fence_after("```", "~~~"), fence_after("```", "````"), fence_after("", "```a```")
+    ('```', '```', '', '')
+    """
+    found = _FENCE.match(line)
+    if not found:
+        return fence
+    closes = found["fence"].startswith(fence) and not found["rest"].strip()
+    return found["fence"] if not fence else "" if closes else fence
 
 
 def _edge(stream: BinaryIO, number: int) -> int:

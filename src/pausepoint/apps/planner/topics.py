@@ -24,7 +24,7 @@ from pausepoint.apps.planner.headings import (
     reads_like_a_title,
     unaccented,
 )
-from pausepoint.apps.planner.materials import MARKDOWN, Bookmark, Page
+from pausepoint.apps.planner.materials import MARKDOWN, Bookmark, Page, fence_after
 from pausepoint.apps.planner.models import Basis
 
 KEPT_TERMS = 12
@@ -41,8 +41,12 @@ LONG_TEXT = 1_500
 LARGER, A_GOOD_SHARE = 1.08, 0.08
 """A heading is at least this much larger than the text, or bold. Text is what has this share of all characters."""
 
-_HASHES = re.compile(r"^(?P<level>#{1,6})\s+(?P<title>.+?)\s*#*$")
+_HASHES = re.compile(r"^(?P<level>#{1,6})\s+(?P<title>.+?)(?:\s+#+)?$")
 _UNDERLINE = re.compile(r"^(=+|-{3,})$")
+_COLUMNS = re.compile(r"[^\W\d_]\w*[)%]?(?:\s{2,}|\s*\|\s*)\S")
+"""The head of a table, whose columns have space or a bar between them."""
+
+_CODE = re.compile(r"^(?: {4}| {0,3}\t)")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _SIGN = re.compile(r"[=+−∫∑∏√≤≥≠→⇒^∂∇∞×÷<>|{}\\πθλμσΔΣ]|\d+")
@@ -207,7 +211,7 @@ def _lines(
 ) -> Iterator[str | Heading]:  # fmt: skip
     if bookmarks:
         return _marked(page.text, [mark for mark in bookmarks if mark.page == number])
-    return _styled(page, usual, running) if usual.size else _headed(page.text, content_type)
+    return _styled(page, usual, running) if usual.size else _headed(page, content_type)
 
 
 # with an outline
@@ -248,24 +252,39 @@ def _begins(title: str, line: str) -> bool:
 # text and Markdown
 
 
-def _headed(text: str, content_type: str) -> Iterator[str | Heading]:
-    lines = text.split("\n")
-    fenced = False
-    for number, line in enumerate(lines):
-        fenced ^= content_type == MARKDOWN and line.lstrip().startswith(("```", "~~~"))
-        after = lines[number + 1].strip() if number + 1 < len(lines) else ""
-        heading = None if fenced else _heading(line.strip(), after, content_type)
+def _headed(page: Page, content_type: str) -> Iterator[str | Heading]:
+    lines = page.text.split("\n")
+    fence = page.fence
+    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        was_open, fence = fence, fence_after(fence, line) if content_type == MARKDOWN else ""
+        heading = None if was_open or fence else _heading(before.strip(), line.rstrip(), after.strip(), content_type)
         yield heading if heading is not None else line
 
 
-def _heading(line: str, after: str, content_type: str) -> Heading | None:
+def _heading(before: str, line: str, after: str, content_type: str) -> Heading | None:
+    if content_type == MARKDOWN and _CODE.match(line):
+        return None
+    line = line.strip()
     if content_type == MARKDOWN and (found := _HASHES.match(line)):
         return Heading(found["title"], len(found["level"]) - 1)
-    if line and _UNDERLINE.match(after) and len(line) <= 90 and not _UNDERLINE.match(line):
+    if _is_underlined(before, line, after):
         return Heading(line, 0 if after[0] == "=" else 1)
-    if content_type == MARKDOWN:
+    if content_type == MARKDOWN and (before or not names_a_chapter(line)):
         return None
     return Heading(line, label(line).depth, sure=False) if _is_numbered(line) else None
+
+
+def _is_underlined(before: str, line: str, after: str) -> bool:
+    """Return whether a line is a heading because of the rule below it, and not the head of a table or a last line.
+
+    >>> _is_underlined("", "Eels", "-----"), _is_underlined("", "Year   Eels", "-----------")
+    (True, False)
+    >>> _is_underlined("and crabs", "are for later.", "-----"), _is_underlined("-----", "Eels", "-----")
+    (False, True)
+    """
+    if not line or len(line) > 90 or _UNDERLINE.match(line) or not _UNDERLINE.match(after) or _COLUMNS.search(line):
+        return False
+    return after[0] == "=" or not before or (before == after and len(after) >= len(line))
 
 
 def _is_numbered(line: str) -> bool:
