@@ -79,6 +79,30 @@ def test_a_huge_chapter_becomes_topics_of_its_sections_and_a_huge_section_of_its
     assert pages == sorted(pages, key=lambda page: page or 0)
 
 
+@pytest.mark.parametrize("is_numbered", [True, False])
+def test_parts_as_latex_writes_them_are_parts_and_the_index_in_one_is_set_aside(is_numbered: bool) -> None:
+    """With numbers, the outline has `I Foundations` and `1 Eels`. Without, only the pages have them."""
+    text = "\n".join([LINE] * 40)
+    names = ["I Foundations", "1 Eels", "2 Crabs", "Subject Index", "II Practice", "3 Kelp", "4 Fish"]
+    marks = [
+        Bookmark(name if is_numbered else name.partition(" ")[2] if name != "Subject Index" else name,
+                 int(name[0] != "I"), page) for page, name in enumerate(names)
+    ]  # fmt: skip
+    book = of_pages(
+        "Part I\nFoundations", *(f"{name}\n{text}" for name in names[1:4]), "Part II\n\nPractice",
+        *(f"{name}\n{text}" for name in names[5:]), marks=marks,
+    )  # fmt: skip
+    assert titles(book) == ["Eels", "Crabs", "Kelp", "Fish"]
+    assert asides(book) == [("Subject Index", 4, 4, "index")]
+
+
+def test_chapters_with_numbered_sections_are_no_parts() -> None:
+    text = "\n".join([LINE] * 40)
+    marks = [Bookmark(name, int(name[0].isdigit()), page)
+             for page, name in enumerate(["Eels", "1 Long", "2 Short", "Crabs", "1 Red", "2 Blue"])]  # fmt: skip
+    assert titles(of_pages(*[text] * 6, marks=marks)) == ["Eels", "Crabs"]
+
+
 # without an outline
 
 

@@ -335,6 +335,19 @@ def planned(tmp_path: Path, *files: Path) -> SessionDocument:
         return sessions.document(engine, "s1")
 
 
+def test_markdown_files_of_a_course_are_chapters_and_fewer_are_books(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.md" for name in ("eels", "crabs", "kelp")]
+    for path in paths:
+        path.write_text(f"# On {path.stem}\n{WORDS}\n## Young {path.stem}\n{WORDS}\n## Old {path.stem}\n{WORDS}\n")
+    book = planned(tmp_path, *paths).ingestion_state.course_topic_evidence
+    assert [(each.topic, len(each.measure.sections)) for each in book] == [
+        ("On eels", 2), ("On crabs", 2), ("On kelp", 2),
+    ]  # fmt: skip
+    (tmp_path / "p.db").unlink()
+    few = planned(tmp_path, *paths[:2]).ingestion_state.course_topic_evidence
+    assert [each.topic for each in few] == ["Young eels", "Old eels", "Young crabs", "Old crabs"]
+
+
 def unheaded(tmp_path: Path) -> Path:
     """A text without headings, of more characters than a model is shown at a time."""
     path = tmp_path / "whales.txt"

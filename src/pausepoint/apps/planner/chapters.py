@@ -30,6 +30,8 @@ FRONT, A_SHORT_FRONT, EARLY = 0.2, 6, 0.3
 """The largest share of a PDF that is set aside because it comes before the first chapter, how many pages it may be in a
 short one, and the share in which lists of page numbers are its contents rather than its index."""
 
+_ROMANS = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
+
 SCAN = 3
 """From so many pages without text on, a file counts as read in part. Fewer are covers and figures."""
 
@@ -125,8 +127,11 @@ class _Node:
         return sum(piece.words for _, piece in self.own)
 
 
-def book_of(found: dict[str, Findings], filename: str, paged: bool) -> Book:
-    """Return the book that the findings of a file's chunks make, in order. ``paged``: its pages have numbers."""
+def book_of(found: dict[str, Findings], filename: str, paged: bool, is_chapter: bool = False) -> Book:
+    """Return the book that the findings of a file's chunks make, in order. ``paged``: its pages have numbers.
+
+    ``is_chapter``: the file is one of several that make a book, so its only heading of the highest level is a chapter.
+    """
     pieces = [
         (chunk, piece.model_copy(update={"at": at}))
         for chunk, each in found.items()
@@ -141,7 +146,7 @@ def book_of(found: dict[str, Findings], filename: str, paged: bool) -> Book:
     early = [page for page in contents if page <= max(book.pages * EARLY, 10)]
     heads = levels([piece for _, piece in pieces], styles, max(book.pages, 1), max(early, default=-1) + 1)
     before, nodes = _nodes(pieces, heads)
-    maker = _Maker(filename, paged, book)
+    maker = _Maker(filename, paged, book, is_chapter)
     maker.put_aside("Contents", early, "contents")
     maker.put_aside("Lists of page numbers", set(contents) - set(early), "index")
     maker.front(before, bool(nodes))
@@ -197,12 +202,27 @@ def _tree(nodes: Iterable[_Node]) -> list[_Node]:
             stack = stack[: owner + 1]
         (stack[-1].below if stack else roots).append(node)
         stack.append(node)
+    _take_parts(roots)
     _letter(roots)
     return roots
 
 
 def _contains(above: _Node, node: _Node) -> bool:
     return bool(above.number) and node.number.startswith(f"{above.number}.")
+
+
+def _take_parts(siblings: Sequence[_Node]) -> None:
+    """Take headings above numbered chapters for parts: `I Foundations`, `II Practice`, or any whose chapters count on."""
+    above = [(node, [int(each.number) for each in node.below if each.number.isdecimal()]) for node in siblings]
+    parts = [(node, numbers) for node, numbers in above if numbers and not node.number.isdecimal()]
+    counts_on = all(after[0] == before[-1] + 1 for (_, before), (_, after) in pairwise(parts))
+    matches = [re.match(r"([IVXL]+)[.:]?\s+(\S.*)", node.title) for node, _ in parts]
+    romans = [match[1] for match in matches if match]
+    if len(parts) > 1 and (counts_on or romans == list(_ROMANS[: len(parts)])):
+        for (node, _), match in zip(parts, matches, strict=True):
+            node.kind = "part"
+            if match and not node.number:
+                node.number, node.title = match[1], match[2]
 
 
 def _letter(siblings: Sequence[_Node]) -> None:
@@ -221,8 +241,8 @@ def _letter(siblings: Sequence[_Node]) -> None:
 class _Maker:
     """Makes the topics of one file."""
 
-    def __init__(self, filename: str, paged: bool, book: Book) -> None:
-        self.filename, self.paged, self.book = filename, paged, book
+    def __init__(self, filename: str, paged: bool, book: Book, is_chapter: bool) -> None:
+        self.filename, self.paged, self.book, self.is_chapter = filename, paged, book, is_chapter
 
     def put_aside(self, title: str, pages: Iterable[int], why: str) -> None:
         """Note pages that are not studied."""
@@ -244,7 +264,7 @@ class _Maker:
     def chapters(self, roots: list[_Node]) -> None:
         """Make the topics of all chapters."""
         nodes = self._studied(roots)
-        while len(nodes) == 1 and _is_title(nodes[0]):
+        while len(nodes) == 1 and _is_title(nodes[0]) and not (self.is_chapter and nodes[0].words <= LARGEST):
             nodes = self._studied(self._opened(nodes[0]))
         if len(nodes) > MANY and _usual_size(nodes) < SMALL:
             for group in _groups(nodes, GROUPED):
@@ -253,11 +273,10 @@ class _Maker:
         for node in nodes:
             self._chapter(node, "")
 
-    def _studied(self, nodes: Iterable[_Node]) -> list[_Node]:
+    def _studied(self, nodes: Sequence[_Node]) -> list[_Node]:
         """Return the chapters. Parts are replaced by their chapters; the rest is set aside."""
         found: list[_Node] = []
-        listed = list(nodes)
-        for node, why in zip(listed, self._asides(listed), strict=True):
+        for node, why in zip(nodes, self._asides(nodes), strict=True):
             if why:
                 self.put_aside(node.title, _pages(node.every()) or [node.page], why)
             elif node.kind == "part" and node.below and _usual_size(node.below) >= SMALL:

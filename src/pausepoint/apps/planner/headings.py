@@ -94,6 +94,16 @@ def label(text: str) -> Label:
     return Label(shown)
 
 
+def is_bare(text: str) -> bool:
+    """Return whether a line is only the number of a chapter or a part, whose title follows.
+
+    >>> is_bare("Part II"), is_bare("第一部"), is_bare("Chapter 3: Eels"), is_bare("3.1")
+    (True, True, False, False)
+    """
+    found = label(text)
+    return found.kind in ("chapter", "part") and found.title == text.strip()
+
+
 def _ended(title: str) -> str:
     """Return a title without its full stop."""
     shown = title.strip()

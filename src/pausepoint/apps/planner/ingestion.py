@@ -16,7 +16,7 @@ from pausepoint.apps.planner import materials, names, study
 from pausepoint.apps.planner.chapters import Book, Topic, book_of, merged
 from pausepoint.apps.planner.excerpts import Texts
 from pausepoint.apps.planner.headings import is_generic
-from pausepoint.apps.planner.materials import PDF, Bookmark
+from pausepoint.apps.planner.materials import MARKDOWN, PDF, Bookmark
 from pausepoint.apps.planner.models import (
     PAGES_PER_CHUNK,
     Chunking,
@@ -37,6 +37,9 @@ PATIENCE = Retry(attempts=5, first=1.0, longest=120)
 READING = 3
 """The version of `Findings`. Chunks that an earlier version read are read again."""
 
+A_SET = 3
+"""So many Markdown files of a course are the chapters of a book. Fewer are a book each."""
+
 SAID = {
     "outline": "in the outline",
     "heading": "by its heading",
@@ -53,7 +56,8 @@ async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
     for file_id, file in payload.file_registry.items():
         read, bookmarks = await _read(file_id, file, ctx)
         pieces = {f"{file_id}:{index}": each for index, each in read.done.items()}
-        books[file_id] = book_of(pieces, file.filename, paged=file.content_type == PDF)
+        is_chapter = _is_chapter(file, payload.file_registry.values())
+        books[file_id] = book_of(pieces, file.filename, file.content_type == PDF, is_chapter)
         found.files[file_id] = _progress(read, books[file_id])
         found.set_aside += books[file_id].set_aside
         _report(file_id, file, found.files[file_id], ctx)
@@ -61,6 +65,14 @@ async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
         found.warnings += await _ask(file, books[file_id].topics, texts, ctx)
     found.course_topic_evidence = gathered(payload, found.files, books)
     return found
+
+
+def _is_chapter(file: FileEntry, files: Iterable[FileEntry]) -> bool:
+    """Return whether a file is one of several Markdown files of the same courses: each has a chapter of one book."""
+    courses = (file.is_shared, sorted(file.course_ids))
+    alike = [each for each in files if each.content_type == MARKDOWN
+             and (each.is_shared, sorted(each.course_ids)) == courses]  # fmt: skip
+    return file in alike and len(alike) >= A_SET
 
 
 async def _ask(file: FileEntry, topics: Sequence[Topic], texts: Texts, ctx: Context) -> list[str]:

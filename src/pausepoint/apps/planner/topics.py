@@ -18,6 +18,7 @@ from pausepoint.apps.pdf import Style
 from pausepoint.apps.planner.headings import (
     aside,
     cleaned,
+    is_bare,
     key_of,
     label,
     names_a_chapter,
@@ -231,6 +232,8 @@ def _marked(text: str, marks: Sequence[Bookmark]) -> Iterator[str | Heading]:
         number = label(mark.title).number or (label(lines[after]).number if begun is not None else "")
         top = after if placed or len(" ".join(lines[:after]).split()) > A_RUNNING_HEADER else 0
         shown = _accented(mark.title, lines[after]) if begun is not None else mark.title
+        part = _part_above(lines[:after]) if begun is not None else ""
+        shown = f"{part}: {shown}" if part else shown
         placed.setdefault(top, []).append(Heading(shown, mark.level, "outline", number=number))
     for at, line in enumerate(lines):
         yield from placed.get(at, ())
@@ -242,6 +245,12 @@ def _accented(title: str, line: str) -> str:
     shown = cleaned(line)
     same = unaccented(label(shown).title) == unaccented(label(title).title)
     return shown if same and not shown.isascii() and title.isascii() else title
+
+
+def _part_above(lines: Sequence[str]) -> str:
+    """Return the number of a part that stands in a line of its own above the title, as LaTeX sets it, or nothing."""
+    above = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return above if label(above).kind == "part" and is_bare(above) else ""
 
 
 def _begins(title: str, line: str) -> bool:
@@ -404,7 +413,5 @@ def _possible(line: str, style: Style, usual: Style) -> Heading | None:
 
 def _goes_on(heading: Heading, line: Heading) -> bool:
     """Return whether a line continues a heading: in its style, or as the title of a bare number."""
-    found = label(heading.title)
-    bare = found.kind in ("chapter", "part") and found.title == heading.title.strip()
     same = line.style == heading.style and len(heading.title) + len(line.title) < 2 * LONGEST_HEADING
-    return not label(line.title).number and (bare or (same and heading.style.size > 0))
+    return not label(line.title).number and (is_bare(heading.title) or (same and heading.style.size > 0))
