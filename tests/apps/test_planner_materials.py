@@ -180,6 +180,16 @@ def test_markdown_has_its_headings_as_topics_without_numbers_titles_and_asides()
     assert topics(text)["First things"] == 4 * 15  # with its detail
 
 
+def test_titles_keep_their_signs() -> None:
+    names = ["The `read_file` call", "C*-algebras and *-rings", "Using `ls' in C#", "__init__ and _main_"]
+    text = "".join(f"{name}\n=====\n{WORDS}\n\n" for name in names)
+    assert list(topics(text, TEXT)) == names
+    marked = "".join(f"## {name}\n{WORDS}\n" for name in [*names[:3], "**All** of `__init__` and \\_main\\_"])
+    assert list(topics(marked)) == [
+        "The read_file call", "C*-algebras and *-rings", "Using `ls' in C#", "All of __init__ and _main_",
+    ]  # fmt: skip
+
+
 def test_text_has_chapters_and_underlined_lines_as_topics() -> None:
     chapters = "".join(
         f"Chapter {number}: On {name}\n\n{WORDS}\n\n" for number, name in enumerate(("eels", "crabs", "kelp"), 1)

@@ -24,6 +24,7 @@ from pausepoint.apps.planner.headings import (
     names_a_chapter,
     reads_like_a_title,
     unaccented,
+    unmarked,
 )
 from pausepoint.apps.planner.materials import MARKDOWN, Bookmark, Page, fence_after
 from pausepoint.apps.planner.models import Basis
@@ -275,9 +276,9 @@ def _heading(before: str, line: str, after: str, content_type: str) -> Heading |
         return None
     line = line.strip()
     if content_type == MARKDOWN and (found := _HASHES.match(line)):
-        return Heading(found["title"], len(found["level"]) - 1)
+        return Heading(unmarked(found["title"]), len(found["level"]) - 1)
     if _is_underlined(before, line, after):
-        return Heading(line, 0 if after[0] == "=" else 1)
+        return Heading(unmarked(line) if content_type == MARKDOWN else line, 0 if after[0] == "=" else 1)
     if content_type == MARKDOWN and (before or not names_a_chapter(line)):
         return None
     return Heading(line, label(line).depth, sure=False) if _is_numbered(line) else None
