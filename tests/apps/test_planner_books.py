@@ -190,6 +190,25 @@ def test_thanks_and_the_history_of_a_book_are_set_aside(title: str) -> None:
     assert aside(title, 0.9)
 
 
+@pytest.mark.parametrize(
+    ("language", "listed"),
+    [
+        ("ko", "머리말|감사의 글|목차|그림 차례|찾아보기|색인|참고 문헌|참고문헌"
+               "|저작권|라이선스|개정 이력|용어집|저자 소개"),
+        ("pl", "Przedmowa|Podziękowania|Spis treści|Spis rysunków|Indeks|Skorowidz|Bibliografia|Licencja|Historia zmian"
+               "|Słowniczek pojęć|O autorze|Literatura"),
+        ("pt", "Prefácio|Agradecimentos|Sumário|Índice remissivo|Lista de figuras|Lista de tabelas|Glossário|Licença"
+               "|Referências bibliográficas|Histórico de revisões|Sobre o autor|Direitos autorais|Dedicatória"),
+        ("es", "Prólogo|Tabla de contenidos|Índice de figuras|Lista de tablas|Índice de materias|Derechos de autor"
+               "|Referencias bibliográficas|Historial de revisiones|Sobre el autor|Acerca de este libro"),
+        ("it", "Prefazione|Indice|Elenco delle figure|Indice delle tabelle|Indice dei nomi|Riferimenti bibliografici"
+               "|Diritti d’autore|Cronologia delle revisioni|Informazioni sull'autore|Dedica"),
+    ],
+)  # fmt: skip
+def test_front_and_back_matter_is_set_aside_in_several_languages(language: str, listed: str) -> None:
+    assert [title for title in listed.split("|") if not aside(title, 0.95)] == []
+
+
 def test_a_chapter_about_changes_is_studied() -> None:
     assert aside("Changes", 0.3) is None
     assert aside("History", 0.9) is None

@@ -212,7 +212,7 @@ def _contains(above: _Node, node: _Node) -> bool:
 
 
 def _take_parts(siblings: Sequence[_Node]) -> None:
-    """Take headings above numbered chapters for parts: `I Foundations`, `II Practice`, or any whose chapters count on."""
+    """Take titles above numbered chapters for parts: `I Foundations`, `II Practice`, or all whose chapters count on."""
     above = [(node, [int(each.number) for each in node.below if each.number.isdecimal()]) for node in siblings]
     parts = [(node, numbers) for node, numbers in above if numbers and not node.number.isdecimal()]
     counts_on = all(after[0] == before[-1] + 1 for (_, before), (_, after) in pairwise(parts))

@@ -211,28 +211,34 @@ def _stands_alone(title: str) -> bool:
 _CONTENTS = re.compile(
     r"(?i)^((short |brief |table of |detailed )?contents( in brief)?|inhalt(sverzeichnis|sübersicht)?"
     r"|table des matières|sommaire|índice( general)?|contenido|indice( generale)?|sommario|sumário|inhoud(sopgave)?"
-    r"|spis treści|содержание"
-    r"|оглавление|目\s*[录錄次]|总目录|简要|简明目录|차례|목차"
+    r"|spis (treści|rysunków|ilustracji|tabel)|tabla de contenidos?|(índice|lista|elenco) (de|das?|dos?|delle|degli) "
+    r"(figur[ae]s?|ilustraciones|ilustrações|illustrazioni|tab[le]+as?)|indice delle (figure|tabelle)|содержание"
+    r"|оглавление|目\s*[录錄次]|总目录|简要|简明目录|((그림|표)\s*)?(차례|목차)"
     r"|(list of |index of )?(figures|tables|algorithms|listings)|(abbildungs|tabellen)verzeichnis"
     r"|(liste|table) des (figures|tableaux)|[图圖表]目[录錄]|[图圖]表目[录錄]|図目次|表目次)$"
 )
 _INDEX = re.compile(
     r"(?i)^(.*\b(index|indices|indexes)|.*-index|index (der|des|de|of) .*|(sach|stichwort|personen|namen)(verzeichnis"
-    r"|register)|register|.*索引|概念列表|índice (alfabético|analítico)|indice analitico|index alphabétique"
+    r"|register)|register|.*索引|概念列表|찾아보기|색인|índice (alfabético|analítico|remissivo"
+    r"|onomástico|de (materias|autores|términos))|indice (analitico|dei nomi)|index alphabétique"
+    r"|indeks( .*)?|skorowidz( .*)?"
     r"|предметный указатель|указатель)$"
 )
 _REFERENCES = re.compile(
     r"(?i)^(references?( and further reading)?|further reading|bibliography|works cited|literature (cited|used)"
     r"|(weiterführende )?literatur(verzeichnis|angaben|hinweise)?|quellen(verzeichnis)?|bibliographie"
     r"|références( bibliographiques)?|bibliograf[ií]a"
-    r"|referencias|riferimenti( bibliografici)?|referências|参考文[献獻]|參考文[献獻]|引用文献|文献|литература"
+    r"|refer[eê]ncias( bibliográficas)?|riferimenti( bibliografici)?|literatura|참고\s*문헌"
+    r"|参考文[献獻]|參考文[献獻]|引用文献|文献|литература"
     r"|список литературы)$"
 )
 _LICENCE = re.compile(
     r"(?i)^((the )?(gnu|gpl|lgpl|fdl|mit|bsd|apache|creative commons|cc[ -]by)\b.*(licen[cs]e|lizenz|licenc|许可|許可"
     r"|ライセンス).*|licen[cs]es?( agreement| terms)?|lizenz(en|bestimmungen)?|licencia|licenza|许可证|許可證"
     r"|ライセンス"
-    r"|лицензия|copying( conditions| information| this (manual|document|book))?|copyright\b.*"
+    r"|licencja|prawa autorskie|nota prawna|licença|direitos autorais|derechos de autor|aviso legal|diritti d['’]autore"
+    r"|note legali|저작권.*|라이선스|лицензия"
+    r"|copying( conditions| information| this (manual|document|book))?|copyright\b.*"
     r"|impressum|colophon|legal( notices?)?|rechtliche hinweise"
     r"|mentions légales|版权.*|著作権.*|奥付|.*\bdocumentation licen[cs]e)$"
 )
@@ -244,13 +250,19 @@ _ABOUT = re.compile(
     r"|über (den autor|die autoren|dieses (buch|dokument))|avant-propos|préface|remerciements|dédicace|prólogo|prefacio"
     r"|agradecimientos|prefazione|ringraziamenti|prefácio|agradecimentos|voorwoord|dankwoord|предисловие|благодарности"
     r"|前\s*言|序\s*[言文]?|.*[致謝谢]\s*[致謝谢]|[谢謝]\s*[辞辭]|まえがき|あとがき|ありがと.*|跋|[后後][记記]|作者[简簡]介|著者紹介|[标標][题題][页頁]"
-    r"|[书書]尾|contributors|errata|glossary|glossar|glossaire|glosario|glossario|用語集|术语表)$"
+    r"|[书書]尾|contributors|errata|glossary|glossar|glossaire|glosario|glossario|glossário|用語集|术语表"
+    r"|słowni(k|czek)( pojęć| terminów)?|용어집|머리말|서문|책머리에|들어가며|감사의\s*[글말]|저자\s*소개|일러두기"
+    r"|przedmowa|(wstęp )?od autor(a|ów)|podziękowania|dedykacja|o (autorze|autorach|książce|tej książce)|dedicat[oó]ria|dedica"
+    r"|(sobre|acerca de) ((os?|a|el|la|los|las) )?(autor|autora|autores|este (libro|manual|documento|livro))"
+    r"|(informazioni )?(sull['’](autore|autrice)|sugli autori|su questo (libro|manuale|documento)))$"
 )
 _HISTORY = re.compile(
     r"(?i)^(change ?(log|list)\b.*|release notes|(document|revision|version|change|release|publication) history"
     r"|history of (changes|revisions|versions|this (document|manual))|(versions|dokument)(protokoll|geschichte)"
     r"|(versions|änderungs)(historie|protokoll|verzeichnis)|historique des (versions|modifications)"
     r"|journal des modifications|historial de (cambios|versiones)|история (изменений|версий)"
+    r"|historia (zmian|wersji)|hist[oó]ric?(o|al) de (revis(ões|iones)|alterações|versões|versiones)"
+    r"|cronologia delle (revisioni|versioni|modifiche)|registro delle modifiche|(개정|변경)\s*(이력|내역|기록)"
     r"|(変更|更新|改訂|改版)(履歴|記録)|(更新|修[订訂]|[变變]更|版本)([历歷]史|[记記][录錄]|日志|[说說]明))$"
 )
 _CHANGES = re.compile(
@@ -285,8 +297,9 @@ def aside(title: str, position: float) -> str | None:
     >>> aside("Appendix A Copying Information", 0.75), aside("Copying files", 0.75)
     ('licence or copyright', None)
     """
-    shown = re.sub(r"^[A-Z]\s+(?=[^\W_])", "", label(title).title)
-    for pattern, why, after in _ASIDES:
-        if pattern.match(shown) and (position >= after or _NAMES_A_LIST.match(shown)):
-            return why
+    whole = label(title).title
+    for shown in (whole, re.sub(r"^[A-Z]\s+(?=[^\W_])", "", whole)):  # `A` may be an appendix, or a word
+        for pattern, why, after in _ASIDES:
+            if pattern.match(shown) and (position >= after or _NAMES_A_LIST.match(shown)):
+                return why
     return None
