@@ -254,6 +254,15 @@ def test_a_topic_whose_prerequisite_is_left_out_is_named_among_the_cuts() -> Non
     ]
 
 
+def test_every_topic_that_is_cut_is_named() -> None:
+    inputs = UserInputs(courses=[Course(course_id="b", course_name="Boats")])
+    cuts = [Cut(course_id="b", topic=f"Knot {at}, the {word} one", needed_minutes=30, planned_minutes=minutes)
+            for at in range(9) for word, minutes in (("long", 0), ("short", 15))]  # fmt: skip
+    gone, less = Shown(PlannerState(user_inputs=inputs), PlanningState(cuts=cuts), inputs).cuts
+    assert gone == f"Boats: 9 topics left out: {'; '.join(f'Knot {at}, the long one' for at in range(9))}."
+    assert less.endswith(f"needed: {'; '.join(f'Knot {at}, the short one' for at in range(9))}.")
+
+
 # kills
 
 

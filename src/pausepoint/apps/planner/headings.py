@@ -252,7 +252,8 @@ _ABOUT = re.compile(
     r"|前\s*言|序\s*[言文]?|.*[致謝谢]\s*[致謝谢]|[谢謝]\s*[辞辭]|まえがき|あとがき|ありがと.*|跋|[后後][记記]|作者[简簡]介|著者紹介|[标標][题題][页頁]"
     r"|[书書]尾|contributors|errata|glossary|glossar|glossaire|glosario|glossario|glossário|用語集|术语表"
     r"|słowni(k|czek)( pojęć| terminów)?|용어집|머리말|서문|책머리에|들어가며|감사의\s*[글말]|저자\s*소개|일러두기"
-    r"|przedmowa|(wstęp )?od autor(a|ów)|podziękowania|dedykacja|o (autorze|autorach|książce|tej książce)|dedicat[oó]ria|dedica"
+    r"|przedmowa|(wstęp )?od autor(a|ów)|podziękowania|dedykacja|o (autorze|autorach|książce|tej książce)"
+    r"|dedicat[oó]ria|dedica"
     r"|(sobre|acerca de) ((os?|a|el|la|los|las) )?(autor|autora|autores|este (libro|manual|documento|livro))"
     r"|(informazioni )?(sull['’](autore|autrice)|sugli autori|su questo (libro|manuale|documento)))$"
 )

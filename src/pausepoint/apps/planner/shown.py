@@ -39,8 +39,6 @@ SAID = {
     "capacity_limited_plan": "There is not enough time for everything. The cuts are listed at the end.",
     "needs_revision": "The reviewer refused this plan.",
 }
-NAMED = 4
-"""A sentence about cuts names this many topics at most."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class Shown:
 
     @property
     def cuts(self) -> list[str]:
-        """The cuts of each course in a few sentences."""
+        """The cuts of each course in a few sentences, with every topic."""
         found: list[str] = []
         for course in self.inputs.courses:
             mine = [each for each in self.planning.cuts if each.course_id == course.course_id]
@@ -186,8 +184,7 @@ class Shown:
 
 
 def _names(cuts: Sequence[Cut]) -> str:
-    more = f" and {len(cuts) - NAMED} more" if len(cuts) > NAMED else ""
-    return ", ".join(each.topic for each in cuts[:NAMED]) + more
+    return "; ".join(each.topic for each in cuts)
 
 
 def _aside(part: SetAside) -> str:
