@@ -22,7 +22,7 @@ from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner import SessionDocument, planner, sessions
 from pausepoint.apps.planner.busy import read_busy
 from pausepoint.apps.planner.dates import MONTHS, read_date, said
-from pausepoint.apps.planner.models import PlanRow
+from pausepoint.apps.planner.models import PlanRow, Upload
 from pausepoint.apps.planner.progress import standings
 from pausepoint.apps.planner.rows import REVIEW
 from pausepoint.engine import BlockingEngine
@@ -96,6 +96,33 @@ def test_a_day_a_topic_or_a_part_of_its_name_can_be_marked(engine: BlockingEngin
     assert {row.course for row in left.planning_state.plan_rows if row.topic == REVIEW} == {"Calculus II", "History"}
     with pytest.raises(BadInput, match="Nothing of it is left"):
         sessions.mark(engine, "s1", ["Calculus II"], "done", FIRST, SEE)
+
+
+def test_work_is_counted_once_however_it_is_marked(engine: BlockingEngine) -> None:
+    before = planned(engine)
+    rows = [row for row in before.planning_state.plan_rows if row.estimated_minutes]
+    first = work(before)[0]
+    mark(engine, first.row_id, first.course)
+    whole = minutes([row for row in work(before) if row.course == first.course])
+    found = standings(sessions.state_of(engine, "s1"), FIRST)
+    assert (sum(each.done for each in found), sum(each.total for each in found)) == (whole, minutes(rows))
+    last = [row for row in work(before) if row.course == first.course][-1]
+    with pytest.raises(BadInput, match="already marked"):
+        sessions.mark(engine, "s1", [last.row_id], "done", FIRST, SEE)
+
+
+def test_a_row_whose_parts_are_done_and_skipped_is_not_late(engine: BlockingEngine, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    text = "one line of words\n" * 60
+    path.write_text("".join(f"{number} Fish {number}\n\n{text}\n" for number in range(1, 4)))
+    document = planned(engine, uploads=[Upload(path=path, is_shared=True)], courses=[CALC])
+    row = next(row for row in work(document) if len(row.parts) > 1)
+    topics = list(dict.fromkeys(part.topic for part in row.parts))
+    assert len(topics) > 1
+    mark(engine, topics[0])
+    mark(engine, *topics[1:], status="skipped")
+    (found,) = standings(sessions.state_of(engine, "s1"), date(2030, 2, 20))
+    assert row.row_id not in [each.row_id for each in found.late]
 
 
 def test_a_mark_can_be_removed(engine: BlockingEngine) -> None:

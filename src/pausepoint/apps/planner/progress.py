@@ -24,7 +24,7 @@ from pausepoint.apps.planner.models import (
     TopicEstimate,
     UserInputs,
 )
-from pausepoint.apps.planner.work import Work, up, works
+from pausepoint.apps.planner.work import WHOLE, Work, gaps, up, works
 from pausepoint.apps.words import many
 from pausepoint.errors import did_you_mean
 
@@ -32,22 +32,22 @@ Mark = Literal["done", "skipped"]
 
 
 def marked(state: PlannerState, words: Sequence[str], status: Mark, today: date, see: str) -> list[Progress]:
-    """Return the progress that some words name: ids of rows, days, or topics. Rows that are marked do not count.
+    """Return the progress that some words name: ids of rows, days, or topics. What is marked already does not count.
 
     ``see`` is the sentence that names the command which lists the rows.
     """
     found: list[Progress] = []
-    known = {each.row_id for each in state.user_inputs.progress if each.row_id}
     for word in words:
+        inputs = state.user_inputs.model_copy(update={"progress": [*state.user_inputs.progress, *found]})
+        marks = Marks.of(inputs)
         rows = _rows(state.planning_state, word, today, see)
         if rows is None:
-            found += _of_topic(state, word, status, today, see)
+            found += _of_topic(state.model_copy(update={"user_inputs": inputs}), word, status, today, see)
             continue
-        fresh = [row for row in rows if row.row_id not in known]
+        fresh = [row for row in rows if marks.status(row) == "planned"]
         if not fresh:
             raise BadInput(f"{word}: The work is already marked as done or skipped. {see}")
-        found += [each for row in fresh for each in _of_row(state, row, status, today)]
-        known |= {row.row_id for row in fresh}
+        found += [each for row in fresh for each in _of_row(inputs, row, status, today, marks)]
     return found
 
 
@@ -67,16 +67,21 @@ def _rows(planning: PlanningState, word: str, today: date, see: str) -> list[Pla
     return of_day
 
 
-def _of_row(state: PlannerState, row: PlanRow, status: Mark, on: date) -> list[Progress]:
-    course_id = next(each.course_id for each in state.user_inputs.courses if each.course_name == row.course)
+def _of_row(inputs: UserInputs, row: PlanRow, status: Mark, on: date, marks: Marks) -> list[Progress]:
+    course_id = next(each.course_id for each in inputs.courses if each.course_name == row.course)
     if not row.parts:
         return [Progress(course_id=course_id, topic=row.topic, section=row.row_id, status=status, on=on,
                          minutes=row.estimated_minutes, row_id=row.row_id)]  # fmt: skip
     return [
-        Progress(course_id=course_id, topic=part.topic, section=part.section, first=part.first, last=part.last,
-                 status=status, on=on, minutes=part.minutes, row_id=row.row_id)
+        Progress(course_id=course_id, topic=part.topic, section=part.section, first=first, last=last, status=status,
+                 on=on, minutes=_share(part, first, last), row_id=row.row_id)
         for part in row.parts
+        for first, last in marks.gaps(row, part)
     ]  # fmt: skip
+
+
+def _share(part: RowPart, first: int, last: int) -> int:
+    return round(part.minutes * (last - first) / max(part.last - part.first, 1))
 
 
 def _of_topic(state: PlannerState, word: str, status: Mark, on: date, see: str) -> list[Progress]:
@@ -173,20 +178,28 @@ class Marks:
         return cls({each.row_id: each.status for each in inputs.progress if each.row_id}, sections)
 
     def status(self, row: PlanRow) -> str:
-        """Return the status of a row. Sections that are marked alike mark their row."""
-        parts = {self._part(row, part) for part in row.parts}
-        return self.rows.get(row.row_id) or (parts.pop() if len(parts) == 1 else "planned")
+        """Return the status of a row. A row is marked when all of its sections are: as done, unless all were skipped."""
+        if row.row_id in self.rows or not row.parts:
+            return self.rows.get(row.row_id, "planned")
+        if any(self.gaps(row, part) for part in row.parts):
+            return "planned"
+        return "done" if any(mark.status == "done" for part in row.parts for mark in self._on(row, part)) else "skipped"
 
     def left(self, row: PlanRow) -> int:
         """Return the minutes of a row that are neither done nor skipped."""
         if self.status(row) != "planned":
             return 0
-        marked = sum(part.minutes for part in row.parts if self._part(row, part) != "planned")
-        return row.estimated_minutes - marked
+        left = sum(_share(part, *gap) for part in row.parts for gap in self.gaps(row, part))
+        return row.estimated_minutes - sum(part.minutes for part in row.parts) + left
 
-    def _part(self, row: PlanRow, part: RowPart) -> str:
+    def gaps(self, row: PlanRow, part: RowPart) -> list[tuple[int, int]]:
+        """Return the extents of a part of a row that are neither done nor skipped."""
+        marks = [(each.first, each.last) for each in self._on(row, part)]
+        return gaps([(0, part.first), (part.last, WHOLE), *marks])
+
+    def _on(self, row: PlanRow, part: RowPart) -> list[Progress]:
         marks = self.sections.get((row.course, part.topic, part.section), ())
-        return next((each.status for each in marks if each.first <= part.first and part.last <= each.last), "planned")
+        return [each for each in marks if each.first < part.last and part.first < each.last]
 
 
 @dataclass(frozen=True)

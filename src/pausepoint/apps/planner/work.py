@@ -79,7 +79,7 @@ def _work(inputs: UserInputs, course: Course, estimate: TopicEstimate) -> Work:
     parts = [
         Part(estimate.topic, section, _share(minutes, last - first), first, last)
         for section, minutes in zip(sections, shares, strict=True)
-        for first, last in _gaps(done[section.section])
+        for first, last in gaps(done[section.section])
     ]
     minutes = sum(part.minutes for part in parts)
     return Work(
@@ -108,10 +108,10 @@ def _done(inputs: UserInputs, course_id: str, topic: str) -> dict[str, list[tupl
     return found
 
 
-def _gaps(done: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def gaps(done: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the extents of a section that are left. A student may do a later part first.
 
-    >>> _gaps([]), _gaps([(400, 600)]), _gaps([(500, 1000), (0, 500)])
+    >>> gaps([]), gaps([(400, 600)]), gaps([(500, 1000), (0, 500)])
     ([(0, 1000)], [(0, 400), (600, 1000)], [])
     """
     found: list[tuple[int, int]] = []
