@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner import materials
 from pausepoint.apps.planner.chapters import book_of
-from pausepoint.apps.planner.materials import PDF
+from pausepoint.apps.planner.ingestion import A_SET
+from pausepoint.apps.planner.materials import MARKDOWN, PDF
 from tests.apps.planner_books import windows
 from tests.support.children import ROOT
 
@@ -195,11 +196,14 @@ def same(topic: str, title: str) -> bool:
     return ours == theirs or ours.startswith((f"{theirs}:", f"{theirs}(1of"))
 
 
-def topics(path: Path) -> list[Place]:
-    """Return the topics that the planner makes of a file, with their pages. A text has pages of some thousand bytes."""
+def topics(path: Path, files: int) -> list[Place]:
+    """Return the topics that the planner makes of one of some files of a course, with their pages.
+
+    A text has pages of some thousand bytes.
+    """
     kind = materials.checked(path)
     found = windows(path, materials.outline(str(path), kind))
-    book = book_of(found, path.name, paged=kind == PDF)
+    book = book_of(found, path.name, paged=kind == PDF, is_chapter=kind == MARKDOWN and files >= A_SET)
     starts = [found[chunk].pieces[at].page + 1 for chunk, at in (topic.places[0] for topic in book.topics)]
     return [Place(topic.title, start, path.name) for topic, start in zip(book.topics, starts, strict=True)]
 
@@ -217,9 +221,10 @@ def measured(document: dict[str, Any]) -> dict[str, Any]:
     wanted = [Place(*topic) for topic in document["topics"]]
     found: list[Place] = []
     refused = ""
-    for path in files_of(document):
+    paths = files_of(document)
+    for path in paths:
         try:
-            found += topics(path)
+            found += topics(path, len(paths))
         except BadInput as error:
             refused = str(error).partition(": ")[2].partition(". ")[0]
     wrong = [place for place in wanted if refused or not _is_right(place, found, document)]
