@@ -125,6 +125,15 @@ def test_a_pdf_is_read_page_by_page_with_its_outline(tmp_path: Path) -> None:
     assert [(mark.title, mark.level, mark.page) for mark in outline(str(path), PDF)] == [("Start", 0, 0), ("End", 0, 2)]
 
 
+def test_ligatures_of_tex_are_letters(tmp_path: Path) -> None:
+    """A font without names of its letters shows their codes: 12 for fi, 13 for fl, which is also the end of a line."""
+    page = b"BT 14 TL /F2 20 Tf 50 800 Td (1 De\\014nitions re\\015ect) Tj T* /F1 11 Tf (A \\034eld) Tj T* ET"
+    path = make_pdf(tmp_path / "a.pdf", [page])
+    for styled in (False, True):
+        (found,) = window_of(str(path), PDF, 0, 1, styled=styled)
+        assert found.text.split("\n") == ["1 Definitions reflect", "A field"]
+
+
 LINES = st.lists(
     st.text(st.characters(exclude_characters="\0\n\r", exclude_categories=["Cs"]), max_size=300), max_size=60
 )

@@ -23,7 +23,15 @@ _BOLD_WEIGHT = 600
 _A_DRAWING = 50
 """A page of fewer lines is a blank page with some decoration."""
 
-_LINE = re.compile(r"[^\r\n]+")
+_LIGATURES = dict(zip("\x0b\x0c\r\x0e\x0f\x1b\x1c\x1d\x1e\x1f", ("ff", "fi", "fl", "ffi", "ffl") * 2, strict=True))
+"""The codes that fonts of TeX have for ligatures. A font without names of its letters shows only its codes."""
+
+_LIGATURE = re.compile(
+    r"(?:(?<=[^\W\d_]{2})|(?<=[^\W\d_])(?=.[^\W\d_])|(?=.[^\W\d_]{2}))(?:[\x0b\x0c\x0e\x0f\x1b-\x1f]|\r(?!\r?\n))"
+)
+"""A code of a ligature in a word. Elsewhere it is a sign of a formula."""
+
+_LINE = re.compile(rf"(?:[^\r\n]|{_LIGATURE.pattern})+")
 
 
 class Style(NamedTuple):
@@ -85,7 +93,16 @@ def _text_of(document: Any, number: int) -> Iterator[tuple[Any, Any, str]]:
 def page_text(document: Any, number: int) -> str:
     """Return the text of a page. Page numbers start at 0."""
     with _text_of(document, number) as (_, _, found):
-        return found.replace("\r\n", "\n").replace("\r", "\n")
+        return _with_ligatures(found).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _with_ligatures(text: str) -> str:
+    """Return a text with letters instead of the codes of ligatures.
+
+    >>> _with_ligatures("\\x0cnd o\\x0bice, re\\rect, di\\x1bicult, 2 \\x0c x\\r\\n")
+    'find office, reflect, difficult, 2 \\x0c x\\r\\n'
+    """
+    return _LIGATURE.sub(lambda found: _LIGATURES[found[0]], text)
 
 
 def is_picture(document: Any, number: int) -> bool:
@@ -118,7 +135,7 @@ def styled_lines(document: Any, number: int) -> list[tuple[str, Style]]:
             if shown:
                 at = line.start() + len(line[0]) - len(line[0].lstrip())
                 at = len(found[:at].encode("utf-16-le")) // 2 if wide else at  # the library counts in UTF-16
-                lines.append((shown, _style(text, at)))
+                lines.append((_with_ligatures(shown), _style(text, at)))
         return lines
 
 

@@ -178,7 +178,7 @@ class Marks:
         return cls({each.row_id: each.status for each in inputs.progress if each.row_id}, sections)
 
     def status(self, row: PlanRow) -> str:
-        """Return the status of a row: marked when all of its sections are, as done unless all were skipped."""
+        """Return the status of a row. It is marked when all of its sections are: as done, unless all were skipped."""
         if row.row_id in self.rows or not row.parts:
             return self.rows.get(row.row_id, "planned")
         if any(self.gaps(row, part) for part in row.parts):
