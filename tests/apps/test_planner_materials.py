@@ -193,7 +193,7 @@ def test_titles_keep_their_signs() -> None:
     names = ["The `read_file` call", "C*-algebras and *-rings", "Using `ls' in C#", "__init__ and _main_"]
     text = "".join(f"{name}\n=====\n{WORDS}\n\n" for name in names)
     assert list(topics(text, TEXT)) == names
-    marked = "".join(f"## {name}\n{WORDS}\n" for name in [*names[:3], "**All** of `__init__` and \\_main\\_"])
+    marked = "".join(f"## {name}\n{WORDS}\n" for name in [*names[:3], "**All** of `__init__` and \\_main\\_ {: #all }"])
     assert list(topics(marked)) == [
         "The read_file call", "C*-algebras and *-rings", "Using `ls' in C#", "All of __init__ and _main_",
     ]  # fmt: skip

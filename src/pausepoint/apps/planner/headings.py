@@ -125,10 +125,13 @@ def cleaned(text: str) -> str:
 def unmarked(title: str) -> str:
     """Return a title of Markdown as it is shown: code without its backticks, other text without links and emphasis.
 
+    Attributes such as `{#eels}` at its end are not shown.
+
     >>> unmarked("The [`**kwargs`](a.md) of *a* `__init__`"), unmarked("C*-algebras, B*-algebras and snake_case_names")
     ('The **kwargs of a __init__', 'C*-algebras, B*-algebras and snake_case_names')
     """
-    linked = re.sub(r"!?\[((?:`[^`]*`|[^]`])*)\]\([^)]*\)", r"\1", title)
+    bare = re.sub(r"\s*\{:?\s*[#.][^{}]*\}$", "", title)
+    linked = re.sub(r"!?\[((?:`[^`]*`|[^]`])*)\]\([^)]*\)", r"\1", bare)
     parts = re.split(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", linked)
     parts[::3] = [re.sub(r"\\([^\w\s]|_)", r"\1", _EMPHASIS.sub(r"\2", text)) for text in parts[::3]]
     return "".join(text for at, text in enumerate(parts) if at % 3 != 1)
