@@ -19,12 +19,12 @@ from pausepoint import Context, Engine, workflow
 from pausepoint.errors import DamagedRecord, StoreClosed, StoreUnavailable
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.sessions import Filter, Status
-from pausepoint.stores.sql import pauses, rows, sessions
+from pausepoint.stores.sql import pauses, queues, rows, sessions
 from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sqlite import SqliteStore, reader, schema
 from pausepoint.stores.sqlite.connection import Connection as SqliteConnection
 from pausepoint.stores.sqlite.store import INLINE
-from tests.stores.kit import LOCKER, on_loop, opened, process, started, stored, unbound
+from tests.stores.kit import LOCKER, new_session, on_loop, opened, process, started, stored, unbound
 from tests.support.loop import PATIENCE
 from tests.support.sample import sample
 
@@ -431,3 +431,21 @@ async def test_the_first_reads_of_a_process_may_happen_at_the_same_time(tmp_path
     for _ in range(12):
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
+
+
+@on_loop
+async def test_a_session_whose_removal_begins_while_due_ones_are_looked_for_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = queues._free
+
+    def late(connection: Connection, *args: Any) -> dict[int, Any]:
+        other = apsw.Connection(str(tmp_path / "p.db"))
+        other.execute("UPDATE sessions SET removing = 1")
+        other.close()
+        return free(connection, *args)
+
+    async with opened(tmp_path / "p.db") as store:
+        await store.create(new_session(claim=False))
+        monkeypatch.setattr(queues, "_free", late)
+        assert await store.take(1, ["brief"], 1) == []

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pausepoint.errors import DamagedRecord
+from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.model.queues import WINDOW, Candidate, in_turn
 from pausepoint.stores.sql import sessions, standing
 from pausepoint.stores.sql.connection import Connection
@@ -140,7 +140,7 @@ def _free(connection: Connection, present: Present, wanted: Wanted, keys: list[i
     statement = f"{connection.queries['facts']} WHERE {connection.parts['by_keys']}"
     free = {}
     for stored in connection.execute(statement, {"keys": msgspec.json.encode(keys).decode()}).fetchall():
-        with suppress(DamagedRecord):
+        with suppress(DamagedRecord, UnknownSession):  # its removal may have begun since it was listed
             row = sessions.row_of(stored, present)
             stuck = row.live or row.kept_by is not None or row.open_pauses
             if not stuck and wanted.skip.get(row.key) != row.seq:
