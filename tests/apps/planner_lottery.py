@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner import materials
 from pausepoint.apps.planner.chapters import book_of
-from pausepoint.apps.planner.ingestion import A_SET
-from pausepoint.apps.planner.materials import MARKDOWN, PDF
+from pausepoint.apps.planner.ingestion import A_SET, MARKUPS
+from pausepoint.apps.planner.materials import PDF
 from tests.apps.planner_books import windows
 from tests.support.children import ROOT
 
@@ -203,7 +203,7 @@ def topics(path: Path, files: int) -> list[Place]:
     """
     kind = materials.checked(path)
     found = windows(path, materials.outline(str(path), kind))
-    book = book_of(found, path.name, paged=kind == PDF, is_chapter=kind == MARKDOWN and files >= A_SET)
+    book = book_of(found, path.name, paged=kind == PDF, is_chapter=kind in MARKUPS and files >= A_SET)
     starts = [found[chunk].pieces[at].page + 1 for chunk, at in (topic.places[0] for topic in book.topics)]
     return [Place(topic.title, start, path.name) for topic, start in zip(book.topics, starts, strict=True)]
 

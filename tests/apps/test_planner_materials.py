@@ -62,7 +62,7 @@ def topics(text: str, content_type: str = MARKDOWN) -> dict[str, int]:
         ("half.txt", "Größe".encode()[:3], "Byte 2 is not UTF-8"),
         ("cut.txt", b"x" * (2**20 - 1) + b"\xe6\xb5x", "Byte 1048575 is not UTF-8"),
         ("program.txt", b"\x7fELF\0\0", "This is not a text file"),
-        ("essay.docx", b"PK", "Only PDF, text and Markdown files can be read (.pdf, .txt"),
+        ("essay.docx", b"PK", "Only PDF, text, Markdown and reStructuredText files can be read (.pdf, .txt"),
         ("folder.md", "folder", "Is a directory"),
     ],
 )  # fmt: skip
@@ -354,10 +354,14 @@ def planned(tmp_path: Path, *files: Path) -> SessionDocument:
         return sessions.document(engine, "s1")
 
 
-def test_markdown_files_of_a_course_are_chapters_and_fewer_are_books(tmp_path: Path) -> None:
-    paths = [tmp_path / f"{name}.md" for name in ("eels", "crabs", "kelp")]
+@pytest.mark.parametrize("ending", [".md", ".rst"])
+def test_markup_files_of_a_course_are_chapters_and_fewer_are_books(tmp_path: Path, ending: str) -> None:
+    paths = [tmp_path / f"{name}{ending}" for name in ("eels", "crabs", "kelp")]
     for path in paths:
-        path.write_text(f"# On {path.stem}\n{WORDS}\n## Young {path.stem}\n{WORDS}\n## Old {path.stem}\n{WORDS}\n")
+        heads = [f"On {path.stem}", f"Young {path.stem}", f"Old {path.stem}"]
+        marked = [f"# {heads[0]}", *(f"## {head}" for head in heads[1:])]
+        lined = [f"{head}\n{rule * 12}\n" for head, rule in zip(heads, "=--", strict=True)]
+        path.write_text("".join(f"{head}\n{WORDS}\n\n" for head in (marked if ending == ".md" else lined)))
     book = planned(tmp_path, *paths).ingestion_state.course_topic_evidence
     assert [(each.topic, len(each.measure.sections)) for each in book] == [
         ("On eels", 2), ("On crabs", 2), ("On kelp", 2),

@@ -225,7 +225,7 @@ def course(
 def file(
     engine: BlockingEngine, session: str, path: Path, course_ids: tuple[str, ...], shared: bool, run: bool
 ) -> Any:  # fmt: skip
-    """Add a file: PDF, text or Markdown."""
+    """Add a file: PDF, text, Markdown or reStructuredText."""
     session_id = _id(engine, session)
     added = sessions.add_file(engine, session_id, Upload(path=path, course_ids=list(course_ids), is_shared=shared))
     told = f"{added.file_id} ({added.entry.filename}) {'is already in the session' if added.reused else 'was added'}."

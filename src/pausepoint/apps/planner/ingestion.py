@@ -16,7 +16,7 @@ from pausepoint.apps.planner import materials, names, study
 from pausepoint.apps.planner.chapters import Book, Topic, book_of, merged
 from pausepoint.apps.planner.excerpts import Texts
 from pausepoint.apps.planner.headings import is_generic
-from pausepoint.apps.planner.materials import MARKDOWN, PDF, Bookmark
+from pausepoint.apps.planner.materials import MARKDOWN, PDF, RST, Bookmark
 from pausepoint.apps.planner.models import (
     PAGES_PER_CHUNK,
     Chunking,
@@ -34,11 +34,13 @@ from pausepoint.apps.words import many
 from pausepoint.model import Chunk, Chunked
 
 PATIENCE = Retry(attempts=5, first=1.0, longest=120)
-READING = 3
+READING = 4
 """The version of `Findings`. Chunks that an earlier version read are read again."""
 
 A_SET = 3
-"""So many Markdown files of a course are the chapters of a book. Fewer are a book each."""
+"""So many files of a course in one markup are the chapters of a book. Fewer are a book each."""
+
+MARKUPS = (MARKDOWN, RST)
 
 SAID = {
     "outline": "in the outline",
@@ -68,11 +70,11 @@ async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
 
 
 def _is_chapter(file: FileEntry, files: Iterable[FileEntry]) -> bool:
-    """Return whether a file is one of several Markdown files of the same courses: each has a chapter of one book."""
+    """Return whether a file is one of several of one markup and the same courses: each has a chapter of one book."""
     courses = (file.is_shared, sorted(file.course_ids))
-    alike = [each for each in files if each.content_type == MARKDOWN
+    alike = [each for each in files if each.content_type == file.content_type
              and (each.is_shared, sorted(each.course_ids)) == courses]  # fmt: skip
-    return file in alike and len(alike) >= A_SET
+    return file.content_type in MARKUPS and len(alike) >= A_SET
 
 
 async def _ask(file: FileEntry, topics: Sequence[Topic], texts: Texts, ctx: Context) -> list[str]:

@@ -61,9 +61,15 @@ def levels(pieces: Sequence[Piece], styles: Counter[str], pages: int, front: int
 def _by_marks(pieces: Sequence[Piece], labels: Sequence[Label]) -> list[int | None]:
     """Return the levels that hashes, underlines or an outline say, below chapters that only their names tell.
 
+    The first style of underlines is above the second, and so on.
+
     A single underlined line does not mean that a text underlines its chapters.
     """
-    marked = {at: piece.level for at, piece in enumerate(pieces) if piece.sure and piece.title}
+    rules = list(dict.fromkeys(piece.rule for piece in pieces if piece.rule))
+    marked = {
+        at: rules.index(piece.rule) if piece.rule else piece.level
+        for at, piece in enumerate(pieces) if piece.sure and piece.title
+    }  # fmt: skip
     chapters = set() if any(labels[at].kind in ("chapter", "part") for at in marked) else _named(pieces, labels)
     below = {at: level + bool(chapters) for at, level in marked.items()}
     return [0 if at in chapters else below.get(at) for at in range(len(pieces))]

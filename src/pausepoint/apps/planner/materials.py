@@ -1,4 +1,4 @@
-"""Read course material (PDF, plain text and Markdown) as pages and windows of pages, and the outline of a PDF.
+"""Read course material (PDF, text, Markdown, reStructuredText) as windows of pages, and the outline of a PDF.
 
 A page of text has about 3,000 bytes and ends at the end of a line. Each window is read separately, so a book of any
 size needs only the memory of one window.
@@ -16,8 +16,10 @@ from typing import Any, BinaryIO, NamedTuple
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.pdf import Style, is_picture, opened, page_text, styled_lines
 
-PDF, TEXT, MARKDOWN = "application/pdf", "text/plain", "text/markdown"
-ENDINGS = {".pdf": PDF, ".txt": TEXT, ".text": TEXT, ".md": MARKDOWN, ".markdown": MARKDOWN}
+PDF, TEXT, MARKDOWN, RST = "application/pdf", "text/plain", "text/markdown", "text/x-rst"
+ENDINGS = {
+    ".pdf": PDF, ".txt": TEXT, ".text": TEXT, ".md": MARKDOWN, ".markdown": MARKDOWN, ".rst": RST, ".rest": RST
+}  # fmt: skip
 PAGE_BYTES = 3_000
 LONGEST_LINE = 2**16
 
@@ -36,13 +38,15 @@ class Page(NamedTuple):
     """The text of a page. ``styles`` has one style per line if it was asked for.
 
     A page without text is a scan if ``picture`` is true. ``fence`` is the code fence of Markdown that is open where the
-    page starts.
+    page starts. ``before`` and ``after`` are the lines of a text that come before and after the page.
     """
 
     text: str
     styles: tuple[Style, ...] = ()
     picture: bool = False
     fence: str = ""
+    before: str = ""
+    after: str = ""
 
 
 def kind_of(path: Path) -> str:
@@ -50,7 +54,10 @@ def kind_of(path: Path) -> str:
     kind = ENDINGS.get(path.suffix.lower())
     if kind is None:
         known = ", ".join(ENDINGS)
-        raise BadInput(f"{path}: Only PDF, text and Markdown files can be read ({known}). Save it as one of these.")
+        raise BadInput(
+            f"{path}: Only PDF, text, Markdown and reStructuredText files can be read ({known})."
+            " Save it as one of these."
+        )
     return kind
 
 
@@ -122,10 +129,17 @@ def _text_window(path: str, content_type: str, first: int, count: int) -> list[P
         for text in _texts(path, 0, first):
             fence = _fence_after_page(fence, text)
     pages: list[Page] = []
-    for text in _texts(path, first, first + count):
-        pages.append(Page(text, fence=fence))
+    is_later = int(first > 0)
+    texts = list(_texts(path, first - is_later, first + count + 1))
+    around = texts if is_later else ["", *texts]
+    for above, text, below in zip(around, texts[is_later:], texts[is_later + 1 :], strict=False):
+        pages.append(Page(text, (), False, fence, _last_line(above), below.partition("\n")[0]))
         fence = _fence_after_page(fence, text) if content_type == MARKDOWN else ""
     return pages
+
+
+def _last_line(text: str) -> str:
+    return text[:-1].rpartition("\n")[2] if text.endswith("\n") else ""
 
 
 def _texts(path: str, first: int, end: int) -> Iterator[str]:

@@ -26,8 +26,9 @@ from pausepoint.apps.planner.headings import (
     unaccented,
     unmarked,
 )
-from pausepoint.apps.planner.materials import MARKDOWN, Bookmark, Page, fence_after
+from pausepoint.apps.planner.materials import MARKDOWN, RST, Bookmark, Page, fence_after
 from pausepoint.apps.planner.models import Basis
+from pausepoint.apps.planner.underlines import style_in_markup, without_markup
 
 KEPT_TERMS = 12
 LONGEST_HEADING = 100
@@ -77,8 +78,8 @@ COMMON = frozenset(_USUAL.split())
 class Piece(BaseModel):
     """The text from one heading to the next. Without a title it continues the previous piece. Pages start at 0.
 
-    ``sure`` is false for a line that only looks like a heading; ``size`` and ``bold`` say how it looks. ``at`` is the
-    number of the piece in its window.
+    ``sure`` is false for a line that only looks like a heading; ``size`` and ``bold`` say how it looks. ``rule`` is the
+    style of the lines of punctuation at a title whose level they say. ``at`` is the number of the piece in its window.
     """
 
     title: str = ""
@@ -88,6 +89,7 @@ class Piece(BaseModel):
     sure: bool = True
     size: float = 0.0
     bold: bool = False
+    rule: str = ""
     page: int = 0
     last: int = 0
     words: int = 0
@@ -119,6 +121,7 @@ class Heading(NamedTuple):
     sure: bool = True
     style: Style = Style()
     number: str = ""
+    rule: str = ""
 
 
 def _is_task(line: str, heading: str) -> bool:
@@ -168,8 +171,8 @@ class _Open:
         ranked = sorted(self.terms.items(), key=lambda term: (-term[1], term[0]))[:KEPT_TERMS]
         return Piece(
             title=heading.title, number=heading.number, level=heading.level, basis=heading.basis, sure=heading.sure,
-            size=heading.style.size, bold=heading.style.bold, page=self.page, last=self.last, words=self.words,
-            signs=self.signs, tasks=self.tasks, terms=dict(ranked),
+            size=heading.style.size, bold=heading.style.bold, rule=heading.rule, page=self.page, last=self.last,
+            words=self.words, signs=self.signs, tasks=self.tasks, terms=dict(ranked),
         )  # fmt: skip
 
 
@@ -259,22 +262,29 @@ def _begins(title: str, line: str) -> bool:
     return title == line or (len(line) > A_LINE and title.startswith(line))
 
 
-# text and Markdown
+# text, Markdown and reStructuredText
 
 
 def _headed(page: Page, content_type: str) -> Iterator[str | Heading]:
     lines = page.text.split("\n")
     fence = page.fence
-    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+    following = [*lines[1:-1], page.after, ""] if len(lines) > 1 and not lines[-1] else [*lines[1:], ""]
+    titled = -3
+    for at, (before, line, after) in enumerate(zip([page.before, *lines], lines, following, strict=False)):
         was_open, fence = fence, fence_after(fence, line) if content_type == MARKDOWN else ""
-        heading = None if was_open or fence else _heading(before.strip(), line.rstrip(), after.strip(), content_type)
+        above = "" if titled == at - 2 else before  # the rule below a title is not that above the next one
+        heading = None if was_open or fence else _heading(above, line.rstrip(), after, content_type)
+        titled = at if heading is not None and heading.sure else titled
         yield heading if heading is not None else line
 
 
 def _heading(before: str, line: str, after: str, content_type: str) -> Heading | None:
+    if content_type == RST:
+        rule = style_in_markup(before, line, after)
+        return Heading(without_markup(line), 0, rule=rule) if rule else None
     if content_type == MARKDOWN and _CODE.match(line):
         return None
-    line = line.strip()
+    before, line, after = before.strip(), line.strip(), after.strip()
     if content_type == MARKDOWN and (found := _HASHES.match(line)):
         return Heading(unmarked(found["title"]), len(found["level"]) - 1)
     if _is_underlined(before, line, after):
