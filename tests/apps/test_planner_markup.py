@@ -107,3 +107,50 @@ def test_titles_are_found_where_two_pages_or_windows_meet(
     names = [f"Eels of the {letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWX"]
     text = "x" * indent + "\n\n" + "".join(f"=============\n{name}\n=============\n\n{LONG}\n" for name in names)
     assert [title for title in topics(tmp_path, text, ".rst") if title.startswith("Eels")] == names
+
+
+# plain text
+
+
+def sections(folder: Path, text: str) -> dict[str, list[str]]:
+    return {topic.title: [each.title for each in topic.sections] for topic in book_in(folder, text, ".txt").topics}
+
+
+@pytest.mark.parametrize("styles", ["*=-", "=~.", "*-^", "=-~", "-=+", "~^*"])
+def test_text_has_levels_in_the_order_of_its_underlines(tmp_path: Path, styles: str) -> None:
+    def ruled(title: str, style: str) -> str:
+        return f"\n{title}\n{style * len(title)}\n\n{LONG}"
+
+    parts = [
+        ruled(f"{number}. On {name}", styles[0])
+        + ruled(f"{number}.1. Young {name}", styles[1]) + ruled(f"{number}.1.1. Newborn {name}", styles[2])
+        + ruled(f"{number}.2. Old {name}", styles[1])
+        for number, name in enumerate(("eels", "crabs", "kelp"), 1)
+    ]  # fmt: skip
+    assert sections(tmp_path, "".join(parts)) == {
+        f"On {name}": [f"On {name}", f"Young {name}", f"Old {name}"] for name in ("eels", "crabs", "kelp")
+    }
+
+
+def test_a_title_with_lines_above_and_below_is_that_of_the_text(tmp_path: Path) -> None:
+    chapters = "".join(f"\n{name}\n{'*' * (len(name) + 1)}\n\n{LONG}\n" for name in ("On eels", "鰻とかに", "On kelp"))
+    assert list(sections(tmp_path, f"**********\nAll of sea\n**********\n\n{WORDS}{chapters}")) == [
+        "On eels", "鰻とかに", "On kelp",
+    ]  # fmt: skip
+
+
+def test_a_line_of_another_length_below_a_line_of_text_is_no_title(tmp_path: Path) -> None:
+    separated = f"This page ends here.\n{'-' * 70}\n{LONG}\nand so on\n....\n\nA star\n{'*' * 60}\n{LONG}\n"
+    chapters = "".join(f"On {name}\n{'=' * 10}\n\n{LONG}\n{separated}\n" for name in ("eels", "crabs"))
+    assert sections(tmp_path, chapters) == {"On eels": ["On eels"], "On crabs": ["On crabs"]}
+
+
+def test_a_title_of_nothing_but_a_numbered_title_is_that_of_the_chapter(tmp_path: Path) -> None:
+    chapters = "".join(
+        f"{name.upper()}\n*****\n\n{number}. ON {name.upper()}\n-----------\n\n{LONG}\n{number}.1 YOUNG ONES\n"
+        f"..............\n\n{LONG}\n"
+        for number, name in enumerate(("eels", "crabs", "kelp"), 1)
+    )
+    assert sections(tmp_path, f"FISH\n====\n\nTHE SEA\n*******\n\n{chapters}") == {
+        f"ON {name}": [f"ON {name}", "YOUNG ONES"] for name in ("EELS", "CRABS", "KELP")
+    }

@@ -202,9 +202,22 @@ def _tree(nodes: Iterable[_Node]) -> list[_Node]:
             stack = stack[: owner + 1]
         (stack[-1].below if stack else roots).append(node)
         stack.append(node)
+    _unwrap(roots)
     _take_parts(roots)
     _letter(roots)
     return roots
+
+
+def _unwrap(siblings: list[_Node]) -> None:
+    """Replace titles that have nothing below them but the numbered title of the same chapter, if most are like this."""
+    wraps = [
+        not node.number and len(node.below) == 1 and node.below[0].number.isdecimal() and node.own_words < A_FEW_WORDS
+        for node in siblings
+    ]
+    if sum(wraps) > 1 and sum(wraps) * 2 > len(siblings):
+        siblings[:] = [node.below[0] if is_wrap else node for node, is_wrap in zip(siblings, wraps, strict=True)]
+    for node in siblings:
+        _unwrap(node.below)
 
 
 def _contains(above: _Node, node: _Node) -> bool:

@@ -28,7 +28,7 @@ from pausepoint.apps.planner.headings import (
 )
 from pausepoint.apps.planner.materials import MARKDOWN, RST, Bookmark, Page, fence_after
 from pausepoint.apps.planner.models import Basis
-from pausepoint.apps.planner.underlines import style_in_markup, without_markup
+from pausepoint.apps.planner.underlines import is_as_long, style_in_markup, without_markup
 
 KEPT_TERMS = 12
 LONGEST_HEADING = 100
@@ -46,6 +46,9 @@ LARGER, A_GOOD_SHARE = 1.08, 0.08
 
 _HASHES = re.compile(r"^(?P<level>#{1,6})\s+(?P<title>.+?)(?:\s+#+)?$")
 _UNDERLINE = re.compile(r"^(=+|-{3,})$")
+_OTHER_UNDERLINE = re.compile(r"^([*~^.+])\1{3,}$")
+"""Lines that plain text has below titles, and Markdown does not. They are about as long as the title."""
+
 _COLUMNS = re.compile(r"[^\W\d_]\w*[)%]?(?:\s{2,}|\s*\|\s*)\S")
 """The head of a table, whose columns have space or a bar between them."""
 
@@ -287,8 +290,10 @@ def _heading(before: str, line: str, after: str, content_type: str) -> Heading |
     before, line, after = before.strip(), line.strip(), after.strip()
     if content_type == MARKDOWN and (found := _HASHES.match(line)):
         return Heading(unmarked(found["title"]), len(found["level"]) - 1)
-    if _is_underlined(before, line, after):
-        return Heading(unmarked(line) if content_type == MARKDOWN else line, 0 if after[0] == "=" else 1)
+    if content_type == MARKDOWN and _is_underlined(before, line, after):
+        return Heading(unmarked(line), 0 if after[0] == "=" else 1)
+    if content_type != MARKDOWN and _is_ruled(before, line, after):
+        return Heading(line, 0, rule=after[0] * (2 if before == after else 1))
     if content_type == MARKDOWN and (before or not names_a_chapter(line)):
         return None
     return Heading(line, label(line).depth, sure=False) if _is_numbered(line) else None
@@ -305,6 +310,18 @@ def _is_underlined(before: str, line: str, after: str) -> bool:
     if not line or len(line) > 90 or _UNDERLINE.match(line) or not _UNDERLINE.match(after) or _COLUMNS.search(line):
         return False
     return after[0] == "=" or not before or (before == after and len(after) >= len(line))
+
+
+def _is_ruled(before: str, line: str, after: str) -> bool:
+    """Return whether a line of plain text is a heading because of the line of punctuation below it.
+
+    >>> _is_ruled("", "Eels", "****"), _is_ruled("", "Eels", "-" * 60), _is_ruled("", "Here is the end.", "-" * 60)
+    (True, True, False)
+    """
+    if _OTHER_UNDERLINE.match(after):
+        heads = line and not _OTHER_UNDERLINE.match(line) and not _COLUMNS.search(line) and before in ("", after)
+        return bool(heads) and is_as_long(after, line)
+    return _is_underlined(before, line, after) and (not line.endswith(_SENTENCE_END) or is_as_long(after, line))
 
 
 def _is_numbered(line: str) -> bool:

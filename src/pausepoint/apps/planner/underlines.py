@@ -13,6 +13,9 @@ _RULE = re.compile(r"([!-/:-@\[-`{-~])\1*")
 SHORTEST = 4
 """A shorter line below a longer title is text, as docutils reads it."""
 
+SLACK = 3
+"""So many columns a line of plain text may be longer or shorter than its title, or a third of the title."""
+
 _LITERAL = re.compile(r"(``.+?``)")
 _ROLE = re.compile(r"(?::[\w+.:-]+:)?`(?P<text>[^`]+)`(?::[\w+.:-]+:|_{0,2})")
 _TARGET = re.compile(r"(?<=\S)\s*<[^<>]*>$")
@@ -28,6 +31,15 @@ def columns(text: str) -> int:
     """
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
+
+
+def is_as_long(rule: str, title: str) -> bool:
+    """Return whether a line of punctuation is about as long as a title.
+
+    >>> is_as_long("======", "Eels"), is_as_long("======", "鰻の本"), is_as_long("=" * 40, "Eels")
+    (True, True, False)
+    """
+    return abs(len(rule) - columns(title)) <= max(SLACK, columns(title) / 3)
 
 
 def style_in_markup(above: str, line: str, below: str) -> str:
