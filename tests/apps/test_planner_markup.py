@@ -154,3 +154,64 @@ def test_a_title_of_nothing_but_a_numbered_title_is_that_of_the_chapter(tmp_path
     assert sections(tmp_path, f"FISH\n====\n\nTHE SEA\n*******\n\n{chapters}") == {
         f"ON {name}": [f"ON {name}", "YOUNG ONES"] for name in ("EELS", "CRABS", "KELP")
     }
+
+
+CHAPTERS = ["Chapter", "Kapitel", "Chapitre", "Глава", "Chương", "Bài", "Розділ", "Capítol", "Kapitola", "Bölüm", "Bab"]
+
+
+@pytest.mark.parametrize("word", CHAPTERS)
+def test_the_word_for_chapter_with_a_number_and_a_full_stop_names_a_chapter(tmp_path: Path, word: str) -> None:
+    text = "".join(
+        f"{word} {number}. On {name}\n\n{number}.1. Young {name}\n\n{LONG}\n{number}.2. Old {name}\n\n{LONG}\n"
+        f"{word} 2, On crabs, says more.\n{LONG}\n"
+        for number, name in enumerate(("eels", "crabs", "kelp"), 1)
+    )
+    assert sections(tmp_path, text) == {
+        f"On {name}": [f"Young {name}", f"Old {name}"] for name in ("eels", "crabs", "kelp")
+    }
+
+
+CONTENTS = {
+    "numbers": ("{number}. On {name}\n    {number}.1. Young {name}\n    {number}.2. Old {name}\n", ""),
+    "names": ("{word} {number}. On {name}\n", ""),
+    "page numbers": ("{word} {number}. On {name}    {number}7\n", ""),
+    "in each chapter": ("", "{number}.1. Young {name}\n{number}.2. Old {name}\n{number}.3. Dead {name}\n\n"),
+    "both": ("{number} On {name}\n", "{number}.1. Young {name}\n{number}.2. Old {name}\n{number}.3. Dead {name}\n\n"),
+}
+
+
+@pytest.mark.parametrize("word", ["Chapter", "Chương", ""])
+@pytest.mark.parametrize("where", CONTENTS)
+def test_the_chapters_of_a_text_are_not_the_lines_of_its_contents(tmp_path: Path, where: str, word: str) -> None:
+    names = list(enumerate(("eels", "crabs", "kelp", "whales"), 1))
+    at_the_beginning, in_a_chapter = CONTENTS[where]
+    listed = "".join(at_the_beginning.format(word=word, number=number, name=name) for number, name in names)
+    chapters = "".join(
+        f"{word} {number}. On {name}\n\n{in_a_chapter.format(number=number, name=name)}{LONG * 20}\n"
+        + "".join(f"{number}.{at} {age} {name}\n\n{LONG * 20}\n" for at, age in enumerate(("Young", "Old", "Dead"), 1))
+        for number, name in names
+    )
+    book = book_in(
+        tmp_path, f"The sea\n\nContents\n\n{listed}\nList of Tables\n\n3.1. Catch\n\n{LONG * 2}\n{chapters}", ".txt"
+    )
+    found = [topic for topic in book.topics if topic.basis == "heading"]
+    assert [topic.title for topic in found] == [f"On {name}" for _, name in names]
+    assert [[each.title.split()[0] for each in topic.sections] for topic in found] == [
+        ["On", "Young", "Old", "Dead"]
+    ] * 4
+    assert all(topic.words < 4_000 for topic in found)
+
+
+def test_a_chapter_of_several_topics_starts_at_its_title(tmp_path: Path) -> None:
+    """Its own text may be too short for a section."""
+    long = "".join(f"1.{number} Eels {number}\n\n{LONG * 150}\n" for number in range(1, 4))
+    text = f"Chapter 1. On eels\n\nAn opening.\n\n{long}Chapter 2. On crabs\n\n{LONG}\n"
+    book = book_in(tmp_path, text, ".txt")
+    assert [topic.title for topic in book.topics] == [
+        "On eels: Eels 1",
+        "On eels: Eels 2",
+        "On eels: Eels 3",
+        "On crabs",
+    ]
+    assert book.topics[0].places[0] == ("file:0", 0)
+    assert sum(topic.words for topic in book.topics) == 3 * 150 * 45 + 2 + 45

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from pausepoint.apps.planner.headings import Kind, aside, is_generic, label, unaccented
-from pausepoint.apps.planner.levels import levels
+from pausepoint.apps.planner.levels import AN_ENTRY, contents_of, levels
 from pausepoint.apps.planner.models import Basis, Section, SetAside, Study
 from pausepoint.apps.planner.topics import Findings, Piece
 
@@ -144,10 +144,13 @@ def book_of(found: dict[str, Findings], filename: str, paged: bool, is_chapter: 
         styles.update(each.styles)
     contents = [page for each in found.values() for page in each.contents]
     early = [page for page in contents if page <= max(book.pages * EARLY, 10)]
-    heads = levels([piece for _, piece in pieces], styles, max(book.pages, 1), max(early, default=-1) + 1)
+    listed = contents_of([piece for _, piece in pieces])
+    heads = levels([piece for _, piece in pieces], styles, max(book.pages, 1), max(early, default=-1) + 1, listed)
     before, nodes = _nodes(pieces, heads)
+    entries = [pieces[at] for at in sorted(listed) if at < len(before) and pieces[at][1].words < AN_ENTRY]
+    before = [each for each in before if each not in entries]
     maker = _Maker(filename, paged, book, is_chapter)
-    maker.put_aside("Contents", early, "contents")
+    maker.put_aside("Contents", [*early, *_pages(entries)], "contents")
     maker.put_aside("Lists of page numbers", set(contents) - set(early), "index")
     maker.front(before, bool(nodes))
     maker.chapters(_tree(nodes))
@@ -335,6 +338,9 @@ class _Maker:
             self._topic(title, [node])
             return
         own = _own(node)
+        if node.below and not own:  # the topic starts at the title of the chapter, not at that of its first section
+            node.below[0].own[:0] = node.own
+            node.own = []
         parts = [*own, *node.below] if len(node.below) > 1 else _halves(node)
         for group in _groups(parts, SPLIT_INTO):
             if group == own or not node.below:

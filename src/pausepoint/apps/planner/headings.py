@@ -20,10 +20,11 @@ _HAN = r"[0-9０-９〇零一二三四五六七八九十百]{1,5}"
 _CHAPTERS = (
     "chapter|unit|lecture|lesson|module|week|session|kapitel|lektion|vorlesung|einheit|woche|chapitre|leçon|cours"
     "|cap[ií]tulo|lecci[oó]n|unidad|tema|capitolo|lezione|lição|aula|hoofdstuk|rozdział|wykład|глава|лекция"
-    "|appendix|anhang|annexe|apéndice|appendice|bijlage|附录|附錄|付録"
+    "|розділ|chương|bài|capítol|capitolul|kapittel|kapitola|bölüm|bab|κεφάλαιο"
+    "|appendix|anhang|annexe|apéndice|appendice|bijlage|приложение|додаток|phụ lục|附录|附錄|付録"
 )
 _SECTIONS = "section|topic|abschnitt|sección|sezione|seção|paragraaf"
-_PARTS = "part|teil|partie|parte|deel|część|часть"
+_PARTS = "part|teil|partie|parte|deel|część|часть|частина|phần"
 _NAMED = re.compile(
     rf"(?i)^(?:(?P<chapter>{_CHAPTERS})|(?P<section>{_SECTIONS})|(?P<part>{_PARTS}))\s*"
     rf"(?P<number>{_DECIMAL}|(?<=\s)(?-i:{_ROMAN}|[ivxlc]{{2,6}}|[A-Z]))(?![^\W_])\s*(?P<mark>[.:：–—-]?)\s*(?P<title>.*)$"
@@ -216,7 +217,7 @@ _CONTENTS = re.compile(
     r"|table des matières|sommaire|índice( general)?|contenido|indice( generale)?|sommario|sumário|inhoud(sopgave)?"
     r"|spis (treści|rysunków|ilustracji|tabel)|tabla de contenidos?|(índice|lista|elenco) (de|das?|dos?|delle|degli) "
     r"(figur[ae]s?|ilustraciones|ilustrações|illustrazioni|tab[le]+as?)|indice delle (figure|tabelle)|содержание"
-    r"|оглавление|目\s*[录錄次]|总目录|简要|简明目录|((그림|표)\s*)?(차례|목차)"
+    r"|оглавление|зміст|mục lục|目\s*[录錄次]|总目录|简要|简明目录|((그림|표)\s*)?(차례|목차)"
     r"|(list of |index of )?(figures|tables|algorithms|listings)|(abbildungs|tabellen)verzeichnis"
     r"|(liste|table) des (figures|tableaux)|[图圖表]目[录錄]|[图圖]表目[录錄]|図目次|表目次)$"
 )
@@ -240,7 +241,7 @@ _LICENCE = re.compile(
     r"|ライセンス).*|licen[cs]es?( agreement| terms)?|lizenz(en|bestimmungen)?|licencia|licenza|许可证|許可證"
     r"|ライセンス"
     r"|licencja|prawa autorskie|nota prawna|licença|direitos autorais|derechos de autor|aviso legal|diritti d['’]autore"
-    r"|note legali|저작권.*|라이선스|лицензия"
+    r"|note legali|저작권.*|라이선스|лицензия|giấy phép( .*)?"
     r"|copying( conditions| information| this (manual|document|book))?|copyright\b.*"
     r"|impressum|colophon|legal( notices?)?|rechtliche hinweise"
     r"|mentions légales|版权.*|著作権.*|奥付|.*\bdocumentation licen[cs]e)$"

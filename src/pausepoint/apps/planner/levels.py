@@ -6,12 +6,13 @@ style is above the smaller. Lines that do not stand out count only if their numb
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import pairwise
 
 from pausepoint.apps.pdf import Style
-from pausepoint.apps.planner.headings import Label, aside, label
+from pausepoint.apps.planner.headings import Label, aside, key_of, label
 from pausepoint.apps.planner.topics import Piece, stands_out, usual_style
 
 ENOUGH = 2
@@ -22,6 +23,9 @@ A_FEW = 6
 
 BETWEEN = 12
 """The fewest words between two numbered lines. Less is a list."""
+
+AN_ENTRY, ENTRIES = 60, 3
+"""A line of the contents has fewer words before the next line, and contents have at least so many lines."""
 
 FREQUENT = 2.5
 """More lines of a style per page are not headings: they are terms, names of functions or table cells."""
@@ -35,17 +39,20 @@ A_GAP = 10
 _HAN_DIGITS = "〇一二三四五六七八九"
 
 
-def levels(pieces: Sequence[Piece], styles: Counter[str], pages: int, front: int) -> list[int | None]:
+def levels(
+    pieces: Sequence[Piece], styles: Counter[str], pages: int, front: int, listed: Container[int] = ()
+) -> list[int | None]:
     """Return the level of each piece's heading, or None for text that continues the piece before it.
 
     ``front`` is the first page after the table of contents. What stands out before it is the title and the author.
+    ``listed`` are lines of contents of a text.
     """
     labels = [label(piece.title) for piece in pieces]
     if any(piece.sure and piece.title for piece in pieces):
-        return _by_marks(pieces, labels)
+        return _by_marks(pieces, labels, listed)
     possible = {
         at for at, piece in enumerate(pieces)
-        if piece.title and (piece.page >= front or (piece.page == front - 1 and labels[at].number))
+        if piece.title and at not in listed and (piece.page >= front or (piece.page == front - 1 and labels[at].number))
     }  # fmt: skip
     found: dict[int, int] = {}
     if any(piece.size for piece in pieces):
@@ -55,10 +62,54 @@ def levels(pieces: Sequence[Piece], styles: Counter[str], pages: int, front: int
     return [found.get(at) if len(found) >= ENOUGH else None for at in range(len(pieces))]
 
 
+# contents of a text
+
+
+def contents_of(pieces: Sequence[Piece]) -> set[int]:
+    """Return the lines of contents: numbers and titles close to each other, of which most are further on once more.
+
+    The contents of a PDF are pages, and are found when the pages are read.
+    """
+    heads = [] if any(piece.size for piece in pieces) else [
+        at for at, piece in enumerate(pieces) if piece.title and not piece.sure
+    ]  # fmt: skip
+    entries = {at: _entry(pieces[at].title) for at in heads}
+    last = {entry: at for at, entry in entries.items()}
+    found: set[int] = set()
+    for lines in _close(pieces, entries):
+        again = [at for at in lines if last[entries[at]] > lines[-1]]
+        between = [at for at in lines if again and again[0] <= at <= again[-1]]
+        if len(again) >= ENTRIES and len(again) * 2 >= len(between):
+            found.update(between)
+    return found
+
+
+def _entry(title: str) -> tuple[str, str]:
+    """Return what a line of the contents has in common with the title of the chapter.
+
+    >>> _entry("1. On eels   17") == _entry("Chapter 1: On Eels")
+    True
+    """
+    return label(title).number, re.sub(r" \d+$", "", key_of(title))
+
+
+def _close(pieces: Sequence[Piece], entries: dict[int, tuple[str, str]]) -> list[list[int]]:
+    """Group the lines that have few words between them. A group has each line once."""
+    groups: list[list[int]] = []
+    for at, entry in entries.items():
+        group = groups[-1] if groups else []
+        is_close = bool(group) and sum(piece.words for piece in pieces[group[-1] : at]) < AN_ENTRY
+        if is_close and entry not in [entries[member] for member in group]:
+            group.append(at)
+        else:
+            groups.append([at])
+    return groups
+
+
 # by marks
 
 
-def _by_marks(pieces: Sequence[Piece], labels: Sequence[Label]) -> list[int | None]:
+def _by_marks(pieces: Sequence[Piece], labels: Sequence[Label], listed: Container[int]) -> list[int | None]:
     """Return the levels that hashes, underlines or an outline say, below chapters that only their names tell.
 
     The first style of underlines is above the second, and so on.
@@ -70,14 +121,17 @@ def _by_marks(pieces: Sequence[Piece], labels: Sequence[Label]) -> list[int | No
         at: rules.index(piece.rule) if piece.rule else piece.level
         for at, piece in enumerate(pieces) if piece.sure and piece.title
     }  # fmt: skip
-    chapters = set() if any(labels[at].kind in ("chapter", "part") for at in marked) else _named(pieces, labels)
+    chapters = set() if any(labels[at].kind in ("chapter", "part") for at in marked) else _named(pieces, labels, listed)
     below = {at: level + bool(chapters) for at, level in marked.items()}
     return [0 if at in chapters else below.get(at) for at in range(len(pieces))]
 
 
-def _named(pieces: Sequence[Piece], labels: Sequence[Label]) -> set[int]:
+def _named(pieces: Sequence[Piece], labels: Sequence[Label], listed: Container[int]) -> set[int]:
     """Return the lines that name chapters, if they have text below them and their numbers rise; otherwise none."""
-    named = [at for at, piece in enumerate(pieces) if not piece.sure and labels[at].kind in ("chapter", "part")]
+    named = [
+        at for at, piece in enumerate(pieces)
+        if not piece.sure and at not in listed and labels[at].kind in ("chapter", "part")
+    ]  # fmt: skip
     chapters = [
         at for at, end in pairwise([*named, len(pieces)])
         if labels[at].kind == "part" or sum(piece.words for piece in pieces[at:end]) >= BETWEEN
