@@ -215,3 +215,34 @@ def test_a_chapter_of_several_topics_starts_at_its_title(tmp_path: Path) -> None
     ]
     assert book.topics[0].places[0] == ("file:0", 0)
     assert sum(topic.words for topic in book.topics) == 3 * 150 * 45 + 2 + 45
+
+
+# Markdown
+
+
+def headed(*heads: str) -> str:
+    return "".join(f"{head}\n\n{WORDS}\n" for head in heads)
+
+
+@pytest.mark.parametrize(
+    ("heads", "chapters"),
+    [
+        (["# Fish", "## Eels", "### Young eels", "## Crabs", "# Outlook"], ["Eels", "Crabs", "Outlook"]),
+        (["# Fish", "## Eels", "## Crabs", "## Kelp", "# Outlook", "# Where to go"],
+         ["Eels", "Crabs", "Kelp", "Outlook", "Where to go"]),
+        (["Fish\n====", "Eels\n----", "Crabs\n-----", "Outlook\n======="], ["Eels", "Crabs", "Outlook"]),
+        (["# Eels", "## Young eels", "## Old eels", "# Crabs", "## Old crabs"], ["Eels", "Crabs"]),
+        (["# 1. Eels", "## Young eels", "## Old eels", "# 2. Crabs"], ["Eels", "Crabs"]),
+        (["# Introduction", "## Why eels", "## Why crabs", "# Eels"], ["Introduction", "Eels"]),
+        (["# Eels", "## Young eels", "# Crabs", "# Kelp"], ["Eels", "Crabs", "Kelp"]),
+    ],
+)  # fmt: skip
+def test_a_second_main_heading_does_not_make_a_chapter_of_the_title(
+    tmp_path: Path, heads: list[str], chapters: list[str]
+) -> None:
+    assert topics(tmp_path, headed(*heads), ".md") == chapters
+
+
+def test_a_long_second_chapter_without_sections_is_a_chapter_beside_the_first(tmp_path: Path) -> None:
+    text = headed("# Eels", "## Young eels", "## Old eels", "# Crabs")
+    assert topics(tmp_path, text + LONG * 3, ".md") == ["Eels", "Crabs"]

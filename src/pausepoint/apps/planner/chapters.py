@@ -279,7 +279,8 @@ class _Maker:
 
     def chapters(self, roots: list[_Node]) -> None:
         """Make the topics of all chapters."""
-        nodes = self._studied(roots)
+        titled = not (self.paged or self.is_chapter) and _begins_with_title(roots)
+        nodes = self._studied([*self._opened(roots[0]), *roots[1:]] if titled else roots)
         while len(nodes) == 1 and _is_title(nodes[0]) and not (self.is_chapter and nodes[0].words <= LARGEST):
             nodes = self._studied(self._opened(nodes[0]))
         if len(nodes) > MANY and _usual_size(nodes) < SMALL:
@@ -388,6 +389,19 @@ class _Maker:
 def _is_title(node: _Node) -> bool:
     """Return whether the only heading of the highest level is the title of the book."""
     return bool(node.below) and node.own_words < (A_LONG_PREFACE if len(node.below) > 1 else SHORT_TEXT)
+
+
+def _begins_with_title(roots: Sequence[_Node]) -> bool:
+    """Return whether the first heading of a text is its title, although other headings of its level follow.
+
+    The others are like the sections of the first: fewer, not much longer, and without sections of their own.
+    """
+    if len(roots) < 2 or roots[0].number or roots[0].kind != "plain" or is_generic(roots[0].title):
+        return False
+    first, others = roots[0], roots[1:]
+    longest = max((node.words for node in first.below), default=0)
+    alike = all(not node.below and not node.number and node.words <= 2 * longest for node in others)
+    return alike and len(others) < len(first.below) and first.own_words < A_LONG_PREFACE
 
 
 def _usual_size(nodes: Sequence[_Node]) -> int:
