@@ -217,6 +217,13 @@ def test_a_chapter_of_several_topics_starts_at_its_title(tmp_path: Path) -> None
     assert sum(topic.words for topic in book.topics) == 3 * 150 * 45 + 2 + 45
 
 
+@pytest.mark.parametrize("rule", ["====", "****", "~~~~"])
+def test_an_underlined_title_alone_does_not_hide_the_numbered_chapters(tmp_path: Path, rule: str) -> None:
+    chapters = "".join(f"{number}. On {name}\n\n{LONG}\n" for number, name in enumerate(("eels", "crabs"), 1))
+    assert sections(tmp_path, f"Fish\n{rule}\n\n{chapters}") == {"On eels": ["On eels"], "On crabs": ["On crabs"]}
+    assert list(sections(tmp_path, f"Fish\n{rule}\n\n{LONG}\n1. On eels\n\n{LONG}")) == ["Fish"]
+
+
 # Markdown
 
 

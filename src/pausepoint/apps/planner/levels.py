@@ -48,12 +48,13 @@ def levels(
     ``listed`` are lines of contents of a text.
     """
     labels = [label(piece.title) for piece in pieces]
-    if any(piece.sure and piece.title for piece in pieces):
-        return _by_marks(pieces, labels, listed)
+    marked = [piece for piece in pieces if piece.sure and piece.title]
     possible = {
         at for at, piece in enumerate(pieces)
         if piece.title and at not in listed and (piece.page >= front or (piece.page == front - 1 and labels[at].number))
     }  # fmt: skip
+    if marked and not (len(marked) < ENOUGH and marked[0].rule and len(_by_number(pieces, labels, possible)) >= ENOUGH):
+        return _by_marks(pieces, labels, listed)  # a single underlined title does not hide numbered chapters
     found: dict[int, int] = {}
     if any(piece.size for piece in pieces):
         found = _by_style({at: pieces[at] for at in possible}, labels, usual_style(styles), pages)
