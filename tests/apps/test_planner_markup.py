@@ -140,7 +140,8 @@ def test_a_title_with_lines_above_and_below_is_that_of_the_text(tmp_path: Path) 
 
 
 def test_a_line_of_another_length_below_a_line_of_text_is_no_title(tmp_path: Path) -> None:
-    separated = f"This page ends here.\n{'-' * 70}\n{LONG}\nand so on\n....\n\nA star\n{'*' * 60}\n{LONG}\n"
+    command = f"{'-' * 40}\n$ fish --eels\n{'-' * 40}\n{LONG}\n"
+    separated = f"{command}This page ends here.\n{'-' * 70}\n{LONG}\nand so on\n....\n\nA star\n{'*' * 60}\n{LONG}\n"
     chapters = "".join(f"On {name}\n{'=' * 10}\n\n{LONG}\n{separated}\n" for name in ("eels", "crabs"))
     assert sections(tmp_path, chapters) == {"On eels": ["On eels"], "On crabs": ["On crabs"]}
 

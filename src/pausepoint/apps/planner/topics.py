@@ -313,11 +313,13 @@ def _is_underlined(before: str, line: str, after: str) -> bool:
 
 
 def _is_ruled(before: str, line: str, after: str) -> bool:
-    """Return whether a line of plain text is a heading because of the line of punctuation below it.
+    """Return whether a line of plain text is a heading because of the line of punctuation below it. A command is none.
 
     >>> _is_ruled("", "Eels", "****"), _is_ruled("", "Eels", "-" * 60), _is_ruled("", "Here is the end.", "-" * 60)
     (True, True, False)
     """
+    if line.startswith("$ "):
+        return False
     if _OTHER_UNDERLINE.match(after):
         heads = line and not _OTHER_UNDERLINE.match(line) and not _COLUMNS.search(line) and before in ("", after)
         return bool(heads) and is_as_long(after, line)
