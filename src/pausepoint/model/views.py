@@ -17,7 +17,6 @@ from pausepoint.model.questions import Question
 from pausepoint.model.queues import DEFAULT_QUEUE
 from pausepoint.model.sessions import Failure, Pause, Status
 from pausepoint.model.stores import About, Holder
-from pausepoint.model.ways import Ways, unanswered
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -429,6 +428,8 @@ class Outcome(msgspec.Struct, Generic[S, R], frozen=True):
 
     def _unfinished(self) -> str:
         """Return why there is no result yet, and what to do."""
+        from pausepoint.model.ways import Ways, unanswered  # only an error needs them
+
         about, ways = f"Session {str(self.session_id)!r}", Ways(str(self.session_id), self._run_with)
         if (question := unanswered(self.failure)) is not None:
             failed = f"{about} failed: {ways.reworded(_failed(cast('Failure', self.failure))).rstrip('.')}."

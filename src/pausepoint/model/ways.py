@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import TYPE_CHECKING
 
-from pausepoint.model.sessions import Failure
+if TYPE_CHECKING:
+    from pausepoint.model.sessions import Failure
 
 _UNANSWERED = re.compile(r"pausepoint\.errors\.(?:Declined|QuestionExpired|RoundsExhausted): .*")
 """The line of a traceback with the error of a question that was declined or got no valid answer."""

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import apsw
 
 from pausepoint.errors import DamagedRecord, StoreError, StoreUnavailable
-from pausepoint.stores.sqlite import blockers
 
 LOCK_PATIENCE = 30.0  # seconds that the writer waits for another process's write lock
 
@@ -71,7 +70,7 @@ def translated(exc: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
     if isinstance(exc, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
         return DamagedRecord(f"{path}: the database is damaged ({exc}). Restore it from a backup.")
     if known := hint(exc):
-        way_out = known.way_out or blockers.way_out(path)
+        way_out = known.way_out or _blocked(path)
         return StoreUnavailable(f"{path}: {known.happened} ({exc}). Nothing was written. {way_out}, then try again.")
     return StoreUnavailable(
         f"{path}: the database reported {type(exc).__name__}: {exc}. Nothing was written. Check the database with"
@@ -93,3 +92,9 @@ class edge:  # a class, because a generator would slow down every read
     def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
         if isinstance(exc, apsw.Error | UnicodeDecodeError):
             raise translated(exc, self.path) from exc
+
+
+def _blocked(path: str) -> str:
+    from pausepoint.stores.sqlite import blockers  # only a locked database needs it
+
+    return blockers.way_out(path)

@@ -25,7 +25,6 @@ from pausepoint.name import NAME
 from pausepoint.stores.pause_flag import PauseFlag, Version
 from pausepoint.stores.sql import standing
 from pausepoint.stores.sql.connection import Connection
-from pausepoint.stores.sqlite import blockers
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.text import of_pause
 from pausepoint.threads import in_thread
@@ -102,6 +101,8 @@ class EverythingRequest:
         threading.Thread(target=self._warn, args=(flag,), name=f"{NAME}-blockers", daemon=True).start()
 
     def _warn(self, flag: PauseFlag) -> None:
+        from pausepoint.stores.sqlite import blockers  # only a locked database needs it
+
         meanwhile = f" Its flag file {flag.path} is written: no engine and no gate begins anything new."
         logger.warning(
             "%s: the pause of everything is not stored yet, because the database is locked.%s %s. Then the pause is"
