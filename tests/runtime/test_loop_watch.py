@@ -209,7 +209,7 @@ from pausepoint import run, workflow
 @workflow
 async def busy() -> int:
     print("runs", flush=True)
-    end = time.thread_time() + 0.5
+    end = time.thread_time() + 0.3
     while time.thread_time() < end:
         pass
     return 1
@@ -226,7 +226,7 @@ def test_a_process_that_is_suspended_does_not_count_as_blocked(tmp_path: Path) -
                           stderr=subprocess.PIPE, text=True) as program:  # fmt: skip
         assert program.stdout is not None
         assert program.stdout.readline() == "runs\n"
-        time.sleep(0.3)
+        time.sleep(0.1)
         program.send_signal(signal.SIGSTOP)
         time.sleep(4)
         program.send_signal(signal.SIGCONT)
@@ -236,7 +236,7 @@ def test_a_process_that_is_suspended_does_not_count_as_blocked(tmp_path: Path) -
 
 @pytest.mark.long
 def test_pausepoint_run_prints_the_warning(tmp_path: Path) -> None:
-    (tmp_path / "busy.py").write_text(PROGRAM.replace("0.5", "2").partition("\nrun(")[0])
+    (tmp_path / "busy.py").write_text(PROGRAM.replace("0.3", "2").partition("\nrun(")[0])
     command = [sys.executable, "-m", "pausepoint", "run", "busy:busy", "--store", "s.db"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "blocked the event loop for" in done.stderr

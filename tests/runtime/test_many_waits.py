@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pausepoint import Context, Engine, Session, Status, workflow
 from pausepoint.model.questions import Inquiry
 from pausepoint.model.records import SignalRecord, first_digest, seal_signal
-from pausepoint.runtime.waiting import LONGEST_REST, MANY, Rest, Wait, Waiting, topic_of
+from pausepoint.runtime.branches import LONGEST_REST, MANY, Rest, Wait, Waiting, topic_of
 from pausepoint.stores.found import FoundQuestions
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock

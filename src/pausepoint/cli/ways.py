@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pausepoint.cli.exits import Refused
 from pausepoint.errors import PausepointError
-from pausepoint.model.ways import unanswered
 
 if TYPE_CHECKING:
     from pausepoint.cli.context import Cli
@@ -73,6 +72,8 @@ def _command(found: re.Match[str], cli: Cli, info: SessionInfo) -> str:
 
 def ways_to_ask_again(cli: Cli, info: SessionInfo) -> list[tuple[str, str]]:
     """Return the label and the command for a session that failed because of a question, which a resume keeps."""
+    from pausepoint.model.ways import unanswered  # only a failure needs it
+
     question = unanswered(info.failure)
     if question is None:
         return []

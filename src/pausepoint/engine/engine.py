@@ -238,7 +238,7 @@ class Engine(SessionVerbs, StoreVerbs):
         finally:
             service.is_open = False
             service.driver.lease.stop()
-            service.driver.loop_watch.stop()
+            service.driver.leave_loop()
             service.reaper.stop()
             if self._watch is not None:
                 self._watch.uninstall()

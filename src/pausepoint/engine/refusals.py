@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pausepoint.errors import AlreadyRunning, InputConflict, VerbRefused
 from pausepoint.model.sessions import SessionRow, Status
-from pausepoint.model.ways import Ways
 
 
 def ended_for_good(row: SessionRow) -> VerbRefused:
     """Return why a cancelled session is not resumed."""
+    from pausepoint.model.ways import Ways  # only an error needs it
+
     return VerbRefused(
         f"Session {row.session_id!r} was cancelled and cannot be resumed."
         f" {Ways(row.session_id, None).after_cancel}.",
@@ -30,6 +31,8 @@ def for_run(error: AlreadyRunning | InputConflict | VerbRefused, store: str) -> 
     """Return the message of an error of `run`, whose caller has no engine. ``store`` is as for `Ways`."""
     about = f"Session {error.session_id!r}"
     if isinstance(error, VerbRefused):
+        from pausepoint.model.ways import Ways  # only an error needs it
+
         here = Ways(str(error.session_id), None).after_cancel
         return str(error).replace(here, Ways(str(error.session_id), store).after_cancel)
     if isinstance(error, AlreadyRunning):

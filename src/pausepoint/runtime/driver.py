@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pausepoint.errors import DamagedRecord, HoldLost, StoreError
 from pausepoint.log.lines import ParkedLines
@@ -17,8 +17,10 @@ from pausepoint.name import NAME
 from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.lease import LeaseGuard
 from pausepoint.runtime.listeners import Listeners
-from pausepoint.runtime.loop_watch import LoopWatch
 from pausepoint.stores.base import Store
+
+if TYPE_CHECKING:
+    from pausepoint.runtime.loop_watch import LoopWatch
 
 
 class Run:
@@ -72,7 +74,7 @@ class LocalDriver:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.runs: dict[str, Run] = {}
-        self.loop_watch = LoopWatch(self.runs)
+        self._loop_watch: LoopWatch | None = None
         self.claims: dict[str, asyncio.Event] = {}  # sessions that are being claimed and are not driven yet
         self.waking: set[str] = set()  # those of them that the waker claims
         self.taking = 0  # calls that take sessions of which only the store knows the ids yet
@@ -101,17 +103,30 @@ class LocalDriver:
             former.notice(drive.row.fence, former.flags)
         drive.on_parked = lambda: self.on_news()  # the slot of a kept session is free, although its drive goes on
         drive.is_unread = lambda: self._is_unread(drive.row.key)
-        drive.on_resumed = self.loop_watch.start
+        drive.on_resumed = self._watch_loop
         task = asyncio.get_running_loop().create_task(drive.run(), name=f"{NAME} {drive.session_id}")
         run = self.runs[drive.session_id] = Run(drive, task)
         self.troubles.pop(drive.session_id, None)
         self.lines.drop(drive.row.key)  # the drive has it, and will change it
         self.fenced.discard(drive.session_id)
-        self.loop_watch.start()
+        self._watch_loop()
         task.add_done_callback(lambda done: self._ended(run, drive))
         if self.ending:
             drive.stop(self.ending)
         return run
+
+    def _watch_loop(self) -> None:
+        """Warn of code that blocks the event loop from now on, until no session runs."""
+        if self._loop_watch is None:
+            from pausepoint.runtime.loop_watch import LoopWatch  # programs that only look at sessions do not need it
+
+            self._loop_watch = LoopWatch(self.runs)
+        self._loop_watch.start()
+
+    def leave_loop(self) -> None:
+        """End the watch of the event loop, because the engine closes."""
+        if self._loop_watch is not None:
+            self._loop_watch.stop()
 
     def _ended(self, run: Run, drive: Drive) -> None:
         if self.runs.get(drive.session_id) is run:

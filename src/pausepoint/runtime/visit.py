@@ -37,14 +37,14 @@ from pausepoint.model.commits import Facts
 from pausepoint.model.events import COMMITTED
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import PauseKind
+from pausepoint.runtime.branches import Arrivals, Branch, Rest, Waiting
+from pausepoint.runtime.branches import Wait as Wait
 from pausepoint.runtime.calls import Calls
 from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.frames import operation_name
 from pausepoint.runtime.handover import Handover, Receipt
 from pausepoint.runtime.misses import Misses, digests_of, mismatch
 from pausepoint.runtime.timeouts import Timeouts
-from pausepoint.runtime.waiting import Arrivals, Branch, Rest, Waiting
-from pausepoint.runtime.waiting import Wait as Wait
 from pausepoint.threads import replaced
 
 if TYPE_CHECKING:

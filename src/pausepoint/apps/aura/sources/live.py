@@ -106,7 +106,7 @@ class LiveClassroom:
             request = listing.list_next(request, answer)
 
     def _answer(self, request: Any, missing: Any = _REFUSED) -> Any:
-        """Return the answer to a request. A retry after an error goes on with the page that failed."""
+        """Return the answer to a request. A retry begins with the page that failed."""
         if request.uri not in self._answers:
             self._answers[request.uri] = _sent(request, missing)
         return self._answers[request.uri]
