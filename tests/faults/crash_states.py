@@ -63,9 +63,9 @@ class _File:
 class Disk:
     """Follows a run touch by touch and computes the possible results of a power loss at any moment."""
 
-    def __init__(self, database: bytes | None) -> None:
+    def __init__(self, database: bytes) -> None:
         # The store creates an empty file and syncs the folder before SQLite sees the file.
-        self.files = {"": _File(database or b"")}
+        self.files = {"": _File(database)}
 
     def touch(self, touch: Touch) -> None:
         file = self.files.setdefault(touch.file, _File())
@@ -156,7 +156,7 @@ def applied(content: bytes, touches: Sequence[Touch]) -> bytes:
     return bytes(buffer)
 
 
-def sample(events: Sequence[Any], database: bytes | None, rng: random.Random, count: int) -> Iterator[CrashState]:
+def sample(events: Sequence[Any], database: bytes, rng: random.Random, count: int) -> Iterator[CrashState]:
     """Yield up to ``count`` different states: after every acknowledgement, and at other random moments of the run."""
     moments = _moments(events, rng, count)
     disk = Disk(database)

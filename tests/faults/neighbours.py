@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import apsw
@@ -29,6 +29,7 @@ from pausepoint import Context, Engine, PausepointError, Status, workflow
 from pausepoint.stores.sqlite import locks
 from tests.faults.tally import Tally, main
 from tests.support.forkserver import Child, ForkServer
+from tests.support.waits import until
 
 PROGRAMS = 3
 SESSIONS = 2
@@ -61,12 +62,16 @@ def warm_up() -> None:
     asyncio.run(_drive(":memory:", ".", [], lambda working: None))
 
 
-def drive(path: str, logs: str, ids: list[str], seed: int, twin: bool) -> None:
-    """Drive sessions until they have ended, with a neighbour. ``twin``: without what keeps the locks."""
+def drive(path: str, logs: str, ids: list[str], seed: int, removes: bool, twin: bool) -> None:
+    """Drive sessions until they have ended, with a neighbour.
+
+    ``removes``: the folder is moved away meanwhile. ``twin``: without what keeps the locks.
+    """
     if twin:
         apsw.VFS("twin", "unix").xSetSystemCall("fcntl", 0)
         locks.Presence.take = lambda self: None  # type: ignore[method-assign]
-    asyncio.run(_drive(path, logs, ids, _neighbour(Path(path), random.Random(seed))))
+    with suppress(PausepointError) if removes else nullcontext():
+        asyncio.run(_drive(path, logs, ids, _neighbour(Path(path), random.Random(seed))))
 
 
 async def _drive(path: str, logs: str, ids: list[str], neighbour: Neighbour) -> None:
@@ -75,18 +80,17 @@ async def _drive(path: str, logs: str, ids: list[str], neighbour: Neighbour) -> 
     thread = threading.Thread(target=neighbour, args=(working,), daemon=True)
     thread.start()
     asyncio.get_running_loop().call_later(FORK_AFTER, _fork)
-    with suppress(PausepointError):  # the folder was moved away
-        async with Engine(path, workflows=[work], drives="asked") as engine:
+    async with Engine(path, workflows=[work], drives="asked") as engine:
 
-            async def one(id: str) -> None:
-                session = await engine.start(work, session_id=id, log=f"{logs}/{id}")
-                await session.outcome()
+        async def one(id: str) -> None:
+            session = await engine.start(work, session_id=id, log=f"{logs}/{id}")
+            await session.outcome()
 
-            try:
-                await asyncio.gather(*map(one, ids))
-            finally:
-                working.clear()
-                thread.join()
+        try:
+            await asyncio.gather(*map(one, ids))
+        finally:
+            working.clear()
+            thread.join()
 
 
 def _fork() -> None:
@@ -124,11 +128,12 @@ def round_of(server: ForkServer, folder: Path, tally: Tally, removes: bool, twin
 
     def start(ids: list[str]) -> Child:
         seed = tally.draw.randrange(10**6)
-        return server.start(
-            "tests.faults.neighbours:drive", path=str(path), logs=str(logs), ids=ids, seed=seed, twin=twin
-        )
+        where = {"path": str(path), "logs": str(logs)}
+        return server.start("tests.faults.neighbours:drive", **where, ids=ids, seed=seed, removes=removes, twin=twin)
 
     children = [start(ids) for ids in owned]
+    if removes:  # a program that opens the store later would make another one
+        until(lambda: len(list(logs.iterdir())) == PROGRAMS * SESSIONS)
     time.sleep(tally.draw.uniform(0.05, 0.6))
     if removes:
         path.parent.rename(away)
@@ -165,7 +170,8 @@ async def _judge(path: Path, logs: Path, ids: list[str], tally: Tally, removes: 
 
 async def _compare(engine: Engine, id: str, log: Path, tally: Tally) -> None:
     if not log.exists():
-        return  # it was not started
+        tally.fail(f"{id} was not started", "lost")
+        return
     lines = [line.split() for line in log.read_text().splitlines()]
     returned = set[str]()
     for event, number in lines:

@@ -132,7 +132,7 @@ class Program:
     workflow: Workflow[Brief]
     start: dict[str, Any] = field(default_factory=dict)
     wal_pages: int = schema.WAL_PAGES  # few pages: the WAL is checkpointed while sessions run
-    prepared: bool = True  # the store exists and contains other sessions
+    prepared: bool = True  # the store exists and contains other sessions; otherwise it is an empty file
     inline: bool = True  # a single commit runs on the loop's thread, never on the writer's
 
     def arrange(self) -> None:

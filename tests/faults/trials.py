@@ -155,6 +155,8 @@ class Bench:
         self.home = self._home.__enter__()
         if self.program.prepared:
             asked(lambda: asyncio.run(programs.prepare(self.home / "prepared.db")), self.home)
+        else:
+            (self.home / "prepared.db").touch()
         with scratch() as folder:
             self._furnish(folder)
             self.trace: Trace = asked(lambda: self._record(folder), folder)
@@ -165,8 +167,7 @@ class Bench:
         self._home.__exit__(None, None, None)
 
     def _furnish(self, folder: Path) -> None:
-        if self.program.prepared:
-            shutil.copyfile(self.home / "prepared.db", folder / "store.db")
+        shutil.copyfile(self.home / "prepared.db", folder / "store.db")
 
     # an uninterrupted run
 
@@ -316,7 +317,7 @@ class Bench:
             return found
 
     def _states_lost(self, folder: Path, seed: int, count: int) -> Iterator[Loss]:
-        base = (self.home / "prepared.db").read_bytes() if self.program.prepared else None
+        base = (self.home / "prepared.db").read_bytes()
         for number, crash in enumerate(crash_states.sample(self.trace.events, base, random.Random(seed), count)):
             place = folder / str(number)
             place.mkdir()

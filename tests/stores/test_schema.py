@@ -92,13 +92,6 @@ async def test_a_store_is_found_again_as_it_was_left(path: Path) -> None:
         assert [record.payload for record in await again.records(before.key, 1)] == [b"{}", b"kept"]
 
 
-@on_loop
-async def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    path.touch()
-    async with opened(path) as store:
-        await started(store)
-
-
 def digests(path: Path) -> dict[str, str]:
     return {file.name: sha256(file.read_bytes()).hexdigest() for file in sorted(path.parent.iterdir())}
 
@@ -228,44 +221,6 @@ def test_a_sqlite_that_can_lose_pages_is_refused(version: str) -> None:
 @pytest.mark.parametrize("version", ["3.44.6", "3.50.7", "3.51.3", "3.52.0", "3.54.1", "4.0.0"])
 def test_a_repaired_sqlite_is_accepted(version: str) -> None:
     schema.refuse_affected_sqlite(version)
-
-
-@pytest.mark.long
-def test_two_processes_can_create_one_store_at_once(path: Path) -> None:
-    program = (
-        "import asyncio, sys; sys.path[:0] = sys.argv[2:]\n"
-        "from tests.stores.kit import opened\n"
-        "async def main():\n"
-        "    async with opened(sys.argv[1]): pass\n"
-        "asyncio.run(main())"
-    )
-    command = [sys.executable, "-c", program, str(path), str(Path(schema.__file__).parents[3]), str(Path.cwd())]
-    children = [subprocess.Popen(command) for _ in range(4)]
-    assert [child.wait() for child in children] == [0] * 4
-    assert outside(path, "PRAGMA user_version") == [[schema.VERSION]]
-
-
-@pytest.mark.parametrize("statement", range(1, 5))
-def test_a_schema_that_appears_while_a_process_looks_is_not_taken_for_another_program(
-    path: Path, statement: int
-) -> None:
-    """The four processes above meet in this way once in some thousand runs."""
-    creator = apsw.Connection(str(path))
-    creator.pragma("journal_mode", "wal")
-    looker = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    seen: list[str] = []
-
-    def meanwhile(_: object, text: str, __: object) -> bool:
-        seen.append(text)
-        if len(seen) == statement:
-            schema.create(creator)
-        return True
-
-    looker.exec_trace = meanwhile
-    assert schema._version_of_ours(looker, path) in (0, schema.VERSION)
-    assert len(seen) >= statement
-    looker.close()
-    creator.close()
 
 
 def test_every_named_query_can_be_prepared() -> None:

@@ -6,11 +6,13 @@ file systems (SQLite's locks are not reliable there), and a version of SQLite wh
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -340,15 +342,68 @@ def _patiently(act: Callable[[], T]) -> T:
 
 
 def _make_file(path: Path) -> None:
-    """Create the file so that only its owner can read it. SQLite gives its side files the same permissions."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
+    """Create the database, unless the file exists. It gets its name when it is complete.
+
+    Nobody can therefore work on half a database, not even another SQLite library in this process, for which SQLite's
+    locks do not count. Only its owner can read the file. SQLite gives its side files the same permissions.
+    """
+    if os.path.lexists(path):
         return
+    draft = f"{path}-new"
+    try:
+        descriptor = _patiently(lambda: _locked(draft))
+        try:
+            if os.path.lexists(path):  # another process was faster
+                os.unlink(draft)
+            else:
+                _fill(descriptor, _new_database())
+                os.rename(draft, path)
+        except BaseException:
+            os.unlink(draft)
+            raise
+        finally:
+            os.close(descriptor)
     except OSError as exc:
-        raise StoreUnavailable(f"{path} cannot be created ({exc.strerror}). Check the folder's permissions.") from exc
-    os.close(descriptor)
+        raise StoreUnavailable(
+            f"{path} cannot be created ({exc.strerror}). Check the free disk space and the folder's permissions."
+        ) from exc
     sync_folder(path.parent)
+
+
+def _locked(draft: str) -> int:
+    """Open a draft for this process alone. Its lock ends with the process, which may leave the file behind."""
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(draft)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    raise apsw.BusyError(f"{draft} is in use: another process is creating the store")
+
+
+def _fill(descriptor: int, content: bytes) -> None:
+    os.ftruncate(descriptor, 0)
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    os.fsync(descriptor)
+
+
+@cache
+def _new_database() -> bytes:
+    """Return the content of a new database: the current schema, and nothing else."""
+    connection = apsw.Connection(":memory:")
+    try:
+        connection.pragma("page_size", PAGE_SIZE)
+        connection.pragma("auto_vacuum", "incremental")  # space can be given back to the system in small batches
+        create(connection)
+        content = bytearray(connection.serialize("main"))
+    finally:
+        connection.close()
+    content[18:20] = b"\2\2"  # WAL mode, which a database in memory cannot have
+    return bytes(content)
 
 
 def _synced(path: str) -> bool:
