@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -40,6 +41,24 @@ def test_a_store_whose_creation_was_killed_is_created_by_the_next_process(path: 
     schema.prepare(schema.Place(str(path)))
     assert os.listdir(path.parent) == [path.name]
     assert outside(path, "PRAGMA integrity_check") == [["ok"]]
+
+
+def test_a_store_cannot_be_created_on_a_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, calls = os.write, []
+
+    def write_a_little(descriptor: int, content: bytes) -> int:
+        calls.append(descriptor)
+        if len(calls) > 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, content[:5_000])
+
+    monkeypatch.setattr(os, "write", write_a_little)
+    with pytest.raises(StoreUnavailable, match=r"cannot be created \(No space left on device\)\. Check the free disk"):
+        schema.prepare(schema.Place(str(path)))
+    assert len(calls) == 3
+    assert os.listdir(path.parent) == []
+    monkeypatch.setattr(os, "write", write)
+    schema.prepare(schema.Place(str(path)))
 
 
 def test_one_process_creates_a_store_while_the_others_wait(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -348,7 +348,8 @@ async def test_a_store_opens_for_reading_when_it_cannot_even_note_who_opened_it(
 
 
 @on_loop
-async def test_a_store_cannot_be_made_on_a_full_disk(path: Path) -> None:
+async def test_an_empty_file_cannot_become_a_store_on_a_full_disk(path: Path) -> None:
+    path.touch()
     disk = FillingDisk()
     disk.healed = False
     with pytest.raises(StoreUnavailable, match=r"the disk is full .* Nothing was written\. Free some space"):
