@@ -57,6 +57,40 @@ def test_a_missing_server_is_a_problem_if_calls_are_refused_then(
     assert checked(alone)[1]["server"][0][0::2] == (level, "`pausepoint gate serve`")
 
 
+@pytest.mark.parametrize(
+    ("says", "option", "level", "text"),
+    [
+        (
+            "2.1.327 (Claude Code)",
+            "--closed",
+            "ok",
+            "Claude Code 2.1.327 refuses a call if its hook fails, is missing or",
+        ),
+        (
+            "2.1.197 (Claude Code)",
+            "--closed",
+            "warn",
+            "Claude Code 2.1.197 may run a call if its hook is missing or takes",
+        ),
+        ("", "--closed", "warn", "`claude --version` did not tell the version"),
+        ("2.1.327 (Claude Code)", "--open", "ok", "Claude Code 2.1.327 runs a call if its hook fails, is missing or"),
+    ],
+)
+def test_what_stays_open_is_said_for_the_version_of_the_agent(
+    alone: Path, monkeypatch: pytest.MonkeyPatch, says: str, option: str, level: str, text: str
+) -> None:
+    programs = alone / "programs"
+    programs.mkdir()
+    (programs / "claude").write_text(f"#!/bin/sh\necho '{says}'\n")
+    (programs / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    here(alone, "gate", "install", "claude", "--yes", option)
+    ((found_level, found_text, way),) = checked(alone)[1]["claude"]
+    assert found_level == level
+    assert text in found_text
+    assert way == ("update Claude Code to 2.1.327 or later" if level == "warn" else "")
+
+
 def changed(project: Path, **hook: Any) -> None:
     file = project / ".claude" / "settings.json"
     whole = json.loads(file.read_text())

@@ -174,7 +174,7 @@ async def test_a_hook_with_unreadable_input_fails_and_says_so(given: bytes) -> N
 
 @on_loop
 async def test_a_failed_hook_refuses_the_call_where_the_gate_is_closed(closed: Project) -> None:
-    """The settings end with ``|| exit 2`` there, which is what agents understand."""
+    """The settings end with exit code 2 there, which is what agents understand."""
     (closed.folder / ".pausepoint" / "gate.json").write_text("{broken")
     agent = await closed.agent("ada", "--calls", "2")
     await agent.communicate()

@@ -58,7 +58,7 @@ def test_an_installation_is_shown_written_and_found_again(alone: Path) -> None:
 
 def test_what_is_not_given_again_stays_and_what_is_given_changes(alone: Path) -> None:
     gate(alone, "install", "claude", "--yes", "--closed", "--restricted", "git push")
-    assert " || exit 2" in settings(alone).read_text()
+    assert "onFailure" in settings(alone).read_text()
     gate(alone, "install", "codex", "--yes")
     kept = read_gate(alone / ".pausepoint" / "gate.json")
     assert kept is not None
@@ -67,7 +67,7 @@ def test_what_is_not_given_again_stays_and_what_is_given_changes(alone: Path) ->
     changed = read_gate(alone / ".pausepoint" / "gate.json")
     assert changed is not None
     assert (changed.on_loss, changed.restricted) == ("open", ())
-    assert " || exit 2" not in settings(alone).read_text()
+    assert "onFailure" not in settings(alone).read_text()
 
 
 @pytest.mark.parametrize("own", [None, OWN, "{}"])

@@ -72,14 +72,17 @@ def test_the_hooks_are_what_agents_read() -> None:
     assert list(found) == list(CLAUDE.events)
     (before,) = found["PreToolUse"]
     assert before["matcher"] == "*"
-    assert before["hooks"][0] == {"type": "command", "command": COMMAND.line("PreToolUse", "closed"), "timeout": HELD}
-    assert before["hooks"][0]["command"].endswith(" claude || exit 2")
+    assert before["hooks"][0] == {
+        "type": "command", "command": COMMAND.line("PreToolUse", "closed"), "timeout": HELD, "onFailure": "block",
+    }  # fmt: skip
     for event, (group,) in found.items():
         if event != "PreToolUse":
             assert group["hooks"][0]["command"].endswith(" claude || exit 1"), "only a tool call is refused"
             assert group["hooks"][0]["timeout"] == SHORT
+            assert "onFailure" not in group["hooks"][0]
     codex = json.loads(HookSettings(CODEX, Path("hooks.json"), None).with_hooks(hook_command("codex"), "open"))
     assert {"PostToolUseFailure", "Notification"} & codex["hooks"].keys() == set(), "Codex does not have them"
+    assert codex["hooks"]["SessionEnd"][0]["hooks"][0]["timeout"] == 3, "Codex allows no more"
     assert hook_file().parts[-3:] == ("pausepoint", "integrations", "gate.py")
 
 
@@ -90,6 +93,22 @@ def test_another_interpreter_is_updated_in_its_place(text: str) -> None:
     assert after == settings(text).with_hooks(COMMAND, "open")
     assert b"old venv" not in after
     assert settings(former).without_hooks() == text.encode(), "also the hooks of another installation are taken back"
+
+
+def test_an_open_gate_takes_back_that_a_failed_hook_blocks() -> None:
+    closed = settings(None).with_hooks(COMMAND, "closed")
+    assert settings(closed).with_hooks(COMMAND, "open") == settings(None).with_hooks(COMMAND, "open")
+    codex = HookSettings(CODEX, Path("hooks.json"), None).with_hooks(hook_command("codex"), "closed")
+    assert b"onFailure" not in codex, "Codex does not read it"
+
+
+def test_the_hooks_of_a_former_version_are_replaced_in_their_place() -> None:
+    whole = json.loads(settings(None).with_hooks(COMMAND, "closed"))
+    (hook,) = whole["hooks"]["PreToolUse"][0]["hooks"]
+    del hook["onFailure"]
+    hook["command"] = hook["command"].split(" || ")[0] + " || exit 2"
+    after = settings(json.dumps(whole)).with_hooks(COMMAND, "closed")
+    assert json.loads(after) == json.loads(settings(None).with_hooks(COMMAND, "closed"))
 
 
 def test_hooks_that_see_only_some_tools_or_are_there_twice_are_replaced() -> None:
@@ -137,7 +156,7 @@ def test_a_fault_refuses_only_tool_calls_and_only_where_it_must(tmp_path: Path, 
     }
     codes = {each: done.returncode for each, done in ends.items() if done.returncode != 1}
     assert codes == {("PreToolUse", "closed"): 2}
-    assert ends["PreToolUse", "closed"].stderr or fault == "the hook fails", "Codex refuses only with a text"
+    assert b"this call is refused" in ends["PreToolUse", "closed"].stderr, "Codex refuses only with a text"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -25,8 +25,12 @@ HELD, SHORT = 86_400, 60
 
 BEFORE = "PreToolUse"
 
-_ENDS = {"closed": 2, "open": 1}
-"""Exit codes of a hook that failed. 2 refuses the call. With 1 the agent shows the failure and continues."""
+_ENDS = {"closed": "{ echo 'The gate of Pausepoint failed, so this call is refused.' >&2; exit 2; }", "open": "exit 1"}
+"""What the shell does after a hook that failed. 2 refuses the call, in Codex only with a line on stderr. With 1 the
+agent shows the failure and continues."""
+
+BLOCKS = {"onFailure": "block"}
+"""What a hook says to Claude Code: a call is refused if its hook times out, is missing or fails."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class AgentKind:
     home: str
     variable: str
     events: tuple[str, ...]
+    blocks_since: tuple[int, ...] = ()
+    """A version that reads `BLOCKS`; an older one may ignore it. Empty: none does."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """The most seconds that it allows for some events."""
 
     def file(self, scope: Scope, root: Path) -> Path:
         """Return the settings file. Raises `SettingsRefused` if the agent has none of this scope."""
@@ -61,6 +69,7 @@ AGENT_KINDS = {
             BEFORE, "PostToolUse", "PostToolUseFailure", "PostToolBatch", "PermissionRequest", "UserPromptSubmit",
             "SessionStart", "SessionEnd", "Stop", "SubagentStop", "Notification",
         ),
+        blocks_since=(2, 1, 327),
     ),
     "codex": AgentKind(
         "codex",
@@ -69,6 +78,7 @@ AGENT_KINDS = {
         ".codex",
         "CODEX_HOME",
         (BEFORE, "PostToolUse", "UserPromptSubmit", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),
+        limits={"SessionEnd": 3},
     ),
 }  # fmt: skip
 
@@ -91,11 +101,11 @@ class HookCommand(NamedTuple):
         A failure must not end with 2, unless it must refuse a tool call: Python itself ends with 2 if the file is
         gone, and agents would then keep a turn from ending, or discard what a person typed.
 
-        >>> HookCommand("/bin/python", "/x/pausepoint/integrations/gate.py", "claude").line("PreToolUse", "closed")
-        '"/bin/python" -I -S "/x/pausepoint/integrations/gate.py" claude || exit 2'
+        >>> HookCommand("/bin/python", "/x/pausepoint/integrations/gate.py", "claude").line("PreToolUse", "open")
+        '"/bin/python" -I -S "/x/pausepoint/integrations/gate.py" claude || exit 1'
         """
         end = _ENDS[on_loss if event == BEFORE else "open"]
-        return f"{_quoted(self.python)} -I -S {_quoted(self.hook)} {self.kind} || exit {end}"
+        return f"{_quoted(self.python)} -I -S {_quoted(self.hook)} {self.kind} || {end}"
 
     @classmethod
     def of(cls, line: object) -> HookCommand | None:
@@ -110,15 +120,14 @@ class HookCommand(NamedTuple):
             words = shlex.split(line) if isinstance(line, str) else []
         except ValueError:
             return None
-        if (
-            len(words) in (5, 8)
+        is_ours = (
+            len(words) >= 5
             and words[1:3] == ["-I", "-S"]
             and words[3].endswith(f"/{HOOK}")
             and words[4] in AGENT_KINDS
-        ):
-            is_whole = words[5:7] in ([], ["||", "exit"])
-            return cls(words[0], words[3], words[4]) if is_whole else None
-        return None
+            and words[5:7] in ([], ["||", "exit"], ["||", "{"])
+        )
+        return cls(words[0], words[3], words[4]) if is_ours else None
 
 
 def hook_command(kind: str) -> HookCommand:
@@ -234,8 +243,9 @@ class HookSettings:
 
     def wanted(self, event: str, command: HookCommand, on_loss: OnLoss) -> dict[str, Any]:
         """Return the hook for an event."""
-        timeout = HELD if event == BEFORE else SHORT
-        return {"type": "command", "command": command.line(event, on_loss), "timeout": timeout}
+        timeout = HELD if event == BEFORE else self.kind.limits.get(event, SHORT)
+        blocks = BLOCKS if event == BEFORE and on_loss == "closed" and self.kind.blocks_since else {}
+        return {"type": "command", "command": command.line(event, on_loss), "timeout": timeout, **blocks}
 
     def with_hooks(self, command: HookCommand, on_loss: OnLoss) -> bytes:
         """Return the file with the hooks of the gate. Hooks of another installation are replaced in their place."""
@@ -247,7 +257,7 @@ class HookSettings:
             wanted = new.wanted(event, command, on_loss)
             found = [entry for entry in new.entries() if entry.event == event]
             if len(found) == 1 and found[0].matches_all:
-                kept = {**found[0].hook, **wanted}
+                kept = {**{name: value for name, value in found[0].hook.items() if name not in BLOCKS}, **wanted}
                 new = new if kept == found[0].hook else new._changed(new.text.replaced(found[0].path, kept))
             else:
                 new = new._without(event)._added(event, wanted)

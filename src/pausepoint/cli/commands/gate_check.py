@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import stat
 import subprocess
@@ -16,8 +17,8 @@ from pausepoint.cli.findings import Finding
 from pausepoint.cli.host import command_line
 from pausepoint.cli.text import one_line
 from pausepoint.gate.callers import GateCaller
-from pausepoint.gate.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_file
-from pausepoint.gate.settings import LONGEST_SOCKET, GateSettings, SettingsRefused, not_private, read_gate
+from pausepoint.gate.hooks import AGENT_KINDS, BLOCKS, AgentKind, HookCommand, HookSettings, hook_file
+from pausepoint.gate.settings import LONGEST_SOCKET, GateSettings, OnLoss, SettingsRefused, not_private, read_gate
 from pausepoint.integrations.gate import GatePlace
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def findings_of(where: Installation) -> Iterator[Finding]:
         yield Finding("bad", "settings", f"no agent of {where.root} has the hooks of the gate", _install("claude"))
     for file in found:
         yield from _file(file, known)
+    for kind in dict.fromkeys(file.kind.name for file in found):
+        yield _left_open(AGENT_KINDS[kind], "open" if known is None else known.on_loss)
     yield from _twice(found)
     if known is not None:
         yield from _socket(known)
@@ -93,9 +96,6 @@ def _file(file: HookSettings, known: GateSettings | None) -> Iterator[Finding]:
         yield Finding("bad", "settings", f"{file.path}: disableAllHooks turns the hooks off", "remove this setting")
     elif not problems:
         yield Finding("ok", "settings", f"{file.path}: {len(kind.events)} hooks of {kind.title}")
-    if kind.name == "codex":
-        text = "Codex skips hooks that you have not trusted, and some of its tools call no hook"
-        yield Finding("warn", "codex", text, "start codex and type /hooks")
 
 
 def _problems(file: HookSettings, known: GateSettings | None) -> Iterator[str]:
@@ -112,10 +112,41 @@ def _problems(file: HookSettings, known: GateSettings | None) -> Iterator[str]:
             yield f"{event} has the hook only for {entry.matcher!r}"
         if entry.hook.get("timeout") != wanted["timeout"]:
             yield f"{event} has the timeout {entry.hook.get('timeout')!r} instead of {wanted['timeout']}"
-        if entry.hook["command"] != wanted["command"]:
+        if entry.hook["command"] != wanted["command"] or any(entry.hook.get(key) != wanted.get(key) for key in BLOCKS):
             yield f"{event} does not fail {on_loss}, as gate.json says"
     if len({entry.command for entry in found}) > 1:
         yield "its hooks belong to several installations"
+
+
+def _left_open(kind: AgentKind, on_loss: OnLoss) -> Finding:
+    """Say when a call of this agent runs without the gate."""
+    version = _version(kind)
+    title = f"{kind.title} {'.'.join(map(str, version))}".rstrip()
+    if kind.name == "codex":
+        text = (
+            f"{title} runs a call if its hook is missing or takes too long, skips hooks that you have not trusted, and"
+        )
+        return Finding("warn", kind.name, f"{text} calls none for some of its tools", "start codex and type /hooks")
+    if on_loss == "open":
+        return Finding(
+            "ok", kind.name, f"{title} runs a call if its hook fails, is missing or takes too long: it fails open"
+        )
+    if version >= kind.blocks_since:
+        return Finding("ok", kind.name, f"{title} refuses a call if its hook fails, is missing or takes too long")
+    known = ".".join(map(str, kind.blocks_since))
+    text = f"{title} may run a call if its hook is missing or takes too long: only {known} is known to refuse it"
+    unknown = "" if version else f"; `{kind.name} --version` did not tell the version"
+    return Finding("warn", kind.name, text + unknown, f"update {kind.title} to {known} or later")
+
+
+def _version(kind: AgentKind) -> tuple[int, ...]:
+    """Return the version of an agent that is installed; empty if it does not tell."""
+    try:
+        done = subprocess.run([kind.name, "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    numbers = re.search(rb"\d+(\.\d+)+", done.stdout)
+    return () if numbers is None else tuple(map(int, numbers[0].split(b".")))
 
 
 def _twice(files: list[HookSettings]) -> Iterator[Finding]:
