@@ -17,9 +17,9 @@ import apsw
 
 from pausepoint.errors import StoreDamaged
 from pausepoint.stores.sqlite import recovery, wal
-from pausepoint.stores.sqlite.wal import INDEX, Damage, Read, Wal, find_damage, index_of
+from pausepoint.stores.sqlite.wal import INDEX, SECTOR, Damage, Read, Wal, find_damage, index_of
 from tests.faults.crash_states import STYLES, Disk, Style, _File, _sectors, applied
-from tests.faults.vfs import FaultVFS, Perform, Recorder, Touch, torn_length
+from tests.faults.vfs import FaultVFS, Perform, Recorder, Touch
 
 PAGE = 4096
 LIVES = 4
@@ -95,7 +95,8 @@ def remember_checksums() -> Callable[[], None]:
 class IndexRecorder(Recorder):
     """Also notes the WAL index before every touch: the version that the previous touches have led to.
 
-    If ``full_after`` is set, the disk refuses a write to the log after that many others, and keeps half of it.
+    If ``full_after`` is set, the disk refuses a write to the log after that many others, and keeps about half of it. A
+    full disk has no more blocks, so it never cuts a write inside of a sector.
     """
 
     full_after = 0
@@ -109,7 +110,7 @@ class IndexRecorder(Recorder):
     def __call__(self, touch: Touch, perform: Perform) -> None:
         self.versions.append(self.look())
         if self._refuses(touch):
-            half = torn_length(len(touch.data), 0.5)
+            half = max((touch.offset + len(touch.data) // 2) // SECTOR * SECTOR - touch.offset, 0)
             perform(half)
             self.trace.append(Touch(touch.index, "write", "-wal", touch.offset, touch.data[:half]))
             raise apsw.FullError("the disk is full (by order of the test)")

@@ -16,7 +16,7 @@ from pausepoint.gate import guests
 from pausepoint.model.views import SessionInfo
 from pausepoint.runtime.visit import Visit
 from tests.gate.kit import COMMAND, Project, ended, said_to
-from tests.support.loop import on_loop
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.waits import async_until
 
 SIX = [f"agent{n}" for n in range(6)]
@@ -40,6 +40,19 @@ async def refused(project: Project, session: str, **arguments: str) -> str:
 
 def all_once(names: list[str], calls: int) -> dict[str, int]:
     return {f"{name}-{n}": 1 for name in names for n in range(1, calls + 1)}
+
+
+@on_loop
+async def test_an_agent_whose_model_has_reached_its_limit_is_at_rest(project: Project) -> None:
+    async with project.served() as (engine, agents):
+        await project.call_hook("UserPromptSubmit", "ada", prompt="Go.")
+        (gate,) = agents
+        lines: list[str] = []
+        gate.say = lines.append
+        await project.call_hook("StopFailure", "ada", error="rate_limit")
+        assert lines == ["was stopped by its model: rate_limit", "rests"]
+        async with asyncio.timeout(PATIENCE):
+            await engine.pause(everything=True, wait=True)
 
 
 @pytest.mark.long

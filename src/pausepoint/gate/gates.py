@@ -192,6 +192,8 @@ class Gate:
                 self._end_calls("not reported", report.agent.sub)
             case "stop" | "idle":
                 self.background = report.background
+                if report.failure:
+                    self.say(f"was stopped by its model: {report.failure}")
                 self._rest()
             case "start":
                 self.say(f"begins in {report.agent.folder}")

@@ -67,7 +67,7 @@ AGENT_KINDS = {
         "CLAUDE_CONFIG_DIR",
         (
             BEFORE, "PostToolUse", "PostToolUseFailure", "PostToolBatch", "PermissionRequest", "UserPromptSubmit",
-            "SessionStart", "SessionEnd", "Stop", "SubagentStop", "Notification",
+            "SessionStart", "SessionEnd", "Stop", "StopFailure", "SubagentStop", "Notification",
         ),
         blocks_since=(2, 1, 327),
     ),

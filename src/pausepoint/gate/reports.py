@@ -55,7 +55,7 @@ class Background(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """One line of a hook."""
+    """One line of a hook. ``failure`` says why a turn ended if the model failed, such as ``rate_limit``."""
 
     v: Literal[1]
     event: Literal[
@@ -66,6 +66,7 @@ class Report(msgspec.Struct, frozen=True):
     call: CallFacts | None = None
     ok: bool = True
     transcript: Text = ""
+    failure: Name = ""
     background: Annotated[tuple[Background, ...], Meta(max_length=100)] = ()
     usd: Annotated[float, Meta(ge=0, le=1e9)] = 0
     tokens: Annotated[int, Meta(ge=0, le=1 << 50)] = 0

@@ -32,6 +32,7 @@ EVENTS = {
     "Notification": "idle",
     "SubagentStop": "substop",
     "Stop": "stop",
+    "StopFailure": "stop",
     "SessionEnd": "end",
 }
 """The names of an agent's hooks, and what they mean here."""
@@ -139,6 +140,8 @@ def report(given: dict[str, Any], kind: str, place: GatePlace) -> dict[str, Any]
             found["ok"] = given.get("hook_event_name") != "PostToolUseFailure"
     if event in ("stop", "substop"):
         found["background"] = background(given.get("background_tasks"))
+    if event == "stop" and given.get("error"):
+        found["failure"] = str(given["error"])[:200]
     if given.get("transcript_path"):
         found["transcript"] = str(given["transcript_path"])[:4096]
     return found

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pausepoint import Context, Engine, Status
-from pausepoint.errors import AlreadyRunning, StoreError, VerbRefused
+from pausepoint.errors import AlreadyRunning, QuestionClosed, StoreError, VerbRefused
 from pausepoint.log.replay import EventBody, OperationBody, body_of
 from pausepoint.log.state import Inline
 from pausepoint.model.sessions import Filter, SessionRow
@@ -225,8 +225,9 @@ class Conductor:
         engine = await self.engine()
         for question in await self.verb(engine, lambda engine: engine.questions()) or ():
             value = answer(question.next_question)
-            await self.verb(engine, lambda engine: engine.answer(question.id, value))  # noqa: B023  # called at once
-            self.report.counts["answers"] += 1
+            with suppress(QuestionClosed):  # its branch was cancelled after the questions were listed
+                await self.verb(engine, lambda engine: engine.answer(question.id, value))  # noqa: B023  # called at once
+                self.report.counts["answers"] += 1
         for row in rows:
             if row.waiting == "message":
                 await self.send(row.session_id, engine)
