@@ -131,6 +131,17 @@ def test_the_present_is_complete_under_pauses(server: Served) -> None:
         assert len(now(server)["engines"]) == 1
 
 
+def test_a_pause_of_everything_is_read_back_at_once(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also before the next look at what changes without a write. Otherwise the page would say the contrary."""
+    monkeypatch.setattr("pausepoint.server.hub.TICK", 60.0)
+    assert now(server)["standing_pause"] is None
+    with server.admin() as client:
+        assert client.put("/standing-pause", json={"reason": "fire"}).status_code == 200
+        assert (now(server)["standing_pause"] or {}).get("reason") == "fire"
+        assert client.request("DELETE", "/standing-pause", json={}).status_code == 200
+        assert now(server)["standing_pause"] is None
+
+
 def test_spending_counts_roots_and_ended_sessions(server: Served) -> None:
     run(server, costly, "alone", cost=0.25)
     run(server, firm, "parent", cost=1.0)

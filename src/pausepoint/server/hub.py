@@ -89,6 +89,7 @@ class Hub:
         self._used = 0.0
         self._looked = 0.0
         self._failed: BaseException | None = None
+        self._at_standing = asyncio.Lock()
 
     async def use(self) -> None:
         """Start the hub unless it runs, and wait until it knows the store. Raises the error if it cannot read it."""
@@ -315,7 +316,7 @@ class Hub:
         self._entries.restart(mark)
         for info in await self.engine.sessions(status=HELD):
             self._held[info.session_id] = info
-        await self._look_at_standing(tell=False)
+        await self.look_at_standing(tell=False)
         self.engines = [engine_documents.holder(each) for each in await self.engine.engines()]
         for session_id in self._followed():
             self._own(session_id, await self._info(session_id))
@@ -341,7 +342,7 @@ class Hub:
             self._heads.clear()
             self._entries.restart(self.mark)
         self._measure_lag(changes)
-        await self._look_at_standing()
+        await self.look_at_standing()
 
     async def _changed(self, changes: list[Change]) -> list[Entry]:
         """Read the heads of the sessions that have changed, and return the entries of the changes."""
@@ -400,7 +401,7 @@ class Hub:
             raise _Idle
         self._boards.forget(self._looked - IDLE)
         await self._correct(await self._ended_holds() | await self._woken())
-        await self._look_at_standing()
+        await self.look_at_standing()
         engines = [engine_documents.holder(each) for each in await self.engine.engines()]
         if [each["pid"] for each in engines] != [each["pid"] for each in self.engines]:
             self._tell_all(encoded("store", {"engines": engines}), whole=True)
@@ -436,14 +437,16 @@ class Hub:
             self._entries.add(entries, ())
             await self._tell(entries)
 
-    async def _look_at_standing(self, tell: bool = True) -> None:
-        found = await self.engine.standing_pause()
-        if found != self.standing:
-            self._turn += 1  # it changes the status of all sessions
-            if tell:
-                shown = None if found is None else engine_documents.pause(found)
-                self._tell_all(encoded("standing", {"standing_pause": shown}))
-        self.standing = found
+    async def look_at_standing(self, tell: bool = True) -> None:
+        """Read the pause of everything, and tell the clients if it is another one."""
+        async with self._at_standing:  # an older reading must not replace a newer one
+            found = await self.engine.standing_pause()
+            if found != self.standing:
+                self._turn += 1  # it changes the status of all sessions
+                if tell:
+                    shown = None if found is None else engine_documents.pause(found)
+                    self._tell_all(encoded("standing", {"standing_pause": shown}))
+            self.standing = found
 
     async def _check(self) -> None:
         """End the streams of people who are no longer signed in."""

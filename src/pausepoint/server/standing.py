@@ -19,6 +19,7 @@ async def put(call: Call) -> Reply:
     found = await call.engine.pause(
         everything=True, reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze
     )
+    await call.desk.hub.look_at_standing()  # whoever reads next sees it
     return Reply(await _document(call) | {"sessions": heads(found)["sessions"]})
 
 
@@ -26,6 +27,7 @@ async def delete(call: Call) -> Reply:
     """Lift the pause of everything."""
     call.access.check_sees_all()
     found = await call.engine.lift_pause(by=call.by)
+    await call.desk.hub.look_at_standing()
     return Reply(await _document(call) | {"sessions": heads(found)["sessions"]})
 
 
