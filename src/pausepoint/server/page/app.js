@@ -75,17 +75,19 @@ class Page {
       if (!screen) throw new Problem(404, { detail: 'There is no such page. Choose one on the left.' });
       const [data, now] = await Promise.all([screen.load(route, this), sees && get('/now')]);
       if (isOld()) return;
-      Object.assign(this, { data, now, error: null, missing: null, drawn: number });
+      Object.assign(this, { data, now, error: null, trouble: null, missing: null, drawn: number });
       const topics = ['now', ...screen.topics?.(route, data) ?? []];
       this.live.follow(sees ? topics.filter((topic) => topic !== 'inbox' || this.may('answerer')) : topics.slice(1));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (isOld()) return;
+      const passes = !error.status || error.status === 429 || error.status >= 500;
       if (error.status === 401) this.me = null;
       if (error.status === 404) this.missing = route;
-      if (error.status || !this.data) this.error = error;  // without an answer, what is shown stays
+      if (passes && this.data) this.trouble = error;  // what is shown and typed stays
+      else this.error = error;
       clearTimeout(this.again);
-      if (!error.status || error.status >= 500) this.again = setTimeout(() => this.load(), AGAIN);
+      if (passes) this.again = setTimeout(() => this.load(), AGAIN);
     }
     this.loaded = Date.now();
     this.draw();
@@ -111,7 +113,8 @@ class Page {
     const former = this.route?.path.join('/');
     this.route = route();
     if (former === this.route.path.join('/')) return this.load();
-    Object.assign(this, { data: null, row: -1, dialog: null });
+    Object.assign(this, { data: null, error: this.me ? null : this.error, trouble: null, row: -1, dialog: null });
+    if (this.me) this.draw();  // nothing of the former screen can be pressed while this one loads
     await this.load();
     if (former !== undefined) find('main').focus();
   }
@@ -165,12 +168,14 @@ const frame = (page) => page.me ? html`<div class="frame">
     ${link(page, 'now')}${link(page, 'inbox', page.now?.questions, 'waiting')}
     ${link(page, 'sessions', total(page.now?.failures), 'failed')}
     ${link(page, 'agents')}${link(page, 'store')}</nav>
-  <main id="main" tabindex="-1">${page.isLinked ? '' : OFFLINE}${page.error ? failure(page.error) : page.data ? page.screen.view(page.data, page) :
+  <main id="main" tabindex="-1">${page.isLinked ? page.trouble ? trouble(page.trouble) : '' : OFFLINE}${page.error ? failure(page.error) : page.data ? page.screen.view(page.data, page) :
     html`<p class="empty" aria-busy="true">Loading…</p>`}</main><footer class="foot small dim"><span class="st ${page.isLinked ? 'completed' : 'paused'}">● ${page.isLinked ? 'live' : 'connecting…'}</span>
       <div class="clip">${page.me.name} · ${page.me.role}</div><button class="b tiny quiet" @click=${KEYS['?']}>Keys <kbd>?</kbd></button>
       <button class="b tiny quiet" @click=${() => post('/logout').finally(() => location.reload())}>Sign out</button></footer></div>${page.dialog ? dialog(page) : ''}` : signIn(page);
 
 const OFFLINE = html`<p class="note" role="status">The server does not answer. This page continues when it is back.</p>`;
+
+const trouble = ({ message }) => html`<p class="note" role="alert">This page could not be read again, so it may be out of date: ${message}</p>`;
 
 const failure = ({ status, message }) => html`<div class="top"><h1>${status === 404 ? 'There is nothing here' : 'This did not work'}</h1></div>
   <p class="note bad" role="alert">${message}</p><a class="b" href="#/">Start page</a>`;
