@@ -33,7 +33,8 @@ def test_an_error_of_a_background_read_keeps_the_screen_and_what_is_typed(person
     expect(field).to_have_value("half a sent")
     expect(field).to_be_focused()
     person.page.unroute("**/api/v1/inbox?*")
-    expect(person.question("Which tone")).to_be_visible()
+    asked(server, brief, "cod", topic="cod")
+    expect(person.question("Which tone")).to_have_count(2)
     expect(person.main.get_by_role("alert")).to_have_count(0)
     expect(field).to_have_value("half a sent")
 
@@ -54,3 +55,20 @@ def test_the_buttons_of_a_session_are_gone_while_the_next_one_loads(chrome: Brow
         held[0].continue_()
         expect(person.heading).to_have_text("digest-1")
         expect(person.button("Cancel")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_a_long_reason_and_a_long_name_are_readable_on_a_phone(chrome: Browser, server: Served) -> None:
+    """No text is drawn one letter per line."""
+    reason = "the figures of the third quarter were sent to the wrong list of people before lunch " * 2
+    by = "maximiliane.von-und-zu-hohenstaufen@example.com"
+    server.run(server.engine.start(digest, reader="x", session_id="digest", paused=True, reason=reason.strip(), by=by))
+    with visit(chrome, server, width=390, height=844) as person:
+        person.sign_in()
+        person.open(session("digest"))
+        item = person.region("Why it is not running").locator(".item").filter(has_text="third quarter")
+        expect(item).to_be_visible()
+        box = item.locator(".name").bounding_box()
+        assert box is not None
+        assert box["width"] > 150, box
+        assert person.page.evaluate("document.documentElement.scrollWidth") <= 390
