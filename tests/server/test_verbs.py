@@ -150,6 +150,17 @@ def test_a_refused_verb_says_what_to_do_over_http(server: Served) -> None:
         check_problem(client.post("/sessions/ended/artifacts/adopt", json={}), 409)
 
 
+@pytest.mark.parametrize("way", ["completed", "cancelled"])
+def test_a_pause_of_a_session_that_has_ended_is_refused(server: Served, way: str) -> None:
+    name = f"over-{way}"
+    (server.finished if way == "completed" else server.asked)(name)
+    with server.admin() as client:
+        if way == "cancelled":
+            assert client.post(f"/sessions/{name}/cancel", json={}).status_code == 200
+        refused = check_problem(client.post(f"/sessions/{name}/pause", json={"reason": "lunch"}), 410)
+        assert f"{name!r} has already {way}" in refused["detail"] or f"{name!r} was already {way}" in refused["detail"]
+
+
 def test_a_failed_session_is_retried(server: Served) -> None:
     with server.admin() as client:
         client.post("/sessions", json={"workflow": "brief", "input": {"topic": "fail"}, "session_id": "failed"})

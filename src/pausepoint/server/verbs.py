@@ -10,6 +10,7 @@ from pausepoint.engine import documents as engine_documents
 from pausepoint.errors import PausepointError, SessionChanged, did_you_mean, error_text
 from pausepoint.model.bulk import BulkItem, BulkReport
 from pausepoint.model.ids import shortened
+from pausepoint.model.sessions import Status
 from pausepoint.model.views import Checkpoint, SessionInfo
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Attachment, Call, Reply
@@ -26,7 +27,14 @@ async def pause(call: Call) -> Reply:
     asked: bodies.Pause = call.body
     info = await call.access.info(call.session_id)
     await call.engine.pause(info.session_id, reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze)
-    return await _after(call)
+    now = await call.engine.info(info.session_id)
+    if now.status in (Status.COMPLETED, Status.CANCELLED):
+        how = "has already completed" if now.status is Status.COMPLETED else "was already cancelled"
+        raise Problem(
+            410, f"Session {now.session_id!r} {how}, so nothing was paused. Read it with GET /sessions/{now.session_id}.",
+            "session-ended", session_id=now.session_id,
+        )  # fmt: skip
+    return await headed(call, now)
 
 
 async def resume(call: Call) -> Reply:
