@@ -228,3 +228,13 @@ def test_a_broken_file_of_the_gate_is_named(installed: Path) -> None:
     assert done.code == 5
     assert f"{installed}/.pausepoint/gate.json is not valid: " in done.stderr
     assert "Delete the file, then install the gate again." in done.stderr
+
+
+@on_loop
+async def test_the_end_of_an_agent_that_the_gate_does_not_know_makes_no_session(project: Project) -> None:
+    """`gate check` reports such an end twice."""
+    async with project.served() as (engine, agents):
+        place = GatePlace(str(project.socket), f"{project.store}-paused", "open")
+        assert await asyncio.to_thread(GateCaller(place, "check", "check").end) is not None
+        await async_until(lambda: not list(agents))
+        assert not await engine.sessions()

@@ -279,6 +279,8 @@ class _Guest:
             try:
                 info = await self.engine.info(name)
             except UnknownSession:
+                if self.event == "end" and not self.gate.is_busy:
+                    return False  # nothing is known of this agent, and it has ended
                 self.session_id, self.is_new = name, True
                 break
             stored = await self.engine.stored(name)

@@ -31,8 +31,8 @@ async def pause(call: Call) -> Reply:
     if now.status in (Status.COMPLETED, Status.CANCELLED):
         how = "has already completed" if now.status is Status.COMPLETED else "was already cancelled"
         raise Problem(
-            410, f"Session {now.session_id!r} {how}, so nothing was paused. Read it with GET /sessions/{now.session_id}.",
-            "session-ended", session_id=now.session_id,
+            410, f"Session {now.session_id!r} {how}, so nothing was paused. Read it with GET"
+            f" /sessions/{now.session_id}.", "session-ended", session_id=now.session_id,
         )  # fmt: skip
     return await headed(call, now)
 
