@@ -238,3 +238,13 @@ async def test_the_end_of_an_agent_that_the_gate_does_not_know_makes_no_session(
         assert await asyncio.to_thread(GateCaller(place, "check", "check").end) is not None
         await async_until(lambda: not list(agents))
         assert not await engine.sessions()
+
+
+def test_a_pause_of_everything_says_that_nothing_tells_about_agents_without_a_server(installed: Path) -> None:
+    """Its hooks stop the agents, and its wait cannot include them."""
+    done = here(installed, "pause", "--all", "--wait")
+    assert (done.code, done.stdout) == (0, "There is no session to pause.\n")
+    assert "stop before their next tool call" in done.stderr
+    assert "pausepoint gate serve" in done.stderr
+    with serving(socket_path(installed), {"do": "ok"}, {"do": "ok"}):
+        assert "gate serve" not in here(installed, "pause", "--all", "--wait").stderr

@@ -78,12 +78,36 @@ def _has_gate(cli: Cli) -> bool:
     return gate_file(cli.project.root).exists()
 
 
+async def _note_unserved(cli: Cli) -> None:
+    """Say that nothing tells which agents of the project work, and when they stop, if its gate has no server."""
+    if not _has_gate(cli):
+        return
+    from pausepoint.gate.callers import GateCaller
+    from pausepoint.gate.settings import SettingsRefused, gate_file, read_gate
+    from pausepoint.integrations.gate import GatePlace
+
+    try:
+        known = read_gate(gate_file(cli.project.root))
+    except SettingsRefused as refused:
+        return cli.out.note(str(refused))
+    if known is None or cli.place.path is None or known.flag != f"{cli.place.path.absolute()}-paused":
+        return  # its agents look at the flag of another store
+    caller = GateCaller(GatePlace(known.socket, known.flag, known.on_loss), "pause", "pause")
+    if await asyncio.to_thread(caller.end) is None:
+        cli.out.note(
+            "The gate has no server, so agents of this project stop before their next tool call, but nothing tells"
+            f" which ones work. Start it:  {command_line('gate', 'serve')}"
+        )
+
+
 async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool, create: bool) -> int:
     async with cli.engine(create=create) as engine:
         everything = session is None
         named = "" if session is None else await _named(engine, session)
         with _delays_shown(cli):
             found = await (engine.pause(everything=True, **how) if everything else engine.pause(named, **how))
+        if everything:
+            await _note_unserved(cli)
         if not found and not found.damaged:
             _note_standing(cli, everything)
             return _nothing(cli, "There is no session to pause.", await engine.standing_pause())
