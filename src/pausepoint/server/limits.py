@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     body: int = 2**20
     actions: int = 60
-    reads: int = 600
+    reads: int = 3000
     wrong_tokens: int = 5
     read_seconds: float = 10.0
     body_seconds: float = 30.0

@@ -89,7 +89,8 @@ async def _note_unserved(cli: Cli) -> None:
     try:
         known = read_gate(gate_file(cli.project.root))
     except SettingsRefused as refused:
-        return cli.out.note(str(refused))
+        cli.out.note(str(refused))
+        return
     if known is None or cli.place.path is None or known.flag != f"{cli.place.path.absolute()}-paused":
         return  # its agents look at the flag of another store
     caller = GateCaller(GatePlace(known.socket, known.flag, known.on_loss), "pause", "pause")

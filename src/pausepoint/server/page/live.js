@@ -4,7 +4,7 @@
 // after a while. Without locks (plain HTTP from another machine), each tab has a stream.
 import { address } from './api.js';
 
-const EVENTS = ['head', 'now', 'inbox', 'standing', 'store', 'line', 'token', 'progress', 'reset'];
+const EVENTS = ['head', 'now', 'inbox', 'standing', 'store', 'line', 'token', 'reset'];
 const SAY_EVERY = 10_000, LEAVE_AFTER = 30_000;
 
 export class Live {

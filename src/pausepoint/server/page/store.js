@@ -29,7 +29,7 @@ export function live(name, data, page) {
     const found = page.data?.schedules && await moving().catch(() => null);
     if (page.data?.schedules) { Object.assign(page.data, found); page.draw(); }
   }, SOON);
-  return name === 'head' || name === 'progress';
+  return name === 'head';
 }
 
 export async function load({ query }, page) {
