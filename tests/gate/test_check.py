@@ -35,7 +35,7 @@ def test_a_healthy_gate_is_reported_as_such(installed: Path) -> None:
         code, found = checked(installed)
     assert code == 0
     assert {level for each in found.values() for level, _, _ in each} <= {"ok", "warn"}, found
-    assert found["settings"] == [("ok", f"{installed}/.claude/settings.json: 11 hooks of Claude Code", "")]
+    assert found["settings"] == [("ok", f"{installed}/.claude/settings.json: 12 hooks of Claude Code", "")]
     assert found["server"][0][1].startswith("answers in ")
     assert found["hook"][0][1].startswith("answers claude in ")
     assert server.events() == ["end", "end"], "one from the check, one through the hook"
