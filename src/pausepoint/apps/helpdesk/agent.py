@@ -2,9 +2,10 @@
 
 A call of a tool that changes the shop changes nothing. It is a request like one that the rules find: missing values are
 asked for, the customer sees what will be written, and only a yes of the customer lets it run. The agent's yes counts
-only if the customer's message has no word of refusal. If the model fails or is too slow, the result is None, and the
-rules read the message. The event `MODEL_FAILED` has the reason, for the people who run the shop. After an outage, the
-rules read all messages of the next minute, so that not every customer waits for a model that does not answer.
+only if the customer's message has no word of refusal or condition. If the model fails or is too slow, the result is
+None, and the rules read the message. The event `MODEL_FAILED` has the reason, for the people who run the shop. After an
+outage, the rules read all messages of the next minute, so that not every customer waits for a model that does not
+answer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Literal, get_origin
 from pydantic import BaseModel, Field
 
 from pausepoint import Context, Retry
-from pausepoint.apps.helpdesk.decisions import has_refusal
+from pausepoint.apps.helpdesk.decisions import has_reservation
 from pausepoint.apps.helpdesk.intents import Meaning
 from pausepoint.apps.helpdesk.models import Call, Message, Reading, ToolName
 from pausepoint.apps.helpdesk.parameters import MODELS, StatusOf
@@ -209,7 +210,7 @@ async def read_decision(
         return Reading(verdict="no", calls=_others(agent, call), said=text, leaves="goodbye" in agent.signs)
     if (found := _turned(agent, call, text)) is not None and (found.verdict != "other" or "confirm" not in agent.signs):
         return found
-    agreed = "confirm" in agent.signs and not has_refusal(text)
+    agreed = "confirm" in agent.signs and not has_reservation(text)
     if not agreed:
         return Reading(verdict="unclear", said=text)
     return Reading(verdict="yes", calls=_others(agent, call), said=text, leaves="goodbye" in agent.signs)

@@ -37,16 +37,27 @@ _CODE = rf"(?:{_LETTERED}|\d{{4,6}})"
 _POSTCODE = re.compile(rf"(?<![\dA-Za-z+-])({_LETTERED}|\d{{5,6}})(?![\dA-Za-z-])")
 
 _IS = r"\s*(?:should\s+be|has\s+to\s+be|is\s+now|is|was|to|=|:|应该是|改成|改为|是|为)\s*"
+_JUDGED = (
+    r"(?!\s*(?:(?:not|all|very|totally|completely|quite|still|also|spel\w+|mis\w+|wrong|incorrect|right|correct|fine"
+    r"|good"
+    r"|ok(?:ay)?|old|new|different|missing|false|true|the same)\b|错|不对|对的|没错|正确))"
+)
+"""A street that is wrong or right is not called so."""
+
 _STOP = r"(?=[,;。!?\n]|\s+and\s+(?:the\s+|my\s+)?(?:post|zip|city|town|street|order)|$)"
 _LABELLED = {
-    "street": re.compile(rf"(?:street|road|街道|路名|地址){_IS}(?P<value>[^,;。!?\n]{{1,80}}?){_STOP}", re.IGNORECASE),
+    "street": re.compile(
+        rf"(?:street|road|街道|路名"
+        rf"|地址){_IS}{_JUDGED}(?P<value>[^,;。!?\n]{{1,80}}?){_STOP}",
+        re.IGNORECASE,
+    ),
     "postcode": re.compile(
         r"(?:post\s?code|postal\s+code|zip(?:\s+code)?|邮编|邮政编码)(?:\s*(?:is|:|=|是|为|改成))?\s*(?P<value>"
         + _CODE
         + r")(?![A-Za-z\d])",
         re.IGNORECASE,
     ),
-    "city": re.compile(rf"(?:city|town|城市){_IS}(?P<value>[^,;。!?\d\n]{{1,60}}?)\s*{_STOP}", re.IGNORECASE),
+    "city": re.compile(rf"(?:city|town|城市){_IS}{_JUDGED}(?P<value>[^,;。!?\d\n]{{1,60}}?)\s*{_STOP}", re.IGNORECASE),
 }
 _TAIL = re.compile(
     rf",\s*+(?:(?P<code>{_CODE})\s+(?P<city>[^\d,;.!?\n]{{2,60}})"

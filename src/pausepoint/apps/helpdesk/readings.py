@@ -11,7 +11,7 @@ from datetime import date
 
 from pausepoint import Context
 from pausepoint.apps.helpdesk import agent
-from pausepoint.apps.helpdesk.decisions import is_cancel, without_goodbye, yes_or_no
+from pausepoint.apps.helpdesk.decisions import has_condition, is_cancel, without_goodbye, yes_or_no
 from pausepoint.apps.helpdesk.extraction import normal, orders
 from pausepoint.apps.helpdesk.intents import Meaning, is_negated, meaning, tool_of, wants_person
 from pausepoint.apps.helpdesk.models import Call, Message, Notice, Reading
@@ -63,9 +63,14 @@ def decision_by_rules(call: Call, text: str, today: date) -> Reading:
     said, leaves = without_goodbye(text)
     if leaves and not said:
         return Reading(verdict="cancel", said=text, leaves=True)
-    decided = yes_or_no(said)
-    if decided is False and (values := _corrected(call, text, today)):
+    decided = yes_or_no(_without_values(call, said), call.tool)
+    values = _corrected(call, text, today)
+    if decided is False or has_condition(said):
+        values.pop("reason", None)  # "no, I changed my mind" refuses; the question has not even named the reason
+    if decided is not None and values:
         return Reading(verdict="answer", values=values, said=text)
+    if decided and _asks_for_more(call, text):
+        decided = None
     if decided is not None:
         return Reading(verdict="yes" if decided else "no", said=text, leaves=leaves)
     if (both := _decision_and_request(call, normal(text), today)) is not None:
@@ -78,15 +83,44 @@ def decision_by_rules(call: Call, text: str, today: date) -> Reading:
         return Reading(verdict="yes", said=text)  # "cancel it" answers "Shall I cancel …?"
     if tool_of(text) not in (None, call.tool):
         return Reading(verdict="other", said=text, calls=_requests(text, today))
-    values = _corrected(call, text, today)
     return Reading(verdict="answer" if values else "unclear", values=values, said=text)
+
+
+def _without_values(call: Call, said: str) -> str:
+    """Return a message without the values that are confirmed, so that naming them again adds nothing."""
+    for value in sorted(map(str, call.given.values()), key=len, reverse=True):
+        said = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "it", said, flags=re.IGNORECASE)
+    return said
+
+
+def _asks_for_more(call: Call, text: str) -> bool:
+    """Return whether a yes also asks for another change, or for all the money while a part is confirmed."""
+    tool = tool_of(text)
+    if tool in (*CHANGES, "hand_over") and tool != call.tool and (call.tool, tool) != ("cancel_order", "refund"):
+        return True
+    return (
+        "amount" in call.given
+        and re.search(
+            r"\b(?:full|whole|entire|everything|all (?:of|the|my))\b"
+            r"|全",
+            text,
+        )
+        is not None
+    )
 
 
 def _decision_and_request(call: Call, said: str, today: date) -> Reading | None:
     """Return the reading of a message such as "yes, and where is B-2001?"."""
     first, _, others = said.partition("," if "," in said else " and ")
+    if re.search(r"\bgo ahead$", first, re.IGNORECASE):
+        return None  # "go ahead and …" is one request
     decided, calls = yes_or_no(first), _requests(others, today)
-    if decided is None or not calls or any(each.tool == call.tool for each in calls):
+    if (
+        decided is None
+        or not calls
+        or (decided and has_condition(others))
+        or any(each.tool == call.tool for each in calls)
+    ):
         return None
     return Reading(verdict="yes" if decided else "no", calls=calls)
 
