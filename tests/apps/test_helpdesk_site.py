@@ -7,9 +7,11 @@ import signal
 import stat
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 
 import httpx
 import pytest
@@ -180,6 +182,24 @@ def test_a_form_that_answers_for_the_customer_is_shown_as_the_operators(tmp_path
         server.run(server.engine.answer(question.id, True, by="Mia", channel="http"))
         said = ann.until(lambda said: said[-1][1].startswith("Done: 49.90"))
         assert [author for author, _ in said] == ["customer", "bot", "operator", "bot"]
+
+
+def test_four_simultaneous_yes_pay_one_refund(tmp_path: Path) -> None:
+    with web(tmp_path) as server, Customer(server.base, link(tmp_path, ANN)) as ann:
+        ann.says("refund A-1001, it is damaged")
+        tabs = [Customer(server.base, link(tmp_path, ANN)) for _ in range(4)]
+        together = Barrier(len(tabs))
+
+        def agree(tab: Customer) -> int:
+            with tab:
+                together.wait(PATIENCE)
+                return tab.send("yes").status_code
+
+        with ThreadPoolExecutor(len(tabs)) as threads:
+            assert list(threads.map(agree, tabs)) == [200] * len(tabs)
+        said = ann.until(lambda said: [author for author, _ in said].count("customer") == 1 + len(tabs))
+        assert [text for _, text in said if text.startswith("Done: 49.90")] == [said[3][1]]
+        assert rows(tmp_path / "shop.db", "SELECT number, amount FROM refunds") == [("A-1001", "49.90")]
 
 
 class Killed(Held):

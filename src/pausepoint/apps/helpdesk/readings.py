@@ -98,15 +98,10 @@ def _asks_for_more(call: Call, text: str) -> bool:
     tool = tool_of(text)
     if tool in (*CHANGES, "hand_over") and tool != call.tool and (call.tool, tool) != ("cancel_order", "refund"):
         return True
-    return (
-        "amount" in call.given
-        and re.search(
-            r"\b(?:full|whole|entire|everything|all (?:of|the|my))\b"
-            r"|全",
-            text,
-        )
-        is not None
-    )
+    return "amount" in call.given and _ALL_MONEY.search(text) is not None
+
+
+_ALL_MONEY = re.compile(r"\b(?:full|whole|entire|everything|all (?:of|the|my))\b|全", re.IGNORECASE)
 
 
 def _decision_and_request(call: Call, said: str, today: date) -> Reading | None:
