@@ -71,8 +71,10 @@ def test_a_yes_with_a_condition_or_a_negation_is_none(reply: tuple[str, str], mo
 @pytest.mark.parametrize(
     ("asked", "text", "verdict"),
     [
-        ("refund", "yes, if it hasn't been sent", "other"),
-        ("refund", "yes, when it has arrived", "other"),
+        ("refund", "yes, if it hasn't been sent", "unclear"),
+        ("refund", "yes, when it has arrived", "unclear"),
+        ("refund", "yes please, it was broken when it arrived", "yes"),
+        ("refund", "yes, and where is A-1001?", "yes"),
         ("refund", "I want my order", "other"),
         ("refund", "I need it", "unclear"),
         ("refund", "send it", "unclear"),

@@ -257,7 +257,7 @@ _IDIOM = _compiled(
     r"\b(?:no (?:problem|worries|objections?|doubt)|why not|(?:that|this|the) one"
     r"|(?:i|that|it)(?:'d| would) (?:really )?(?:like|love|appreciate|be)"
     r"|(?:i|we) want(?:ed)? (?:it|that|this|the refund|my money)|as (?:soon|quickly|fast) as (?:possible|you can)"
-    r"|asap)\b|没问题|没错|没毛病|没意见|无误|不错|不好意思"
+    r"|asap|when (?:it|they|i|we) (?:was|were|came|got|\w+ed))\b|没问题|没错|没毛病|没意见|无误|不错|不好意思"
 )
 """Agreements and courtesies that contain such a word."""
 

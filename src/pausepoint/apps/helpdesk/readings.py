@@ -11,7 +11,7 @@ from datetime import date
 
 from pausepoint import Context
 from pausepoint.apps.helpdesk import agent
-from pausepoint.apps.helpdesk.decisions import has_condition, is_cancel, without_goodbye, yes_or_no
+from pausepoint.apps.helpdesk.decisions import clauses, has_condition, is_cancel, without_goodbye, yes_or_no
 from pausepoint.apps.helpdesk.extraction import normal, orders
 from pausepoint.apps.helpdesk.intents import Meaning, is_negated, meaning, tool_of, wants_person
 from pausepoint.apps.helpdesk.models import Call, Message, Notice, Reading
@@ -81,9 +81,16 @@ def decision_by_rules(call: Call, text: str, today: date) -> Reading:
         return Reading(verdict="no", said=text)
     if call.tool == "cancel_order" and _means_this(call, text, today):
         return Reading(verdict="yes", said=text)  # "cancel it" answers "Shall I cancel …?"
-    if tool_of(text) not in (None, call.tool):
+    if tool_of(text) not in (None, call.tool) and not _is_half_decided(text):
         return Reading(verdict="other", said=text, calls=_requests(text, today))
     return Reading(verdict="answer" if values else "unclear", values=values, said=text)
+
+
+def _is_half_decided(text: str) -> bool:
+    """Return whether a message begins with a yes or a no and goes on about the parcel: "yes, once it has arrived"."""
+    said = clauses(text)
+    begins = bool(said) and yes_or_no(said[0]) is not None
+    return begins and tool_of(text) == "order_status" and "?" not in normal(text) and not orders(normal(text))
 
 
 def _without_values(call: Call, said: str) -> str:
