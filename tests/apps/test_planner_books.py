@@ -103,6 +103,25 @@ def test_chapters_with_numbered_sections_are_no_parts() -> None:
     assert titles(of_pages(*[text] * 6, marks=marks)) == ["Eels", "Crabs"]
 
 
+def test_chapters_that_an_outline_has_below_the_contents_are_studied() -> None:
+    """Their contents stand on the same page. The lines there are not where a chapter starts."""
+    text = "\n".join([LINE] * 10)
+    entries = "\n".join(f"{name} ........................ {page}" for name, page in (("1. Eels", 1), ("2. Crabs", 2)))
+    marks = [Bookmark("Sommario", 0, 0), Bookmark("1. Eels", 1, 0), Bookmark("2. Crabs", 1, 1)]
+    book = of_pages(f"On the sea\nSommario\n{entries}\n1. Eels\n{text}", f"2. Crabs\n{text}", marks=marks)
+    assert [(topic.title, topic.words) for topic in book.topics] == [("Eels", 151), ("Crabs", 151)]
+
+
+def test_a_chapter_that_is_most_of_the_book_is_divided_into_its_sections() -> None:
+    page = "\n".join([LINE] * 100)
+    starts = {"The Sea": (0, 0), "Eels": (1, 0), "Crabs": (1, 3), "Kelp": (1, 6), "Appendixes": (0, 18),
+              "Nets": (1, 18), "Boats": (1, 19)}  # fmt: skip
+    marks = [Bookmark(title, level, at) for title, (level, at) in starts.items()]
+    assert titles(of_pages(*[page] * 20, marks=marks)) == [
+        "Eels", "Crabs", "Kelp (1 of 2)", "Kelp (2 of 2)", "Nets", "Boats",
+    ]  # fmt: skip
+
+
 # without an outline
 
 
@@ -143,7 +162,8 @@ def test_sentences_and_list_items_are_no_headings() -> None:
     assert [topic.basis for topic in of_pages("\n".join(PAGE)).topics] == ["terms"]
 
 
-HEAD, SECTION, SIGN, BODY = Style(17, True), Style(12, True), Style(14, False), Style(10, False)
+LARGE, HEAD, SECTION = Style(20, True), Style(17, True), Style(12, True)
+SIGN, BODY = Style(14, False), Style(10, False)
 
 
 def in_styles(*pages: Sequence[tuple[str, Style]]) -> Book:
@@ -181,6 +201,42 @@ def test_sections_without_numbers_have_text_below_them() -> None:
     ]  # fmt: skip
 
 
+def test_a_title_of_several_lines_follows_the_number_of_its_chapter() -> None:
+    """The number may be set smaller than the title."""
+    text = [(LINE, BODY)] * 8
+    book = in_styles(
+        *([(f"Chapter {number}", HEAD), ("On the long and the short", LARGE), (name, LARGE), *text]
+          for number, name in enumerate(("eels", "crabs", "fish"), 1)),
+    )  # fmt: skip
+    assert titles(book) == [f"On the long and the short {name}" for name in ("eels", "crabs", "fish")]
+
+
+def test_a_list_in_the_style_of_chapters_is_none_of_them() -> None:
+    text = [(LINE, BODY)] * 8
+    items = [(f"{number}. The {name} net", HEAD) for number, name in enumerate(("red", "blue", "green"), 1)]
+    book = in_styles([("Eels", LARGE), *text], [*items, *text], [("Crabs", LARGE), *text], [("Fish", LARGE), *text])
+    assert titles(book) == ["Eels", "Crabs", "Fish"]
+
+
+def test_the_author_is_no_chapter_and_an_introduction_below_the_title_is_one() -> None:
+    text = [(LINE, BODY)] * 8
+    book = in_styles(
+        [("On the Sea", LARGE), ("Ann Author", SECTION), *text], [], [("Eels", HEAD), *text], [("Crabs", HEAD), *text],
+    )  # fmt: skip
+    assert titles(book) == ["Eels", "Crabs"]
+    book = in_styles(
+        [("On the Sea", HEAD), ("Introduction", HEAD), *text], [("1 Eels", HEAD), *text], [("2 Crabs", HEAD), *text],
+    )  # fmt: skip
+    assert titles(book) == ["Introduction", "Eels", "Crabs"]
+
+
+def test_a_tree_of_dots_is_no_contents() -> None:
+    text = [(LINE, BODY)] * 8
+    tree = [(f"........| the {name} menu", BODY) for name in ("first", "second", "third", "fourth")]
+    book = in_styles([("1 Eels", HEAD), *text], tree, [("2 Crabs", HEAD), *text])
+    assert titles(book) == ["Eels", "Crabs"]
+
+
 @pytest.mark.parametrize(
     "title",
     ["Danksagung", "Acknowledgments and credits", "Version history", "Changelog", "Versionsgeschichte", "謝辞", "致 谢",
@@ -212,6 +268,11 @@ def test_front_and_back_matter_is_set_aside_in_several_languages(language: str, 
 def test_a_chapter_about_changes_is_studied() -> None:
     assert aside("Changes", 0.3) is None
     assert aside("History", 0.9) is None
+    assert aside("ChangeLog entries", 0.1) is None
+
+
+def test_a_chapter_about_making_indexes_is_studied() -> None:
+    assert (aside("Creating indexes", 0.9), aside("Indexes", 0.9)) == (None, "index")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ FRONT, A_SHORT_FRONT, EARLY = 0.2, 6, 0.3
 """The largest share of a PDF that is set aside because it comes before the first chapter, how many pages it may be in a
 short one, and the share in which lists of page numbers are its contents rather than its index."""
 
+MOST = 2 / 3
+"""A heading without a number that has this share of the words is not a chapter of the book, but what they stand in."""
+
 _ROMANS = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 
 SCAN = 3
@@ -259,6 +262,7 @@ class _Maker:
 
     def __init__(self, filename: str, paged: bool, book: Book, is_chapter: bool) -> None:
         self.filename, self.paged, self.book, self.is_chapter = filename, paged, book, is_chapter
+        self.words = 0
 
     def put_aside(self, title: str, pages: Iterable[int], why: str) -> None:
         """Note pages that are not studied."""
@@ -279,6 +283,8 @@ class _Maker:
 
     def chapters(self, roots: list[_Node]) -> None:
         """Make the topics of all chapters."""
+        self.words = sum(node.words for node in roots)
+        _divide_most_of_the_book(roots)
         titled = not (self.paged or self.is_chapter) and _begins_with_title(roots)
         nodes = self._studied([*self._opened(roots[0]), *roots[1:]] if titled else roots)
         while len(nodes) == 1 and _is_title(nodes[0]) and not (self.is_chapter and nodes[0].words <= LARGEST):
@@ -291,10 +297,15 @@ class _Maker:
             self._chapter(node, "")
 
     def _studied(self, nodes: Sequence[_Node]) -> list[_Node]:
-        """Return the chapters. Parts are replaced by their chapters; the rest is set aside."""
+        """Return the chapters. Parts are replaced by their chapters; the rest is set aside.
+
+        Some outlines have the chapters below the contents or the title page.
+        """
         found: list[_Node] = []
         for node, why in zip(nodes, self._asides(nodes), strict=True):
-            if why:
+            if why and sum(each.words for each in node.below) * 2 > self.words:
+                found += self._studied(node.below)
+            elif why:
                 self.put_aside(node.title, _pages(node.every()) or [node.page], why)
             elif node.kind == "part" and node.below and _usual_size(node.below) >= SMALL:
                 found += self._studied(self._opened(node))
@@ -402,6 +413,21 @@ def _begins_with_title(roots: Sequence[_Node]) -> bool:
     longest = max((node.words for node in first.below), default=0)
     alike = all(not node.below and not node.number and node.words <= 2 * longest for node in others)
     return alike and len(others) < len(first.below) and first.own_words < A_LONG_PREFACE
+
+
+def _divide_most_of_the_book(roots: Sequence[_Node]) -> None:
+    """Take all chapters for parts if one without a number is most of the book and has sections as long as chapters."""
+    largest = max(roots, key=lambda node: node.words, default=None)
+    if (
+        largest is None
+        or largest.number
+        or len(roots) == 1
+        or largest.words < max(MOST * sum(node.words for node in roots), LARGEST)
+    ):
+        return
+    if len(largest.below) > 1 and _usual_size(largest.below) >= LONG_SECTION:
+        for node in roots:
+            node.kind = "part" if node.below else node.kind
 
 
 def _usual_size(nodes: Sequence[_Node]) -> int:

@@ -60,7 +60,8 @@ _APART = re.compile("¨ ?([aouAOU])")
 """An umlaut that an old font draws as two signs."""
 
 _EMPHASIS = re.compile(r"(?<![\w*\\])([*_]{1,3})(?=[^\s*_])(.+?)(?<=[^\s\\])\1(?![\w*])")
-_LEADER = re.compile(r"\s*(?:(?:\.\s?){3,}|…+|·{3,})\s*[\divxlc]*$")
+_LEADER = re.compile(r"\s*(?:(?:(?:\.\s?){3,}|…+|·{3,})\s*[\divxlc]+|(?:\.\s?){4,}|…{3,}|·{3,})$")
+"""The dots before a page number. Without the number, a few dots belong to the title."""
 
 
 class Label(NamedTuple):
@@ -115,8 +116,8 @@ def _ended(title: str) -> str:
 def cleaned(text: str) -> str:
     """Return a title without page number and the dots before it.
 
-    >>> cleaned("Einf¨uhrung . . . . . . 7")
-    'Einführung'
+    >>> cleaned("Einf¨uhrung . . . . . . 7"), cleaned("Eels, and then…")
+    ('Einführung', 'Eels, and then…')
     """
     text = _APART.sub(lambda found: unicodedata.normalize("NFC", f"{found[1]}\u0308"), text)
     shown = _LEADER.sub("", one_line(text.replace("\ufffe", "-").replace("\x02", "-")))
@@ -222,7 +223,8 @@ _CONTENTS = re.compile(
     r"|(liste|table) des (figures|tableaux)|[图圖表]目[录錄]|[图圖]表目[录錄]|図目次|表目次)$"
 )
 _INDEX = re.compile(
-    r"(?i)^(.*\b(index|indices|indexes)|.*-index|index (der|des|de|of) .*|(sach|stichwort|personen|namen)(verzeichnis"
+    r"(?i)^((?!\w+ing\b).*\b(index|indices|indexes)|.*-index"
+    r"|index (der|des|de|of) .*|(sach|stichwort|personen|namen)(verzeichnis"
     r"|register)|register|.*索引|概念列表|찾아보기|색인|índice (alfabético|analítico|remissivo"
     r"|onomástico|de (materias|autores|términos))|indice (analitico|dei nomi)|index alphabétique"
     r"|indeks( .*)?|skorowidz( .*)?"
@@ -262,7 +264,8 @@ _ABOUT = re.compile(
     r"|(informazioni )?(sull['’](autore|autrice)|sugli autori|su questo (libro|manuale|documento)))$"
 )
 _HISTORY = re.compile(
-    r"(?i)^(change ?(log|list)\b.*|release notes|(document|revision|version|change|release|publication) history"
+    r"(?i)^(change ?(log|list)s?( (of|for|from|since|to|v?\d).*)?|release notes"
+    r"|(document|revision|version|change|release|publication) history"
     r"|history of (changes|revisions|versions|this (document|manual))|(versions|dokument)(protokoll|geschichte)"
     r"|(versions|änderungs)(historie|protokoll|verzeichnis)|historique des (versions|modifications)"
     r"|journal des modifications|historial de (cambios|versiones)|история (изменений|версий)"

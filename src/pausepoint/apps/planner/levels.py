@@ -12,7 +12,7 @@ from collections.abc import Container, Sequence
 from itertools import pairwise
 
 from pausepoint.apps.pdf import Style
-from pausepoint.apps.planner.headings import Label, aside, key_of, label
+from pausepoint.apps.planner.headings import Label, aside, is_generic, key_of, label
 from pausepoint.apps.planner.topics import Piece, stands_out, usual_style
 
 ENOUGH = 2
@@ -23,6 +23,9 @@ A_FEW = 6
 
 BETWEEN = 12
 """The fewest words between two numbered lines. Less is a list."""
+
+A_LIST = 3
+"""The fewest items of a list whose lines stand out. Two may be a chapter of one sentence, and the next one."""
 
 AN_ENTRY, ENTRIES = 60, 3
 """A line of the contents has fewer words before the next line, and contents have at least so many lines."""
@@ -57,7 +60,8 @@ def levels(
         return _by_marks(pieces, labels, listed)  # a single underlined title does not hide numbered chapters
     found: dict[int, int] = {}
     if any(piece.size for piece in pieces):
-        found = _by_style({at: pieces[at] for at in possible}, labels, usual_style(styles), pages)
+        items = _lists(pieces, labels, A_LIST)
+        found = _by_style({at: pieces[at] for at in possible - items}, labels, usual_style(styles), pages)
     if len(found) < ENOUGH:
         found = _by_number(pieces, labels, possible)
     return [found.get(at) if len(found) >= ENOUGH else None for at in range(len(pieces))]
@@ -238,14 +242,19 @@ def _unnumbered_above(
 def _in_sequence(
     found: dict[int, int], labels: Sequence[Label], pieces: dict[int, Piece]
 ) -> dict[int, int]:  # fmt: skip
-    """Drop numbered lines whose number is not above the one before: steps of a list, lines of a table."""
+    """Drop numbered lines whose number is not above the one before: steps of a list, lines of a table.
+
+    On the first pages, smaller lines before the first chapter are the author and the date.
+    """
     last, kept = 0, {}
     chapters = [labels[at].kind for at, level in found.items() if level == 0 and labels[at].number]
     counted = chapters.count("numbered") * 2 > len(chapters)
     first = min((at for at in found if labels[at].number), default=0)
+    start = _first_chapter(found, pieces)
     for at, level in sorted(found.items()):
-        if at < first and pieces[at].page < TITLE_PAGES:
-            continue  # the author and the date
+        precedes = (at < first and not is_generic(pieces[at].title)) or (at < start and not labels[at].number)
+        if precedes and pieces[at].page < TITLE_PAGES:
+            continue
         number = _value(labels[at])
         if level > 0 and counted and labels[at].kind == "numbered" and labels[at].depth == 0:
             continue  # below chapters that are counted, a single number is that of a list
@@ -256,6 +265,13 @@ def _in_sequence(
                 continue
         kept[at] = level
     return kept
+
+
+def _first_chapter(found: dict[int, int], pieces: dict[int, Piece]) -> int:
+    """Return the first heading of the highest level that the first pages and the heading after them have."""
+    heads = sorted(found)
+    end = next((number for number, at in enumerate(heads, 1) if pieces[at].page >= TITLE_PAGES), len(heads))
+    return min(heads[:end], key=lambda at: (found[at], at), default=0)
 
 
 def _value(found: Label) -> int | None:
@@ -316,11 +332,15 @@ def _follows(path: tuple[int, ...], number: tuple[int, ...]) -> bool:
     return number[:-1] == path[: len(number) - 1] and number[-1] == path[len(number) - 1] + 1
 
 
-def _lists(pieces: Sequence[Piece], labels: Sequence[Label]) -> set[int]:
-    """Return the items of lists: numbered lines with next to no text between them."""
+def _lists(pieces: Sequence[Piece], labels: Sequence[Label], least: int = 2) -> set[int]:
+    """Return the items of lists: at least so many numbered lines with next to no text between them."""
     items: set[int] = set()
-    for at in range(len(pieces) - 1):
-        same = labels[at].kind == labels[at + 1].kind == "numbered" and labels[at].depth == labels[at + 1].depth
+    start = 0
+    for at in range(len(pieces)):
+        after = labels[at + 1] if at + 1 < len(pieces) else Label("")
+        same = labels[at].kind == after.kind == "numbered" and labels[at].depth == after.depth
         if same and pieces[at].words < BETWEEN:
-            items |= {at, at + 1}
+            continue
+        items |= set(range(start, at + 1)) if at + 1 - start >= least else set()
+        start = at + 1
     return items

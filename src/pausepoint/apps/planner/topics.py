@@ -19,6 +19,7 @@ from pausepoint.apps.planner.headings import (
     aside,
     cleaned,
     is_bare,
+    is_generic,
     key_of,
     label,
     names_a_chapter,
@@ -66,7 +67,9 @@ _TASKS = re.compile(
 )
 _LISTED = re.compile(r"^\s*(?:[-*•]\s+\S|\(?\d{1,3}[.)]\s+\S)")
 _ENTRY = re.compile(r"(?:(?:\. ?){3,}|…|·{3,}|\s)\s*(?:\d{1,4}|[ivxlc]{1,7})$")
-_DOTTED = re.compile(r"(?:(?:\. ?){4,}|…{2,}|·{4,})")
+_DOTS = r"(?:(?:\. ?){4,}|…{2,}|·{4,})"
+_DOTTED = re.compile(_DOTS)
+_LEADS_TO_A_PAGE = re.compile(rf"(?:(?<=[^\s.…·])\s*{_DOTS}\s*[\divxlc]*|^{_DOTS}\s*[\divxlc]+)$")
 _SENTENCE_END = (".", ",", ";", "?", "。", "、", "，", "；", "-")
 _USUAL = """about above after again also although always among another because been before being below between both
     cannot chapter could does doing done down during each either else even ever every example exercise exercises figure
@@ -228,7 +231,7 @@ def _lines(
 def _marked(text: str, marks: Sequence[Bookmark]) -> Iterator[str | Heading]:
     """Yield the lines of a page, with outline entries at the lines of their titles or else at the top."""
     lines = text.split("\n")
-    keys = [key_of(line) for line in lines] if marks else []
+    keys = ["" if _LEADS_TO_A_PAGE.search(line.strip()) else key_of(line) for line in lines] if marks else []
     placed: dict[int, list[Heading]] = {}
     after = 0
     for mark in marks:
@@ -396,7 +399,7 @@ def _lists_contents(text: str, goes_on: bool) -> bool:
     ``goes_on``: the page before is one.
     """
     lines = [line.strip() for line in text.split("\n") if line.strip()]
-    dotted = sum(_DOTTED.search(line) is not None for line in lines)
+    dotted = sum(_LEADS_TO_A_PAGE.search(line) is not None for line in lines)
     entries = sum(_ENTRY.search(line) is not None for line in lines)
     titled = goes_on or any(aside(line, 0) == "contents" for line in lines[:3])
     return dotted >= max(4, len(lines) * 0.35) or (titled and entries >= max(2, len(lines) * 0.4))
@@ -415,16 +418,17 @@ def _styled(page: Page, usual: Style, running: Counter[str]) -> Iterator[str | H
     """Yield the lines of a page. A line that stands out may be a heading, together with the lines that continue it."""
     lines = page.text.split("\n")
     waiting: Heading | None = None
+    ends_in = Style()
     for at, (line, style) in enumerate(zip(lines, page.styles, strict=False)):
         if (at < 2 or at >= len(lines) - 2) and _runs(line, style, usual, running):
             continue
         heading = _possible(line, style, usual)
-        if waiting is not None and heading is not None and _goes_on(waiting, heading):
-            waiting = waiting._replace(title=f"{waiting.title} {heading.title}")
+        if waiting is not None and heading is not None and _goes_on(waiting, ends_in, heading):
+            waiting, ends_in = waiting._replace(title=f"{waiting.title} {heading.title}"), heading.style
             continue
         if waiting is not None:
             yield waiting
-        waiting = heading
+        waiting, ends_in = heading, style
         if heading is None:
             yield line
     if waiting is not None:
@@ -441,7 +445,13 @@ def _possible(line: str, style: Style, usual: Style) -> Heading | None:
     return Heading(line, found.depth, sure=False, style=Style(style.size)) if _is_numbered(line) else None
 
 
-def _goes_on(heading: Heading, line: Heading) -> bool:
-    """Return whether a line continues a heading: in its style, or as the title of a bare number."""
-    same = line.style == heading.style and len(heading.title) + len(line.title) < 2 * LONGEST_HEADING
-    return not label(line.title).number and (is_bare(heading.title) or (same and heading.style.size > 0))
+def _goes_on(heading: Heading, ends_in: Style, line: Heading) -> bool:
+    """Return whether a line continues a heading: in the style of its last line, or as the title of a bare number.
+
+    Below the title of the book, `Introduction` is the first chapter.
+    """
+    if label(line.title).number:
+        return False
+    same = line.style == ends_in and len(heading.title) + len(line.title) < 2 * LONGEST_HEADING
+    starts = is_generic(line.title) and not label(heading.title).number
+    return is_bare(heading.title) or (same and ends_in.size > 0 and not starts)
