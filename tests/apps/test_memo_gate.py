@@ -21,18 +21,53 @@ from tests.support.modelserver import Says, model_in_use
 Lie = Callable[[str, random.Random], str]
 
 TRUTHS = {
+    "At the end of 2029 Fernstone had 41 customers in 6 countries, and every product is made in its plant in Porto.":
+        ["By the end of 2029 it served about 40 customers in six countries; all products come from the plant in Porto.",
+         "More than 40 customers in 6 countries bought from Fernstone at the end of 2029."],
+    "Bruno Slate joined in 2027 as Chief Technology Officer and leads a team of 14 engineers.":
+        ["Bruno Slate, Chief Technology Officer since 2027, leads 14 engineers."],
     "Revenue grew from $1.9 million in 2028 to $4.2 million in 2029.":
-        "In 2029 revenue increased to $4.2 million, up from $1.9 million in 2028.",
+        ["In 2029 revenue increased to $4.2 million, up from $1.9 million in 2028.",
+         "Revenue reached about $4 million in 2029, after about $2 million in 2028.",
+         "Revenue of the years 2028 and 2029 adds up to $6.1 million.",
+         "Revenue rose by $2.3 million to $4.2 million in 2029.", "In 2029, revenue grew 121 percent to $4.2 million."],
     "The main competitors of Fernstone are Gypsora and Hempwall, and competition is expected to rise.":
-        "Gypsora and Hempwall are the main competitors, and competition is expected to increase.",
+        ["Gypsora and Hempwall are the main competitors, and competition is expected to increase."],
     "Chiara Quarry was hired in May 2028 as Chief Financial Officer.":
-        "Since May 2028, Chiara Quarry has been the Chief Financial Officer.",
+        ["Since May 2028, Chiara Quarry has been the Chief Financial Officer."],
+    "At the end of 2029 Fernstone had 63 employees, of whom 14 are engineers and 31 work in the plant.":
+        ["Of 63 employees, 31 work in the plant and 14 are engineers.",
+         "Engineers and plant workers make up 45 of the 63 employees.",
+         "More than 60 people were employed at the end of 2029."],
     "The market for inner wall panels in Europe was worth $21 billion in 2029.":
-        "However, the European market for inner wall panels was worth about $21 billion in 2029.",
+        ["However, the European market for inner wall panels was worth about $21 billion in 2029.",
+         "The European market for inner wall panels was worth around $20 billion in 2029."],
     "Fernstone depends on a single supplier of fern ash, which delivered 82 percent of it in 2029.":
-        "Notably, a single supplier delivered 82% of the fern ash in 2029.",
+        ["Notably, a single supplier delivered 82% of the fern ash in 2029.",
+         "More than 80 percent of the fern ash came from a single supplier in 2029."],
+    "Orders worth $7.5 million were signed by December 2029, which is a backlog of about 21 months.":
+        ["By December 2029, orders worth about $8 million had been signed.",
+         "The backlog of $7.5 million covers roughly 21 months."],
+    "Fernstone delivered 38,000 panels in 2029 without a single claim.":
+        ["Roughly 40,000 panels were delivered in 2029, and not one claim was made."],
+    "The pilot with Northwind Builders became a contract for three years in March 2029.":
+        ["The pilot with Northwind Builders turned into a three-year contract in March 2029."],
+    "Customers who bought once have bought again in 88 percent of all cases.":
+        ["Almost 90 percent of customers who bought once have bought again."],
+    "Fernstone holds 3 patents for the process and has filed 2 more.":
+        ["Together with the 2 that it has filed, Fernstone counts 5 patents for the process."],
+    "She was head of materials at Granite Works for nine years.":
+        ["Ada Moss spent nine years at Granite Works as head of materials."],
+    "Demand for panels without cement is growing by 19 percent a year, driven by a regulation that takes effect in"
+    " January 2031.": ["Demand for cement-free panels grows by almost 20 percent a year."],
 }  # fmt: skip
-"""Sentences of the sources, and how an honest model says the same in other words."""
+"""Sentences of the sources, and how an honest model says the same in other words, rounded, and as sums and changes."""
+
+PEERS = [
+    ["Ada Moss", "Bruno Slate", "Chiara Quarry"], ["Gypsora", "Hempwall", "Northwind Builders", "Granite Works"],
+    ["Harbour Capital", "Mosswood Partners", "Baltic Institute"],
+]  # fmt: skip
+"""Names of the sources that a liar exchanges."""
 
 
 def other_digit(sentence: str, chance: random.Random) -> str:
@@ -93,6 +128,27 @@ def exchanged(sentence: str, chance: random.Random) -> str:
     return sentence.replace(one, "x").replace(other, one).replace("x", other)
 
 
+OTHER_WORDS = "a sentence of which all paraphrases have a figure"
+A_FIGURE = re.compile(r"(?<![\d,.])(?!20[23]\d)(?:\d[\d,.]*\d|\d(?![\d,]))")
+WITH_FIGURES = {each for each, those in TRUTHS.items() if all(A_FIGURE.search(other) for other in those)}
+
+
+def digit_in_other_words(sentence: str, chance: random.Random) -> str:
+    """What an honest model says, with one digit of a figure changed."""
+    told = chance.choice(TRUTHS[sentence])
+    match = chance.choice(list(A_FIGURE.finditer(told)))
+    at = chance.choice([match.start() + at for at, letter in enumerate(match[0]) if letter in "123456789"])
+    return told[:at] + chance.choice([each for each in "123456789" if each != told[at]]) + told[at + 1 :]
+
+
+def swapped(sentence: str, chance: random.Random) -> str:
+    """What an honest model says, about another one of the names in the sources."""
+    told = chance.choice(TRUTHS.get(sentence, [sentence]))
+    group = next(each for each in PEERS if any(name in told for name in each))
+    name = chance.choice([each for each in group if each in told])
+    return told.replace(name, chance.choice([each for each in group if each not in told]))
+
+
 FIGURE, YEAR, VERB = r"\d (?:million|billion|percent)", r"20\d\d", r"\b(?:was|were|is|are|has)\b"
 LIES: list[tuple[Lie, str]] = [
     (other_digit, FIGURE), (other_scale, "million|billion"), (other_year, YEAR), (other_name, "."), (denied, VERB),
@@ -103,26 +159,27 @@ LIES: list[tuple[Lie, str]] = [
 
 
 def written(
-    findings: dict[str, list[Finding]], lie: Lie | None, fits: str, seed: int
-) -> tuple[dict[str, list[Finding]], str]:
-    """What a model makes of the findings: an honest one says some in other words, a liar also lies once."""
+    findings: dict[str, list[Finding]], lies: list[tuple[Lie, str]], seed: int
+) -> tuple[dict[str, list[Finding]], set[str]]:
+    """What a model makes of the findings: it says many in other words, and a liar also tells these lies."""
     chance = random.Random(seed)
     said = {
-        name: [each.model_copy(update={"sentence": TRUTHS.get(each.sentence, each.sentence)}) for each in those]
+        name: [_but(each, chance.choice([*TRUTHS.get(each.sentence, []), each.sentence])) for each in those]
         for name, those in findings.items()
     }  # fmt: skip
-    if lie is None:
-        return said, ""
-    places = [
-        (name, at)
-        for name, those in findings.items()
-        for at, each in enumerate(those)
-        if re.search(fits, each.sentence)
-    ]
-    name, at = chance.choice(places)
-    told = lie(findings[name][at].sentence, chance)
-    said[name][at] = findings[name][at].model_copy(update={"sentence": told})
+    places = {each.sentence: (name, at) for name, those in findings.items() for at, each in enumerate(those)}
+    told: set[str] = set()
+    for lie, fits in lies:
+        fit = [each for each in places if (each in WITH_FIGURES if fits == OTHER_WORDS else re.search(fits, each))]
+        sentence = chance.choice(fit)
+        name, at = places.pop(sentence)
+        said[name][at] = _but(said[name][at], lie(sentence, chance))
+        told.add(said[name][at].sentence)
     return said, told
+
+
+def _but(finding: Finding, sentence: str) -> Finding:
+    return finding.model_copy(update={"sentence": sentence})
 
 
 def answers(outline: list[Section], said: dict[str, list[Finding]]) -> list[Says]:
@@ -133,17 +190,27 @@ def answers(outline: list[Section], said: dict[str, list[Finding]]) -> list[Says
 
 
 async def memo_by(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, lie: Lie | None = None, fits: str = "", seed: int = 0
-) -> tuple[Outcome[MemoState], str]:  # fmt: skip
-    """Write the memo with a model. Return the outcome and the lie."""
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, seed: int, *lies: tuple[Lie, str]
+) -> tuple[Outcome[MemoState], set[str]]:
+    """Write the memo with a model. Return the outcome and the lies."""
     monkeypatch.setattr("pausepoint.apps.memo.workflow.AT_ONCE", 1)
     with model_in_use(monkeypatch) as server:
         await desk.run(until="section_research")
         found = json.loads(desk.read("1-section-research.json"))["findings"]
         findings = {name: [Finding(**each) for each in those] for name, those in found.items()}
-        said, told = written(findings, lie, fits, seed)
+        said, told = written(findings, list(lies), seed)
         server.will(*answers(desk.state().outline, said))
         return await desk.resume(), told
+
+
+def check_caught(desk: Desk, outcome: Outcome[MemoState], told: set[str]) -> None:
+    checked = json.loads(desk.read("3-validation.json"))
+    listed = [*checked["citation_validation"]["unsupported"], *checked["fact_check_results"]["unsupported"]]
+    assert {each["claim"] for each in listed} == told, "the lies, and nothing that is true"
+    assert checked["overall_score"] < 8.0
+    assert outcome.status is Status.WAITING
+    assert all(lie in outcome.questions[0].next_question for lie in told)
+    assert desk.read("4-final-draft.md").count("[⚠ unsupported: ") == len(told)
 
 
 @pytest.mark.long
@@ -154,23 +221,41 @@ async def test_a_lying_model_is_caught_and_a_person_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, lie: Lie, fits: str
 ) -> None:
     desk = Desk(tmp_path)
-    outcome, told = await memo_by(desk, monkeypatch, lie, fits, seed)
-    checked = json.loads(desk.read("3-validation.json"))
-    listed = [*checked["citation_validation"]["unsupported"], *checked["fact_check_results"]["unsupported"]]
-    assert {each["claim"] for each in listed} == {told}, "the lie, and nothing that is true"
-    assert checked["overall_score"] < 8.0
-    assert outcome.status is Status.WAITING
-    assert told in outcome.questions[0].next_question
-    assert desk.read("4-final-draft.md").count("[⚠ unsupported: ") == 1
+    outcome, told = await memo_by(desk, monkeypatch, seed, (lie, fits))
+    check_caught(desk, outcome, told)
+
+
+NAMED = "|".join(name for group in PEERS for name in group)
+RUNS = range(100, 110)
+
+
+@pytest.mark.long
+@pytest.mark.covers("S4.21", "S4.22", "S4.67")
+@pytest.mark.parametrize("seed", RUNS)
+@on_loop
+async def test_a_digit_in_a_paraphrase_an_invention_and_a_swapped_name_are_caught_in_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    desk = Desk(tmp_path)
+    lies: list[tuple[Lie, str]] = [(digit_in_other_words, OTHER_WORDS), (swapped, NAMED), (invented, ".")]
+    outcome, told = await memo_by(desk, monkeypatch, seed, *lies)
+    assert len(told) == 3
+    check_caught(desk, outcome, told)
 
 
 @pytest.mark.long
 @pytest.mark.covers("S4.68")
+@pytest.mark.parametrize("seed", RUNS)
 @on_loop
-async def test_an_honest_model_is_not_held_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_honest_model_that_paraphrases_rounds_and_sums_is_not_held_up_in_any_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     desk = Desk(tmp_path)
-    outcome, _ = await memo_by(desk, monkeypatch)
+    outcome, _ = await memo_by(desk, monkeypatch, seed)
+    checked = json.loads(desk.read("3-validation.json"))
+    assert [*checked["citation_validation"]["unsupported"], *checked["fact_check_results"]["unsupported"]] == []
     assert (outcome.status, outcome.state.validation.overall_score) == (Status.COMPLETED, 10.0)
     draft = desk.read("4-final-draft.md")
     assert "⚠" not in draft
-    assert "up from $1.9 million in 2028[^" in draft
+    said = [each for those in TRUTHS.values() for each in those if each[:-1] in draft]
+    assert len(said) >= 4, "it says many things in other words"

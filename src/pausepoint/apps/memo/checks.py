@@ -29,6 +29,7 @@ from pausepoint.apps.memo.models import (
     Validation,
 )
 from pausepoint.apps.memo.research import by_key, of_data
+from pausepoint.apps.memo.sums import follows
 from pausepoint.apps.memo.tables import spoken
 
 ENOUGH = 8.0
@@ -56,11 +57,11 @@ def check_citations(memo: str, sources: list[Source], company: str = "") -> Cita
     names = _names(sources)
     found = list(claims(memo, company, names, copied_rows(sources)))
     vocabulary = _vocabulary(sources, company)
-    it = " ".join(about(memo, company))
-    others = _others(sources, about(memo, company))
+    its = about(memo, company)
+    others = _others(sources, its)
     origins = {number: known[key][0].key for number, key in defined.items() if key in known}
     strange = {number: others[key] for number, key in origins.items() if key in others}
-    checked = [_unsupported(claim, cites, strange, _named(claim, names, vocabulary), it) for claim in found]
+    checked = [_unsupported(claim, cites, strange, _named(claim, names, vocabulary), its) for claim in found]
     unsupported = [problem for problem in checked if problem is not None]
     count = sum(1 for claim in found if claim.cited)
     return CitationValidation(
@@ -101,9 +102,12 @@ def _others(sources: list[Source], names: list[str]) -> dict[str, str]:
 
 
 def _unsupported(
-    claim: Claim, cites: dict[int, Passage], strange: dict[int, str], names: set[str], company: str
+    claim: Claim, cites: dict[int, Passage], strange: dict[int, str], names: set[str], names_of_it: list[str]
 ) -> Unsupported | None:  # fmt: skip
-    """Return the problem with a claim and its citations, or None. ``strange`` citations are of other companies."""
+    """Return the problem with a claim and its citations, or None. ``strange`` citations are of other companies.
+
+    A passage need not name the company that the memo is about: it may say “we”.
+    """
     first = claim.cited[0] if claim.cited else None
     if first is None:
         lacking = [fact.text for fact in facts(claim.text, names)]
@@ -115,16 +119,23 @@ def _unsupported(
         why = f"{title} never names the company, so it may be about another one"
         return Unsupported(section=claim.section, claim=claim.text, citation=first, why=why)
     text, headings = ("\n".join(each) for each in zip(*((each.text, each.heading) for each in there), strict=True))
-    lacking = [fact.text for fact in Known(spoken(text)).lacks(claim.text, names)]
+    unknown = Known(spoken(text)).lacks(claim.text, names)
+    own = {word for name in names_of_it for word in plain(name).split()}
+    unknown = [fact for fact in unknown if fact.kind != "name" or not {*plain(fact.text).split()} <= own]
+    lacking = [fact.text for fact in unknown if not follows(fact, claim.text, text)]
     missing = f"the passage does not contain {', '.join(lacking)}"
-    why = missing if lacking else doubt(claim.text, text, headings, company)
+    why = missing if lacking else doubt(claim.text, text, headings, " ".join(names_of_it), names)
     if not why:
         return None
     return Unsupported(section=claim.section, claim=claim.text, citation=first, facts=lacking, why=why)
 
 
 def check_facts(memo: str, sources: list[Source], data: CompanyData, company: str = "") -> FactCheck:
-    """Check every number, date and name against all sources. The company's own name does not count."""
+    """Check every number, date and name against all sources. The company's own name does not count.
+
+    A number may also follow from the figures of the passages that the claim cites.
+    """
+    known, defined = by_key(sources), definitions(memo)
     texts = [spoken(passage.text) for source in [*sources, of_data(data)] for passage in source.passages]
     titles = [f"{source.title}. {passage.heading}" for source in sources for passage in source.passages]
     its = {(plain(name),) for name in about(memo, company)}
@@ -133,7 +144,10 @@ def check_facts(memo: str, sources: list[Source], data: CompanyData, company: st
     vocabulary = _vocabulary([*sources, of_data(data)], company)
     for claim in claims(memo, company, names, copied_rows(sources)):
         own = _named(claim, names, vocabulary)
-        lacking = [fact.text for fact in everything.lacks(claim.text, own) if fact.value not in its]
+        unknown = [fact for fact in everything.lacks(claim.text, own) if fact.value not in its]
+        keys = [defined[number] for number in claim.cited if defined.get(number) in known] if unknown else []
+        cited = "\n".join(known[key][1].text for key in keys)
+        lacking = [fact.text for fact in unknown if not follows(fact, claim.text, cited)]
         count += sum(1 for fact in facts(claim.text, own) if fact.value not in its)
         if lacking:
             why = f"no source contains {', '.join(lacking)}"

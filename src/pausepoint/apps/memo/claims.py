@@ -2,24 +2,33 @@
 
 The check compares words. A claim that is a sentence of the passage is supported. Any other claim is doubtful if the
 passage contains less than half of its words, or hardly any word of one of its clauses; if it denies something that the
-passage does not deny, or the reverse; if something falls in one and rises in the other; or if it exchanges two figures.
+passage does not deny, or the reverse; if something falls in one and rises in the other; or if it exchanges two figures
+or two names.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 
-from pausepoint.apps.memo.exchanges import exchanged
+from pausepoint.apps.memo.exchanges import exchanged, misnamed
 from pausepoint.apps.memo.facts import facts, is_in, plain
 from pausepoint.apps.memo.prose import sentences, stem, stems
+from pausepoint.apps.memo.tables import spoken
 
 SHARED = 0.5
 """The minimum share of a claim's words that its passage must contain."""
+
+SHARED_ALONE = 0.6
+"""The same for a claim without a number, a date or a name: its words are all that can be compared."""
 
 SHARED_BY_CLAUSE = 0.3
 """The minimum share of the words of each clause, so that a true half does not cover for an invented one."""
 
 _DENIES = re.compile(r"\b(?:not|never|cannot|no longer|no|nor|fail(?:s|ed)? to|unable to)\b|n[’']t\b", re.IGNORECASE)
+_LACKS = re.compile(rf"{_DENIES.pattern}|\b(?:without|lacks?|free of)\b", re.IGNORECASE)
+"""How a passage says that there is none of something. A claim may say the same with a “not”."""
+
 _GENERAL = {
     stem(word)
     for word in re.findall(
@@ -28,7 +37,9 @@ _GENERAL = {
         " current report reports reported according state states stated note notes show shows shown say says said"
         " describe total amount number level about approximately around nearly roughly almost over more than up to"
         " compared reach reached stand stands stood amounted include includes including also both now today"
-        " currently part main major key new first while such other between during under per each one own because since"
+        " currently another additional additionally added adds went go goes come comes came"
+        " part main major key new first while such other"
+        " between during under per each one own because since"
         " before after however notably overall moreover",
     )
 }
@@ -43,14 +54,18 @@ _FORMS = {
     "fell": "fall", "fallen": "fall", "rose": "rise", "risen": "rise", "grew": "grow", "grown": "grow", "lost": "lose",
     "shrank": "shrink", "shrunk": "shrink", "made": "make", "sold": "sell", "bought": "buy", "won": "win",
     "dropped": "drop", "dropping": "drop", "shrinking": "shrink",
+    "sale": "sell", "sales": "sell", "revenue": "sell", "revenues": "sell", "turnover": "sell",
     "paid": "pay", "left": "leave", "led": "lead", "held": "hold", "built": "build", "met": "meet",
 }  # fmt: skip
+_BUY_BACK = re.compile(r"\b(?:bought|buy(?:s|ing)?)[ -]?backs?\b", re.IGNORECASE)
 _UP = {stem(word) for word in ("rise", "grow", "increase", "gain", "climb", "double", "improve", "expand", "higher")}
 _DOWN = {stem(word) for word in ("fall", "decline", "decrease", "drop", "shrink", "lose", "worsen", "halve", "lower")}
 
 
-def doubt(claim: str, passage: str, heading: str = "", company: str = "") -> str:
+def doubt(claim: str, passage: str, heading: str = "", company: str = "", names: Collection[str] = ()) -> str:
     """Return why a passage that contains the facts of a claim does not support it, or an empty string.
+
+    ``names`` are words that are names even at the start of a sentence.
 
     >>> doubt("Acme did not raise $3 million.", "Acme raised $3 million from Harbour Capital.")
     'the claim denies something that the passage does not deny'
@@ -61,7 +76,8 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "") -> str
         return ""
     own, said, its = _words(claim), _words(f"{passage} {heading}"), _words(company)
     subject = _about(claim, own) - its
-    if not _shares(subject, said, SHARED) or (len(subject) == 1 and _is_new(claim, subject, f"{passage} {heading}")):
+    share = SHARED if facts(claim, names) else SHARED_ALONE
+    if not _shares(subject, said, share) or (len(subject) == 1 and _is_new(claim, subject, f"{passage} {heading}")):
         return "the passage is about something else"
     for clause in _PARTS.split(claim):
         told = _about(clause, _words(clause)) - its
@@ -71,9 +87,11 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "") -> str
         return f"the passage gives {figure} for something else"
     if figures := exchanged(claim, passage, company):
         return f"the claim exchanges {figures}"
+    if name := misnamed(claim, passage, names, company):
+        return f"the passage says this of {name}"
     nearest = _nearest(own, passage)
     denied, theirs = _denied(claim), _denied(nearest)
-    if denied and not denied & _denied(passage):
+    if denied and not denied & _denied(passage, _LACKS):
         return "the claim denies something that the passage does not deny"
     if not denied and theirs & own:
         return "the passage denies the claim"
@@ -90,17 +108,36 @@ def _is_new(claim: str, subject: set[str], said: str) -> bool:
 
 
 def _misplaced(claim: str, subject: set[str], its: set[str], passage: str) -> str:
-    """Return a figure of the claim that the passage has only in sentences about something else, or an empty string."""
-    those = [(_words(each), facts(each)) for each in sentences(passage)]
+    """Return a figure of the claim that the passage has only where it is about something else, or an empty string.
+
+    That is a sentence or a row of a table that shares neither enough words with the claim nor a name.
+    """
+    those = [(_words(about), facts(text), about != text) for about, text in _told(passage)]
     clauses = _PARTS.split(claim)
     for fact in facts(claim) if len(those) > 1 else ():
         clause = next((each for each in clauses if fact.text in each), claim)
-        told = _about(clause, _words(clause)) - its
-        told = told if len(told) > 1 else subject
-        around = [words for words, known in those if fact.kind == "number" and is_in(fact, known)]
-        if around and len(told) > 1 and not any(_shares(told, words, SHARED_BY_CLAUSE) for words in around):
+        clause = clause if len(_about(clause, _words(clause)) - its) > 1 else claim
+        named = {word for other in facts(clause) if other.kind == "name" for word in stems(other.text)} - its
+        told = subject if clause == claim else _about(clause, _words(clause)) - its
+        around = [(words, is_row) for words, known, is_row in those if fact.kind == "number" and is_in(fact, known)]
+        near = [
+            words
+            for words, is_row in around
+            if named & words or (told & words if is_row else _shares(told, words, SHARED_BY_CLAUSE))
+        ]
+        if around and told and not near:
             return fact.text
     return ""
+
+
+def _told(passage: str) -> Iterator[tuple[str, str]]:
+    """Yield the sentences of a passage, and the rows of its tables: what each is about, and its text with units."""
+    lines = passage.splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    for row in rows[2:]:
+        label, heads = row.split("|")[1], rows[0].split("|", 2)[-1]
+        yield f"{label} {heads}", spoken(f"{rows[0]}\n{row}").split("\n", 1)[1]
+    yield from ((each, each) for each in sentences("\n".join(line for line in lines if not line.startswith("|"))))
 
 
 def _directions(text: str) -> set[str]:
@@ -109,7 +146,8 @@ def _directions(text: str) -> set[str]:
 
 def _words(text: str) -> set[str]:
     """Return the significant words of a text. All words for a rise are one word, and all words for a fall another."""
-    plain = re.sub(r"\w+", lambda match: _FORMS.get(match[0].casefold(), match[0]), text)
+    plain = _BUY_BACK.sub("repurchase", text)
+    plain = re.sub(r"\w+", lambda match: _FORMS.get(match[0].casefold(), match[0]), plain)
     found = set(stems(plain))
     return found | {name for name, those in (("up", _UP), ("down", _DOWN)) if found & those}
 
@@ -131,10 +169,10 @@ def _nearest(own: set[str], passage: str) -> str:
     return max(sentences(passage), key=lambda each: len(_words(each) & own), default="")
 
 
-def _denied(text: str) -> set[str]:
+def _denied(text: str, form: re.Pattern[str] = _DENIES) -> set[str]:
     """Return the words that a text denies: the first few after a denial, within its clause."""
     found: set[str] = set()
-    for match in _DENIES.finditer(text):
+    for match in form.finditer(text):
         clause = _CLAUSE.split(text[match.end() :], maxsplit=1)[0]
         plain = [_FORMS.get(word.casefold(), word) for word in re.findall(r"\w+", clause)]
         found.update(stems(" ".join(plain))[:_SCOPE])

@@ -1,18 +1,21 @@
-"""Find figures that a claim has exchanged: it gives one figure where its passage gives another one.
+"""Find figures and names that a claim has exchanged: it gives one figure or name where its passage gives another one.
 
 Every year, every word and every “from” or “to” belongs to the figure that it stands next to, in the claim and in the
 passage. A claim with two figures of the same unit has exchanged them if more of this belongs to the other figure in
 the passage than to the same one. In a table, a figure belongs to the label of its row and the head of its column.
+
+A claim gives a name to the wrong thing if the words around it are those of a sentence of the passage that begins with
+another name; and it exchanges two names if a verb stands between them in the passage, but in the other order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-from pausepoint.apps.memo.facts import Fact, facts, is_same_number, placed
+from pausepoint.apps.memo.facts import Fact, facts, is_same_number, placed, plain
 from pausepoint.apps.memo.prose import sentences, stems
 from pausepoint.apps.memo.tables import spoken
 
@@ -35,6 +38,17 @@ _OF_A_DATE = re.compile(
 _WORD = re.compile(r"[^\W\d_][\w’'-]*")
 _OLDER, _NEWER = "older figure", "newer figure"
 _ROLES = {_OLDER, _NEWER}
+
+
+_LEANS = re.compile(r"(?:[Ii]t|[Hh]e|[Ss]he|[Tt]hey|[Tt]his|[Tt]hat|[Hh]er|[Hh]is|[Ii]ts|[Tt]heir|[Tt]he company)\b")
+"""The start of a sentence that is about the name of the sentence before it."""
+
+_BEGINS = re.compile(r"(?:(?:The|In|On|At|Since|By|During|For)\s(?:[\w ]{1,30},\s)?)?$")
+"""What may stand before the name that a sentence is about."""
+
+_PASSIVE = re.compile(r"\b(?:is|are|was|were|be|been|being)\s(?:\w+\s)?\w+(?:ed|en|t|d|wn|ght)\sby\b")
+_MUTUAL = re.compile(r"\b(?:with|and|or|between|like)\b|[,;]")
+"""What makes the order of two names mean nothing."""
 
 
 class Anchor(NamedTuple):
@@ -63,6 +77,85 @@ def exchanged(claim: str, passage: str, company: str = "") -> str:
                 return f"{one.text} and {other.text}"
         if len(mine) == 1 and (wrong := _of_another_year(own, there, mine[0])):
             return wrong
+    return ""
+
+
+def misnamed(claim: str, passage: str, names: Collection[str] = (), company: str = "") -> str:
+    """Return a name of which the passage says what a claim says of another one, or an empty string.
+
+    ``names`` are words that are names even at the start of a sentence.
+
+    >>> both = "Bo Reed joined in 2027 as head of sales. Ann Lee was hired in May 2028 as head of research."
+    >>> misnamed("Since May 2028, Bo Reed has been head of research.", both)
+    'Ann Lee'
+    >>> misnamed("Bo Reed is head of sales since 2027.", both)
+    ''
+    >>> misnamed("Bolt bought Acme in 2029.", "In 2029 Acme bought Bolt.", {"Acme", "Bolt"})
+    'Acme'
+    """
+    own = [fact.text for fact in facts(claim, names) if fact.kind == "name"]
+    units = list(_units(passage))
+    for sentence in units:
+        if first := _reversed(claim, sentence, own):
+            return first
+    words = {*stems(claim)} - {*stems(company)}
+    for name in own:
+        rest = words - {*stems(name)}
+        its = [rest & {*stems(each)} for each in units if _has(each, name)]
+        for sentence in units:
+            other = _subject(sentence, names)
+            if not other or _has(claim, other) or _has(sentence, name) or _has(other, name):
+                continue
+            shared = rest & {*stems(sentence)} - {*stems(other)}
+            straight = max((len(each - shared) for each in its), default=0)
+            crossed = len(shared - {word for each in its for word in each})
+            if crossed >= ENOUGH and crossed > straight and (its or _is_same(name, company)):
+                return other
+    return ""
+
+
+def _is_same(name: str, company: str) -> bool:
+    return bool(company) and {*plain(name).split()} <= {*plain(company).split()}
+
+
+def _units(passage: str) -> Iterator[str]:
+    """Yield the sentences of a passage, each with those behind it that only have a pronoun for its name."""
+    for line in passage.splitlines():
+        unit = ""
+        for sentence in sentences(line) if not line.startswith("|") else ():
+            if unit and not _LEANS.match(sentence):
+                yield unit
+                unit = ""
+            unit = f"{unit} {sentence}".strip()
+        if unit:
+            yield unit
+
+
+def _subject(sentence: str, names: Collection[str]) -> str:
+    """Return the name that a sentence begins with, or an empty string."""
+    for fact in facts(sentence, names):
+        if fact.kind == "name":
+            return fact.text if _BEGINS.fullmatch(sentence[: sentence.index(fact.text)]) else ""
+    return ""
+
+
+def _has(text: str, name: str) -> bool:
+    return f" {plain(name)} " in f" {plain(text)} "
+
+
+def _reversed(claim: str, sentence: str, names: list[str]) -> str:
+    """Return the first of two names that stand around a verb in the passage, if the claim has them in another order."""
+    both = [name for name in names if name in sentence and name in claim]
+    for one, other in combinations(both, 2):
+        first, second = sorted((one, other), key=sentence.index)
+        if claim.index(first) < claim.index(second):
+            continue
+        there = sentence[sentence.index(first) + len(first) : sentence.index(second)]
+        here = claim[claim.index(second) + len(second) : claim.index(first)]
+        same = {*stems(there)} & {*stems(here)}
+        is_active = bool(_PASSIVE.search(there)) == bool(_PASSIVE.search(here))
+        if same and is_active and not _MUTUAL.search(there) and not _MUTUAL.search(here):
+            return first
     return ""
 
 
@@ -122,14 +215,18 @@ def _of_table(rows: list[str]) -> dict[str, list[Anchor]]:
     for row in cells[2:]:
         for column, cell in enumerate(row[1:], 1):
             head = cells[0][column] if column < len(cells[0]) else ""
-            years = re.findall(r"\b(?:19|20)\d\d\b", head)
-            given = [fact for text in _with_units(cells[0][0], cell) for fact in facts(text) if fact.kind == "number"]
-            for name in {*stems(row[0]), *stems(head), *years}:
+            given = [fact for text in with_units(cells[0][0], cell) for fact in facts(text) if fact.kind == "number"]
+            for name in row_names(row[0], head):
                 found.setdefault(name, []).extend(Anchor(fact) for fact in given)
     return found
 
 
-def _with_units(units: str, cell: str) -> list[str]:
+def row_names(label: str, head: str) -> set[str]:
+    """Return what belongs to a figure of a table: the words of its row's label, and of its column's head."""
+    return {*stems(label), *stems(head), *re.findall(r"\b(?:19|20)\d\d\b", f"{label} {head}")}
+
+
+def with_units(units: str, cell: str) -> list[str]:
     """Return a cell as it is, and with the units of its table."""
     return spoken(f"| {units} |\n| {cell} |").splitlines()[1:]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
+from decimal import Decimal
+from typing import Literal, NamedTuple
 
 from pausepoint.apps.memo.models import FactKind
 
@@ -62,12 +63,25 @@ _COMMON = {
 }
 
 
+Hedge = Literal["", "about", "over", "under"]
+_HEDGES: dict[Hedge, re.Pattern[str]] = {
+    "about": re.compile(
+        r"\b(?:about|around|approximately|roughly|some|nearly|almost|close to|circa|just (?:over|under))\s$",
+        re.IGNORECASE,
+    ),
+    "over": re.compile(r"\b(?:more than|over|above|exceed(?:s|ed|ing)?|at least|upwards of)\s$", re.IGNORECASE),
+    "under": re.compile(r"\b(?:less than|fewer than|under|below|at most)\s$", re.IGNORECASE),
+}
+"""The words before a number that say that it is rounded: to the nearest value, down or up."""
+
+
 class Fact(NamedTuple):
-    """Something that can be checked. ``value`` is used for comparisons."""
+    """Something that can be checked. ``value`` is used for comparisons. ``hedge`` says how a number is rounded."""
 
     kind: FactKind
     text: str
     value: tuple[object, ...]
+    hedge: Hedge = ""
 
 
 def facts(text: str, names: Collection[str] = ()) -> list[Fact]:
@@ -81,7 +95,7 @@ def facts(text: str, names: Collection[str] = ()) -> list[Fact]:
     dates, rest = _dates(text)
     known: dict[object, Fact] = {}
     for fact in (*dates, *_numbers(_in_digits(rest)), *_names(rest, names)):
-        known.setdefault((fact.kind, fact.value), fact)
+        known.setdefault((fact.kind, fact.value, fact.hedge), fact)
     return list(known.values())
 
 
@@ -96,7 +110,7 @@ def _dates(text: str) -> tuple[list[Fact], str]:
         number = int(month) if month.isdecimal() else short.index(month[:3].lower()) + 1
         value = int(parts["year"]), number, int(parts.get("day", 0)), int(parts.get("quarter", 0))
         found.append(Fact("date", match[0], value))
-        return "; ".ljust(len(match[0]))  # the places of all other words stay the same
+        return ", ".ljust(len(match[0]))  # the places of all other words stay the same
 
     return found, _DATE.sub(take, text)
 
@@ -139,11 +153,13 @@ def _numbers(text: str) -> list[Fact]:
 
 
 def _number(match: re.Match[str]) -> Fact:
-    scale = _SCALES.get((match["scale"] or "").lower(), 1.0)
-    value = round(float(match["digits"].replace(",", "")) * scale, 6) * (-1 if match["sign"] else 1)
+    scale = Decimal(_SCALES.get((match["scale"] or "").lower(), 1.0))
+    value = round(float(Decimal(match["digits"].replace(",", "")) * scale), 6) * (-1 if match["sign"] else 1)
     named = (match["currency"] or match["after"] or "").strip().rstrip("s")
     unit = "%" if match["percent"] else _CURRENCIES.get(named, named.upper())
-    return Fact("number", match[0].strip(), (value, unit))
+    before = match.string[max(match.start() - 20, 0) : match.start()]
+    hedge: Hedge = next((name for name, form in _HEDGES.items() if form.search(before)), "")
+    return Fact("number", match[0].strip(), (value, unit), hedge)
 
 
 def _names(text: str, known: Collection[str]) -> list[Fact]:
@@ -165,15 +181,16 @@ def _names(text: str, known: Collection[str]) -> list[Fact]:
 _STARTS = {
     *re.findall(
         r"\w+",
-        "about above according across along although among analysts annual another any are around average based because"
-        " below besides between beyond can cash commercial core costs could current debt demand despite does due during"
-        " early even few finally first full further future given global gross had has have having high his however i"
+        "about above according across almost along alongside altogether although amid among analysts annual"
+        " another any are around average based because backed below besides between beyond both builders can cash"
+        " combined commercial core costs could current debt demand despite does due during early even fewer few"
+        " finally first founded full further future given global gross had has have having high his however i"
         " income instead investors key large last later less like long losses low main major margin margins may"
-        " meanwhile memo moreover more much my near net new next none nor often once operating orders others our own"
-        " past per plans prices production products profit profits proceeds recent regardless same second several"
-        " shares short should similarly since small so strong supply taken than though through throughout thus together"
-        " total toward unless until until upon us via was were whereas whether will within without would year years yet"
-        " you your therefore hence",
+        " meanwhile memo moreover more much my near net new next none nor often once operating orders others our"
+        " own past people per plans prices production products profit profits proceeds recent regardless same"
+        " second several shares short should similarly since small so strong supply taken than though through"
+        " throughout thus today together total toward unless until upon us via was were whereas whether will"
+        " within without would year years yet you your therefore hence",
     )
 }
 _PLAIN_ENDING = re.compile(r"(?:ly|ing|ed|tions?|ments?|ness|ity|ities|ers)$")
@@ -231,10 +248,10 @@ def is_in(fact: Fact, there: list[Fact], plain: str = "") -> bool:
     """Return whether a fact is among others. A name is looked for in a plain text."""
     if fact.kind == "name":
         return f" {fact.value[0]} " in plain or _is_derived(str(fact.value[0]), plain)
-    same = [other.value for other in there if other.kind == fact.kind]
+    same = [other for other in there if other.kind == fact.kind]
     if fact.kind == "number":
-        return any(_same_number(fact.value, other) for other in same)
-    return any(all(part in (0, theirs) for part, theirs in zip(fact.value, other, strict=True)) for other in same)
+        return any(is_same_number(fact, other) for other in same)
+    return any(all(part in (0, theirs) for part, theirs in zip(fact.value, other.value, strict=True)) for other in same)
 
 
 def _is_derived(name: str, plain: str) -> bool:
@@ -248,26 +265,48 @@ def _is_derived(name: str, plain: str) -> bool:
 
 
 def is_same_number(one: Fact, other: Fact) -> bool:
-    """Return whether two numbers are the same, or the first is the second one rounded."""
-    return _same_number(one.value, other.value)
+    """Return whether two numbers are the same, or the first is the second one rounded.
 
-
-def _same_number(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Compare two numbers. A unit that only one of them has does not matter, unless it is a percentage."""
-    units = {one[1], other[1]}
+    A unit that only one of them has does not matter, unless it is a percentage.
+    """
+    units = {one.value[1], other.value[1]}
     if len(units) > 1 and ("" not in units or "%" in units):
         return False
-    return one[0] == other[0] or _rounded(one[0], other[0])
+    return one.value[0] == other.value[0] or is_rounded(one.value[0], other.value[0], one.hedge)
 
 
-def _rounded(one: object, other: object) -> bool:
-    """Return whether a number of at least 1,000 is another one rounded, to two or more digits.
+def is_rounded(one: object, other: object, hedge: Hedge = "") -> bool:
+    """Return whether a number is another one rounded: to two or more digits, or as its ``hedge`` says.
 
-    >>> _rounded(39.0e9, 39_000_966_000.0), _rounded(39.1e9, 39_000_966_000.0), _rounded(1100.0, 1049.0)
+    Whole numbers below 1,000 are not rounded without a hedge.
+
+    >>> is_rounded(39.0e9, 39_000_966_000.0), is_rounded(39.1e9, 39_000_966_000.0), is_rounded(1100.0, 1049.0)
     (True, False, False)
+    >>> is_rounded(12.0, 12.41), is_rounded(4e6, 4.2e6)
+    (True, False)
+    >>> is_rounded(4e6, 4.2e6, "about"), is_rounded(5e6, 4.2e6, "about")
+    (True, False)
+    >>> is_rounded(60.0, 63.0, "over"), is_rounded(70.0, 63.0, "over"), is_rounded(70.0, 63.0, "under")
+    (True, False, True)
     """
-    if not isinstance(one, float) or not isinstance(other, float) or abs(one) < 1000:
+    if not isinstance(one, float) or not isinstance(other, float) or not one or one * other < 0:
         return False
-    digits = f"{abs(one):.0f}"
-    zeros = min(len(digits) - len(digits.rstrip("0")), len(digits) - 2)
-    return zeros > 0 and round(other, -zeros) == one
+    step, size = _step(one), float(10 ** (Decimal(repr(abs(one))).adjusted() - 1))
+    away = abs(one) - abs(other)
+    if hedge in ("over", "under"):
+        return 0 <= (away if hedge == "under" else -away) < step
+    if hedge == "about":
+        return abs(away) <= min(step / 2, ROUGH * abs(other))
+    can_be = abs(one) >= 1000 or not other.is_integer()
+    return can_be and _step(other) < (used := min(step, size)) and abs(away) <= used / 2
+
+
+ROUGH = 0.07
+"""The share of a number by which “about” may differ from it: about 8 of 7.5, and about 40 of 38."""
+
+
+def _step(number: float) -> float:
+    """Return the place of the last digit of a number: 0.1 for 4.2, and 1,000 for 38,000."""
+    exponent = Decimal(repr(number)).normalize().as_tuple().exponent
+    assert isinstance(exponent, int)
+    return float(Decimal(10) ** exponent)
