@@ -70,7 +70,7 @@ def test_the_document_has_the_keys_of_the_specification(engine: BlockingEngine) 
     for file_id, file in document["file_registry"].items():
         assert set(file) == {
             "filename", "content_type", "size_bytes", "storage_uri", "sha256", "upload_status", "course_ids",
-            "is_shared",
+            "is_shared", "book",
         }  # fmt: skip
         assert file["storage_uri"].endswith(f"sessions/s1/files/{file_id}.md")
     for progress in document["ingestion_state"]["files"].values():

@@ -17,6 +17,7 @@ from pausepoint.apps.input import BadInput
 from pausepoint.apps.pdf import reads_pdf
 from pausepoint.apps.planner import output, sessions
 from pausepoint.apps.planner.dates import read_date, said
+from pausepoint.apps.planner.folders import as_listed
 from pausepoint.apps.planner.models import WEEKDAYS, PlannerState, PlanningState, Upload
 from pausepoint.apps.planner.progress import Mark, standings
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_uploads
@@ -38,7 +39,9 @@ FILE = "[COURSE,COURSE:]PATH"
 
 def begin(
     course: Annotated[list[str] | None, Field(description=f"A course and its midterm: {COURSE}.")] = None,
-    file: Annotated[list[str] | None, Field(description=f"Course material: {FILE}. Default: for all courses.")] = None,
+    file: Annotated[
+        list[str] | None, Field(description=f"A file, or a folder as a book: {FILE}. Default: for all courses.")
+    ] = None,
     time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon. Default: this machine's.")] = None,
     start: Annotated[str | None, Field(description="The first day, such as 2030-02-21. Default: today.")] = None,
     max_minutes: Annotated[int | None, Field(description="The maximum minutes of work per day. Default: 240.")] = None,
@@ -55,7 +58,8 @@ def begin(
         if not reads_pdf():
             click.echo(f"planner: {WITHOUT_PDF}", err=True)
         return _with_busy(sessions.starting(_over(SAMPLE_INPUTS, inputs), sample_uploads()), busy or [])
-    uploads = [_upload(each, {part.partition(":")[0] for part in course or []}) for each in file or []]
+    known = {part.partition(":")[0] for part in course or []}
+    uploads = [part for each in file or [] for part in _parts(_upload(each, known))]
     return _with_busy(sessions.starting(inputs, uploads), busy or [])
 
 
@@ -111,6 +115,14 @@ def _upload(text: str, known: set[str]) -> Upload:
     if colon and (set(courses) <= known or not Path(text).exists()) and path:
         return Upload(path=Path(path), course_ids=courses)
     return Upload(path=Path(text), is_shared=True)
+
+
+def _parts(upload: Upload) -> list[Upload]:
+    """Return the chapters of a folder, or the file itself. Say what is skipped."""
+    uploads, notes = sessions.expanded(upload)
+    for note in notes:
+        click.echo(f"planner: {note}", err=True)
+    return uploads
 
 
 def result(outcome: Outcome[PlannerState]) -> str:
@@ -218,18 +230,22 @@ def course(
 
 @main.verb()
 @click.argument("session")
-@click.argument("path", type=Path)
+@click.argument("paths", type=Path, nargs=-1, required=True, metavar="PATH...")
 @click.option("--course", "course_ids", multiple=True, metavar="ID", help="A course of the file. Repeatable.")
 @click.option("--shared", is_flag=True, help="The file is for all courses.")
+@click.option("--book", default="", metavar="NAME", help="The files are the chapters of one book.")
 @run_option
 def file(
-    engine: BlockingEngine, session: str, path: Path, course_ids: tuple[str, ...], shared: bool, run: bool
+    engine: BlockingEngine, session: str, paths: tuple[Path, ...], course_ids: tuple[str, ...], shared: bool, book: str,
+    run: bool,
 ) -> Any:  # fmt: skip
-    """Add a file: PDF, text, Markdown or reStructuredText."""
+    """Add files, or a folder as a book: PDF, text, Markdown or reStructuredText."""
     session_id = _id(engine, session)
-    added = sessions.add_file(engine, session_id, Upload(path=path, course_ids=list(course_ids), is_shared=shared))
-    told = f"{added.file_id} ({added.entry.filename}) {'is already in the session' if added.reused else 'was added'}."
-    return _changed(engine, session_id, told, run)
+    given = [Upload(path=path, course_ids=list(course_ids), is_shared=shared, book=book) for path in as_listed(paths)]
+    added = sessions.add_files(engine, session_id, [part for each in given for part in _parts(each)])
+    told = [f"{each.file_id} ({each.entry.filename}) {'is already in the session' if each.reused else 'was added'}."
+            for each in added]  # fmt: skip
+    return _changed(engine, session_id, "\n".join(told), run)
 
 
 @main.verb()

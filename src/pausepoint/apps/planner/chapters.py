@@ -130,10 +130,15 @@ class _Node:
         return sum(piece.words for _, piece in self.own)
 
 
-def book_of(found: dict[str, Findings], filename: str, paged: bool, is_chapter: bool = False) -> Book:
+def book_of(
+    found: dict[str, Findings], filename: str, paged: bool, is_chapter: bool = False, chapter: str = "",
+    is_last: bool = False,
+) -> Book:  # fmt: skip
     """Return the book that the findings of a file's chunks make, in order. ``paged``: its pages have numbers.
 
     ``is_chapter``: the file is one of several that make a book, so its only heading of the highest level is a chapter.
+    ``chapter``: all of the file is one chapter, up to the size of a topic. It has this title unless the text has one.
+    ``is_last``: it is the last one.
     """
     pieces = [
         (chunk, piece.model_copy(update={"at": at}))
@@ -155,8 +160,11 @@ def book_of(found: dict[str, Findings], filename: str, paged: bool, is_chapter: 
     maker = _Maker(filename, paged, book, is_chapter)
     maker.put_aside("Contents", [*early, *_pages(entries)], "contents")
     maker.put_aside("Lists of page numbers", set(contents) - set(early), "index")
-    maker.front(before, bool(nodes))
-    maker.chapters(_tree(nodes))
+    if chapter and sum(piece.words for _, piece in pieces) <= LARGEST:
+        maker.whole(chapter, before, _tree(nodes), is_last)
+    else:
+        maker.front(before, bool(nodes))
+        maker.chapters(_tree(nodes))
     book.topics = _told_apart(_worth(book.topics))
     maker.put_aside("Pages without text", book.scanned, f"no text; {OCR}" if book.unread else "a picture without text")
     return book
@@ -296,6 +304,21 @@ class _Maker:
         for node in nodes:
             self._chapter(node, "")
 
+    def whole(self, title: str, before: list[tuple[str, Piece]], roots: list[_Node], is_last: bool) -> None:
+        """Make one topic of the file, which is a chapter of a book."""
+        node = _named_by_first(roots) or _Node(title, "", "plain", -1, "heading", [], list(roots))
+        node.own[:0] = before
+        why = aside(node.title, float(is_last)) or ("" if node.words >= A_FEW_WORDS else "next to no text")
+        if why:
+            self.put_aside(node.title, _pages(node.every()) or [0], why)
+            return
+        for section in list(node.below):
+            if reason := aside(section.title, 0.0):
+                self.put_aside(section.title, _pages(section.every()) or [0], reason)
+                node.below.remove(section)
+        self._cut_tail(node)
+        self._chapter(node, "")
+
     def _studied(self, nodes: Sequence[_Node]) -> list[_Node]:
         """Return the chapters. Parts are replaced by their chapters; the rest is set aside.
 
@@ -395,6 +418,18 @@ class _Maker:
             words=sum(piece.words for _, piece in pieces), signs=sum(piece.signs for _, piece in pieces),
             tasks=sum(piece.tasks for _, piece in pieces),
         )  # fmt: skip
+
+
+def _named_by_first(roots: Sequence[_Node]) -> _Node | None:
+    """Return the first heading of a chapter, with all others below it, if it is the title of the chapter."""
+    if not roots:
+        return None
+    first, others = roots[0], roots[1:]
+    bare = not first.below and first.words < A_FEW_WORDS
+    if others and not bare and not _begins_with_title(roots):
+        return None
+    first.below += others
+    return first
 
 
 def _is_title(node: _Node) -> bool:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pausepoint import Context, Retry
 from pausepoint.apps import model
 from pausepoint.apps.planner import materials, names, study
 from pausepoint.apps.planner.chapters import Book, Topic, book_of, merged
 from pausepoint.apps.planner.excerpts import Texts
+from pausepoint.apps.planner.folders import title_of
 from pausepoint.apps.planner.headings import is_generic
 from pausepoint.apps.planner.materials import MARKDOWN, PDF, RST, Bookmark
 from pausepoint.apps.planner.models import (
@@ -34,7 +36,7 @@ from pausepoint.apps.words import many
 from pausepoint.model import Chunk, Chunked
 
 PATIENCE = Retry(attempts=5, first=1.0, longest=120)
-READING = 4
+READING = 5
 """The version of `Findings`. Chunks that an earlier version read are read again."""
 
 A_SET = 3
@@ -58,8 +60,7 @@ async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
     for file_id, file in payload.file_registry.items():
         read, bookmarks = await _read(file_id, file, ctx)
         pieces = {f"{file_id}:{index}": each for index, each in read.done.items()}
-        is_chapter = _is_chapter(file, payload.file_registry.values())
-        books[file_id] = book_of(pieces, file.filename, file.content_type == PDF, is_chapter)
+        books[file_id] = book_of(pieces, file.filename, file.content_type == PDF, **_place(file, payload.file_registry))
         found.files[file_id] = _progress(read, books[file_id])
         found.set_aside += books[file_id].set_aside
         _report(file_id, file, found.files[file_id], ctx)
@@ -67,6 +68,14 @@ async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
         found.warnings += await _ask(file, books[file_id].topics, texts, ctx)
     found.course_topic_evidence = gathered(payload, found.files, books)
     return found
+
+
+def _place(file: FileEntry, registry: Mapping[str, FileEntry]) -> dict[str, Any]:
+    """Return the place of a file in a book of several files."""
+    if file.book:
+        others = [each.filename for each in registry.values() if each.book == file.book]
+        return {"chapter": title_of(file.filename, file.book), "is_last": others[-1] == file.filename}
+    return {"is_chapter": _is_chapter(file, [each for each in registry.values() if not each.book])}
 
 
 def _is_chapter(file: FileEntry, files: Iterable[FileEntry]) -> bool:
@@ -157,8 +166,12 @@ def gathered(payload: IngestionPayload, files: dict[str, FileProgress], books: d
     found: list[Evidence] = []
     for course in payload.user_inputs.courses:
         mine = {file_id: file for file_id, file in payload.file_registry.items() if _belongs(file, course)}
-        copies = {file_id: [_copied(topic) for topic in books[file_id].topics] for file_id in mine if file_id in books}
-        _tell_apart(copies, mine)
+        copies: dict[tuple[str, str], list[Topic]] = {}
+        for file_id, file in mine.items():
+            if file_id in books:  # the chapters of a folder are together, although files may have come between them
+                place = ("book", file.book) if file.book else (file_id, file.filename)
+                copies.setdefault(place, []).extend(_copied(topic) for topic in books[file_id].topics)
+        _tell_apart(copies)
         listed = merged(copies.values())
         _check_prerequisites(listed)
         found += [_evidence(course, topic, mine, files, books) for topic in listed]
@@ -167,12 +180,11 @@ def gathered(payload: IngestionPayload, files: dict[str, FileProgress], books: d
     return found
 
 
-def _tell_apart(topics: dict[str, list[Topic]], files: dict[str, FileEntry]) -> None:
-    """Add the file's name to titles such as `Introduction`, which every book has."""
-    if len(topics) > 1:
-        for file_id, listed in topics.items():
-            generic = {topic.title for topic in listed if is_generic(topic.title)}
-            renamed = {title: f"{title} ({files[file_id].filename})" for title in generic}
+def _tell_apart(books: Mapping[tuple[str, str], list[Topic]]) -> None:
+    """Add the name of the file or the book to titles such as `Introduction`, which every book has."""
+    if len(books) > 1:
+        for (_, book), listed in books.items():
+            renamed = {topic.title: f"{topic.title} ({book})" for topic in listed if is_generic(topic.title)}
             for topic in listed:
                 topic.title = renamed.get(topic.title, topic.title)
                 if topic.study:

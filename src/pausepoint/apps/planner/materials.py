@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.pdf import Style, is_picture, opened, page_text, styled_lines
+from pausepoint.apps.planner.charsets import decoded
 
 PDF, TEXT, MARKDOWN, RST = "application/pdf", "text/plain", "text/markdown", "text/x-rst"
 ENDINGS = {
@@ -22,8 +23,12 @@ ENDINGS = {
 }  # fmt: skip
 PAGE_BYTES = 3_000
 LONGEST_LINE = 2**16
+LONGEST_FOREIGN = 64 * 2**20
+"""The most bytes of a text that is not UTF-8. It is decoded in memory."""
 
 _FENCE = re.compile(r"^\s*(?P<fence>`{3,}(?=[^`]*$)|~{3,})(?P<rest>.*)$")
+_MATTER = re.compile(r"(?P<mark>---|\+\+\+) *\r?\n(?P<matter>(?:[^\n]*\n){0,80}?)(?P=mark) *(?:\r?\n|$)")
+_MATTER_TITLE = re.compile(r"""^title\s*[:=]\s*(?P<quote>["']?)(?P<title>[^\s"'].*?)(?P=quote)\s*$""", re.MULTILINE)
 
 
 class Bookmark(NamedTuple):
@@ -63,6 +68,14 @@ def kind_of(path: Path) -> str:
 
 def checked(path: Path) -> str:
     """Return the content type of a file. Raises `BadInput` if it cannot be read."""
+    return content_of(path)[1]
+
+
+def content_of(path: Path) -> tuple[Path | bytes, str]:
+    """Return a file as it can be read in windows, and its content type. Raises `BadInput` if it cannot be read.
+
+    This is the path of the file, or its text in UTF-8 if it is in another encoding.
+    """
     kind = kind_of(path)
     try:
         with path.open("rb") as stream:
@@ -70,32 +83,38 @@ def checked(path: Path) -> str:
                 raise BadInput(f"{path}: The file is empty. Name another file.")
         if kind == PDF:
             with opened(path, str(path)):
-                pass
-        else:
-            _check_text(path)
+                return path, kind
+        return path if _is_utf_8(path) else _decoded(path).encode(), kind
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}. Check the path.") from None
-    return kind
 
 
-def _check_text(path: Path) -> None:
+def _is_utf_8(path: Path) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with path.open("rb") as stream:
-        at = 0
-        while True:
-            piece = stream.read(2**20)
-            begun = len(decoder.getstate()[0])  # bytes of an incomplete character at the end of the previous piece
-            try:
-                text = decoder.decode(piece, final=not piece)
-            except UnicodeDecodeError as error:
-                raise BadInput(
-                    f"{path}: Byte {at - begun + error.start} is not UTF-8. Save the text as UTF-8 and add it again."
-                ) from None
-            if "\0" in text:
+        if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return False
+        stream.seek(0)
+        while piece := stream.read(2**20):
+            if b"\0" in piece:
                 raise BadInput(f"{path}: This is not a text file: it contains NUL bytes. Save it as text.")
-            if not piece:
-                return
-            at += len(piece)
+            try:
+                decoder.decode(piece)
+            except UnicodeDecodeError:
+                return False
+    return not decoder.getstate()[0]
+
+
+def _decoded(path: Path) -> str:
+    """Return a text that is not in UTF-8. Its words say in which encoding it is, if there are enough of them."""
+    if path.stat().st_size > LONGEST_FOREIGN:
+        most = LONGEST_FOREIGN // 2**20
+        raise BadInput(f"{path}: The text is not UTF-8 and longer than {most} MB. Save it as UTF-8.")
+    content = path.read_bytes()
+    text = decoded(content)
+    if "\0" in text:
+        raise BadInput(f"{path}: This is not a text file: it contains NUL bytes. Save it as text.")
+    return text
 
 
 def page_count(path: str, content_type: str) -> int:
@@ -126,11 +145,11 @@ def _page(document: Any, number: int, styled: bool) -> Page:
 def _text_window(path: str, content_type: str, first: int, count: int) -> list[Page]:
     fence = ""
     if content_type == MARKDOWN:
-        for text in _texts(path, 0, first):
+        for text in _texts(path, content_type, 0, first):
             fence = _fence_after_page(fence, text)
     pages: list[Page] = []
     is_later = int(first > 0)
-    texts = list(_texts(path, first - is_later, first + count + 1))
+    texts = list(_texts(path, content_type, first - is_later, first + count + 1))
     around = texts if is_later else ["", *texts]
     for above, text, below in zip(around, texts[is_later:], texts[is_later + 1 :], strict=False):
         pages.append(Page(text, (), False, fence, _last_line(above), below.partition("\n")[0]))
@@ -142,11 +161,26 @@ def _last_line(text: str) -> str:
     return text[:-1].rpartition("\n")[2] if text.endswith("\n") else ""
 
 
-def _texts(path: str, first: int, end: int) -> Iterator[str]:
+def _texts(path: str, content_type: str, first: int, end: int) -> Iterator[str]:
     with open(path, "rb") as stream:
         for start, stop in pairwise(_edge(stream, number) for number in range(first, end + 1)):
             stream.seek(start)
-            yield stream.read(stop - start).decode("utf-8-sig" if start == 0 else "utf-8")
+            text = stream.read(stop - start).decode("utf-8-sig" if start == 0 else "utf-8")
+            yield _without_matter(text) if start == 0 and content_type == MARKDOWN else text
+
+
+def _without_matter(text: str) -> str:
+    """Return the first page of Markdown with empty lines in place of its metadata. Their title is that of the text.
+
+    >>> _without_matter("---\\ntitle: 'Eels'\\n---\\nThey swim.")
+    '# Eels\\n\\n\\nThey swim.'
+    """
+    found = _MATTER.match(text)
+    if not found:
+        return text
+    title, body = _MATTER_TITLE.search(found["matter"]), text[found.end() :]
+    heading = f"# {title['title']}" if title and not re.search(r"^# ", body, re.MULTILINE) else ""
+    return heading + "\n" * found[0].count("\n") + body
 
 
 def _fence_after_page(fence: str, text: str) -> str:

@@ -191,15 +191,28 @@ class UserInputs(BaseModel):
 
 
 class Upload(BaseModel):
-    """A file that the session takes in when it starts."""
+    """A file that the session takes in when it starts.
+
+    A chapter of a ``book`` is one of several files. ``name`` is then its path in the folder of the book.
+    """
 
     path: Annotated[Path, AfterValidator(_absolute)]
     course_ids: list[str] = []
     is_shared: bool = False
+    book: str = ""
+    name: str = ""
+
+    @property
+    def filename(self) -> str:
+        """The name under which the session knows the file."""
+        return one_line(self.name or self.path.name) or "file"
 
 
 class FileEntry(BaseModel):
-    """A file of the session. A shared file belongs to all courses."""
+    """A file of the session. A shared file belongs to all courses.
+
+    A file of a ``book`` is one of its chapters, in the order of the registry.
+    """
 
     filename: str
     content_type: str
@@ -209,6 +222,7 @@ class FileEntry(BaseModel):
     upload_status: Literal["uploading", "uploaded"]
     course_ids: list[str] = []
     is_shared: bool = False
+    book: str = ""
 
 
 # results of the agents

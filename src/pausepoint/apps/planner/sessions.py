@@ -18,6 +18,7 @@ from pausepoint import Status
 from pausepoint.apps.input import BadInput, local_zone, refusal
 from pausepoint.apps.planner import materials
 from pausepoint.apps.planner.busy import BEYOND, read_busy
+from pausepoint.apps.planner.folders import read_folder
 from pausepoint.apps.planner.models import (
     Chunking,
     EventEntry,
@@ -81,8 +82,22 @@ def _named(error: ValidationError, inputs: Mapping[str, Any]) -> BadInput:
     return found
 
 
-def check_upload(inputs: UserInputs, upload: Upload) -> str:
-    """Return the content type of a file. Raises `BadInput` for an unknown course or an unreadable file."""
+def expanded(upload: Upload) -> tuple[list[Upload], list[str]]:
+    """Return an upload for each chapter of a folder, and which of its files are not read. A file stays as it is."""
+    if not upload.path.is_dir():
+        return [upload], []
+    folder = read_folder(upload.path)
+    book = upload.book or folder.path.resolve().name or "book"
+    return [
+        upload.model_copy(update={"path": folder.path / name, "book": book, "name": name}) for name in folder.chapters
+    ], [f"{upload.path}: {note}" for note in folder.notes]
+
+
+def check_upload(inputs: UserInputs, upload: Upload) -> tuple[Path | bytes, str]:
+    """Return a file as it is stored, and its content type.
+
+    Raises `BadInput` for an unknown course or an unreadable file.
+    """
     known = [course.course_id for course in inputs.courses]
     for course_id in upload.course_ids:
         if course_id not in known:
@@ -91,7 +106,7 @@ def check_upload(inputs: UserInputs, upload: Upload) -> str:
             )
     if not upload.course_ids and not upload.is_shared:
         raise BadInput(f"{upload.path}: The file has no course. Name its courses, or mark it as shared.")
-    return materials.checked(upload.path)
+    return materials.content_of(upload.path)
 
 
 # adding and changing
@@ -131,16 +146,50 @@ class Added(NamedTuple):
 
 def add_file(engine: BlockingEngine, session_id: str, upload: Upload) -> Added:
     """Add a file. If the session already has the content, this only adds its courses."""
+    return add_files(engine, session_id, [upload])[0]
+
+
+def add_files(engine: BlockingEngine, session_id: str, uploads: Sequence[Upload]) -> list[Added]:
+    """Add some files, in order. New chapters of a book that the session has take their places in it.
+
+    A chapter with another content than the session has under its name is refused: it is replaced, not added.
+    """
     seen, state = _parked(engine, session_id), state_of(engine, session_id)
-    kind = check_upload(state.user_inputs, upload)
-    file = engine.files(session_id).add(
-        upload.path, upload.path.name, kind, course_ids=upload.course_ids, is_shared=upload.is_shared
-    )
-    before = state.file_registry.get(file.file_id)
-    entry = joined(before, FileEntry.model_validate(file.entry()), upload)
-    if entry != before:
-        _change(engine, seen, {"file_registry": state.file_registry | {file.file_id: entry}}, "ingest")
-    return Added(file.file_id, entry, file.reused)
+    added = _stored(engine, session_id, state, uploads)
+    registry = {**state.file_registry, **{each.file_id: each.entry for each in added}}
+    for book in dict.fromkeys(upload.book for upload in uploads if upload.book):
+        registry = _in_order(registry, book, [each.file_id for each in added])
+    if list(registry.items()) != list(state.file_registry.items()):
+        _change(engine, seen, {"file_registry": registry}, "ingest")
+    return added
+
+
+def _stored(
+    engine: BlockingEngine, session_id: str, state: PlannerState, uploads: Sequence[Upload]
+) -> list[Added]:  # fmt: skip
+    """Store the contents of some files once all of them are known to be readable. Return their entries."""
+    for upload in uploads:
+        check_upload(state.user_inputs, upload)
+    found: dict[str, Added] = {}
+    for upload in uploads:
+        content, kind = materials.content_of(upload.path)
+        file = engine.files(session_id).add(
+            content, upload.filename, kind, course_ids=upload.course_ids, is_shared=upload.is_shared
+        )
+        known = found[file.file_id].entry if file.file_id in found else state.file_registry.get(file.file_id)
+        entry = joined(known, FileEntry.model_validate(file.entry()), upload)
+        found[file.file_id] = Added(file.file_id, entry, file.file_id in state.file_registry)
+    return list(found.values())
+
+
+def _in_order(registry: dict[str, FileEntry], book: str, order: Sequence[str]) -> dict[str, FileEntry]:
+    """Return the files with the chapters of a book together, in this order, at the place of its first one."""
+    mine = [file_id for file_id, file in registry.items() if file.book == book]
+    chapters = [*(each for each in order if each in mine), *(each for each in mine if each not in order)]
+    found: list[str] = []
+    for file_id in registry:
+        found += chapters if mine and file_id == mine[0] else [] if file_id in mine else [file_id]
+    return {file_id: registry[file_id] for file_id in found}
 
 
 def replan(

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -65,19 +66,20 @@ async def collect(
     """Take in the files named at the start. Files added since then are already in the registry."""
     registry = dict(file_registry)
     for upload in uploads:
+        content, kind = await asyncio.to_thread(materials.content_of, upload.path)
         file = await ctx.files.add(
-            upload.path, upload.path.name, materials.kind_of(upload.path), course_ids=upload.course_ids,
-            is_shared=upload.is_shared,
+            content, upload.filename, kind, course_ids=upload.course_ids, is_shared=upload.is_shared
         )  # fmt: skip
         registry[file.file_id] = joined(registry.get(file.file_id), FileEntry.model_validate(file.entry()), upload)
     return registry
 
 
 def joined(before: FileEntry | None, entry: FileEntry, upload: Upload) -> FileEntry:
-    """Return a registry entry that also covers the courses of this upload."""
+    """Return a registry entry that also covers the courses of this upload. A file keeps its first name and book."""
+    named = before or entry.model_copy(update={"filename": upload.filename, "book": upload.book})
     known = [*(before.course_ids if before else []), *upload.course_ids]
     shared = upload.is_shared or (before is not None and before.is_shared)
-    return entry.model_copy(update={"course_ids": list(dict.fromkeys(known)), "is_shared": shared})
+    return named.model_copy(update={"course_ids": list(dict.fromkeys(known)), "is_shared": shared})
 
 
 @guard(after=collect)
