@@ -11,16 +11,18 @@ import pytest
 from pausepoint import Engine
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner import folders, planner, sessions
+from pausepoint.apps.planner.__main__ import main
 from pausepoint.apps.planner.folders import read_folder
 from pausepoint.apps.planner.materials import content_of
 from pausepoint.apps.planner.models import Upload
 from pausepoint.engine import BlockingEngine
-from tests.apps.calls import Call
+from tests.apps.calls import Call, calling
 from tests.apps.pdfs import make_pdf
 from tests.apps.planner_kit import go_on, run
-from tests.apps.test_planner_program import call  # noqa: F401
 
 WORDS = "some plain words that say a little about the matter at hand and then stop\n"
+
+call = calling(main)
 
 
 @pytest.fixture
@@ -100,7 +102,8 @@ def test_what_is_skipped_is_named_with_the_reason(tmp_path: Path) -> None:
         "Skipped 1 file (the file is empty): empty.md.",
         "Skipped 1 file (the pdf is encrypted): locked.pdf.",
         "Skipped 2 files (a link to a folder): loop, way.",
-        "Skipped 7 files (a type that cannot be read): img/0.png, img/1.png, img/2.png, img/3.png, img/4.png and 2 more.",
+        "Skipped 7 files (a type that cannot be read): img/0.png, img/1.png, img/2.png, img/3.png,"
+        " img/4.png and 2 more.",
     ]
 
 
@@ -144,7 +147,7 @@ def test_a_file_of_a_folder_is_a_chapter_with_the_title_of_its_text_or_its_metad
 def test_a_folder_is_added_again_with_its_new_chapters_in_their_places(
     here: Path,
     call: Call,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     folder = written(here / "book", {"2.md": chapter("Two"), "10.md": chapter("Ten"), "x.png": "x"})
     assert call("create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20").code == 3
@@ -162,7 +165,7 @@ def test_a_folder_is_added_again_with_its_new_chapters_in_their_places(
 
 def test_a_folder_is_material_from_the_start_and_some_files_are_a_book_on_request(
     here: Path,
-    call: Call,  # noqa: F811
+    call: Call,
 ) -> None:
     written(here / "book", {"2.md": chapter("Two"), "10.md": chapter("Ten")})
     written(here, {"c1.md": f"# I\n\n{WORDS}\n# II\n\n{WORDS * 2}", "c10.md": chapter("C10"), "c2.md": chapter("C2")})
@@ -177,12 +180,62 @@ def test_a_folder_is_material_from_the_start_and_some_files_are_a_book_on_reques
     assert [each["topic"] for each in found] == ["Two", "Ten", "C1", "C2", "C10"]
 
 
-def test_an_empty_folder_is_refused_before_anything_is_stored(here: Path, call: Call) -> None:  # noqa: F811
+def test_an_empty_folder_is_refused_before_anything_is_stored(here: Path, call: Call) -> None:
     (here / "book").mkdir()
     done = call("create", "--course", "a:A:2031-01-01", "--file", "a:book")
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert "book: The folder has no file that can be read" in done.err
     assert not (here / ".pausepoint").exists()
+
+
+# removing and replacing
+
+
+def test_a_removed_file_is_gone_from_the_plan_and_the_marks_of_a_replaced_one_stay(
+    here: Path,
+    call: Call,
+) -> None:
+    written(here, {"a.md": f"# A\n\n{WORDS}\n# B\n\n{WORDS}", "c.md": f"# C\n\n{WORDS}\n# D\n\n{WORDS}"})
+    made = ["create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20"]
+    assert call(*made, "--file", "a:a.md", "--file", "a:c.md").code == 3
+    assert call("resume", "s1").code == 0
+    assert call("done", "s1", "B").code == 0
+    written(here, {"new.md": f"# B\n\n{WORDS}\n# E\n\n{WORDS}"})
+    replaced = call("replace", "s1", "a.md", "new.md", "--run")
+    assert (replaced.code, "a.md was replaced: new.md." in replaced.out) == (0, True)
+    document = call("document", "s1").document
+    assert [each["topic"] for each in document["estimation_state"]["topic_estimates"]] == ["B", "E", "C", "D"]
+    assert [each["topic"] for each in document["user_inputs"]["progress"]] == ["B"]
+    planned = {part["topic"] for row in document["planning_state"]["plan_rows"] for part in row["parts"]}
+    assert planned == {"E", "C", "D"}
+    removed = call("remove", "s1", "c.md", "--run")
+    assert (removed.code, "Removed 1 file: c.md." in removed.out) == (0, True)
+    document = call("document", "s1").document
+    assert [each["filename"] for each in document["file_registry"].values()] == ["new.md"]
+    assert [each["topic"] for each in document["estimation_state"]["topic_estimates"]] == ["B", "E"]
+    assert call("remove", "s1", "c.md").code == 2
+
+
+def test_a_file_is_removed_before_the_session_has_begun(here: Path, call: Call) -> None:
+    written(here, {"a.md": chapter("A"), "b.md": chapter("B")})
+    made = ["create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20"]
+    assert call(*made, "--file", "a:a.md", "--file", "a:b.md").code == 3
+    assert call("remove", "s1", "a.md").code == 0
+    assert call("resume", "s1").code == 0
+    found = call("document", "s1").document
+    assert [each["source_files"] for each in found["estimation_state"]["topic_estimates"]] == [["b.md"]]
+
+
+def test_a_book_follows_its_folder(here: Path, call: Call) -> None:
+    folder = written(here / "book", {"1.md": chapter("One"), "2.md": chapter("Two"), "3.md": chapter("Three")})
+    made = ["create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20"]
+    assert call(*made, "--file", "a:book").code == 3
+    assert call("resume", "s1").code == 0
+    (folder / "1.md").unlink()
+    written(folder, {"2.md": chapter("Second"), "4.md": chapter("Four")})
+    assert call("replace", "s1", "book", "book", "--run").code == 0
+    found = call("document", "s1").document
+    assert [each["topic"] for each in found["estimation_state"]["topic_estimates"]] == ["Second", "Three", "Four"]
 
 
 # texts that are not UTF-8

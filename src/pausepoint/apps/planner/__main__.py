@@ -250,6 +250,31 @@ def file(
 
 @main.verb()
 @click.argument("session")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@run_option
+def remove(engine: BlockingEngine, session: str, files: tuple[str, ...], run: bool) -> Any:
+    """Remove files or books. A FILE is a name or an id. What is done stays marked."""
+    session_id = _id(engine, session)
+    removed = sessions.remove_files(engine, session_id, files)
+    return _changed(engine, session_id, f"Removed {many(len(removed), 'file')}: {', '.join(removed)}.", run)
+
+
+@main.verb()
+@click.argument("session")
+@click.argument("file")
+@click.argument("path", type=Path)
+@run_option
+def replace(engine: BlockingEngine, session: str, file: str, path: Path, run: bool) -> Any:
+    """Replace a FILE, or a book, by the file or folder at PATH. Marks stay where the topics stay."""
+    session_id = _id(engine, session)
+    added = sessions.replace_file(engine, session_id, file, path)
+    fresh = [each.entry.filename for each in added if not each.reused]
+    told = f"{file} was replaced: {', '.join(fresh) if fresh else 'nothing is new'}."
+    return _changed(engine, session_id, told, run)
+
+
+@main.verb()
+@click.argument("session")
 @click.option(
     "--midterm", "midterms", multiple=True, metavar="COURSE=DAY", help="The new date of a midterm. Repeatable."
 )

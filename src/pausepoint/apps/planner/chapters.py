@@ -426,7 +426,8 @@ def _named_by_first(roots: Sequence[_Node]) -> _Node | None:
         return None
     first, others = roots[0], roots[1:]
     bare = not first.below and first.words < A_FEW_WORDS
-    if others and not bare and not _begins_with_title(roots):
+    ends = all(is_generic(node.title) for node in others)  # such as a summary
+    if others and not (bare or ends or _begins_with_title(roots)):
         return None
     first.below += others
     return first

@@ -192,6 +192,76 @@ def _in_order(registry: dict[str, FileEntry], book: str, order: Sequence[str]) -
     return {file_id: registry[file_id] for file_id in found}
 
 
+def remove_files(engine: BlockingEngine, session_id: str, names: Sequence[str]) -> list[str]:
+    """Remove files or books from a session, and return their names. What was marked as done stays marked.
+
+    The contents are kept with the session, because its earlier plans were made from them.
+    """
+    seen, state = _parked(engine, session_id), state_of(engine, session_id)
+    gone = [file_id for name in names for file_id in _files_of(state, name)]
+    uploads = [each for each in state.uploads if not {each.filename, each.book} & {*names}]
+    removed = [state.file_registry[file_id].filename for file_id in dict.fromkeys(gone)]
+    removed += [each.filename for each in state.uploads if each not in uploads and each.filename not in removed]
+    registry = {file_id: each for file_id, each in state.file_registry.items() if file_id not in gone}
+    changes: dict[str, Any] = {"file_registry": registry}
+    changes |= {"uploads": uploads} if uploads != state.uploads else {}
+    _change(engine, seen, changes, "ingest", "files were removed")
+    return removed
+
+
+def replace_file(engine: BlockingEngine, session_id: str, name: str, path: Path) -> list[Added]:
+    """Put a file, or a folder for a book, in the place of one of the session. Marks stay where the topics stay."""
+    seen, state = _parked(engine, session_id), state_of(engine, session_id)
+    old = _files_of(state, name)
+    if not old:
+        raise BadInput(f"{name}: The session has not read its files yet. Remove the file, and add the other one.")
+    first = state.file_registry[old[0]]
+    given = Upload(path=path, course_ids=first.course_ids, is_shared=first.is_shared,
+                   book=first.book if path.is_dir() or len(old) == 1 else "")  # fmt: skip
+    if first.book and len(old) == 1 and not path.is_dir():
+        given = given.model_copy(update={"name": first.filename})
+    kept = {file_id: each for file_id, each in state.file_registry.items() if file_id not in old}
+    added = _stored(engine, session_id, state.model_copy(update={"file_registry": kept}), expanded(given)[0])
+    registry: dict[str, FileEntry] = {}
+    for file_id, entry in state.file_registry.items():
+        if file_id == old[0]:
+            registry |= {each.file_id: each.entry for each in added}
+        if file_id in kept:
+            registry.setdefault(file_id, entry)
+    renamed = {first.filename: added[0].entry.filename} if len(old) == len(added) == 1 else {}
+    inputs = _renamed(state.user_inputs, renamed)
+    _change(engine, seen, {"file_registry": registry, "user_inputs": inputs}, "ingest", f"{name} was replaced")
+    return [each._replace(reused=each.file_id in old) for each in added]
+
+
+def _renamed(inputs: UserInputs, names: Mapping[str, str]) -> UserInputs:
+    """Return the inputs with other names of files in titles of topics, such as `Introduction (notes.pdf)`."""
+
+    def title(topic: str) -> str:
+        for old, new in names.items():
+            topic = topic.replace(f"({old})", f"({new})")
+        return topic
+
+    return inputs.model_copy(
+        update={
+            "progress": [each.model_copy(update={"topic": title(each.topic)}) for each in inputs.progress],
+            "own_estimates": [each.model_copy(update={"topic": title(each.topic)}) for each in inputs.own_estimates],
+        }
+    )
+
+
+def _files_of(state: PlannerState, name: str) -> list[str]:
+    """Return the ids of the files of a book, or of the file that a name or an id means.
+
+    Files that wait for the start have no id yet.
+    """
+    chapters = [file_id for file_id, each in state.file_registry.items() if each.book and each.book == name]
+    waiting = [] if state.file_registry else [part for each in state.uploads for part in (each.filename, each.book)]
+    if chapters or (name and name in waiting):
+        return chapters
+    return [_file_of(state, name)]
+
+
 def replan(
     engine: BlockingEngine, session_id: str, *, midterms: Mapping[str, date] | None = None,
     max_minutes: int | None = None, rest_day: str | None = None, start: date | None = None,
