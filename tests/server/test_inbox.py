@@ -84,5 +84,7 @@ def test_a_message_answers_no_question_that_its_author_has_not_seen(server: Serv
         for seen in ("", "00" * 16):
             changed = client.post("/sessions/never/send", json={"value": "this", "seen": seen})
             assert check_problem(changed, 412)["type"] == "urn:pausepoint:question-changed"
+        described = client.get("/openapi.json").json()["paths"]["/sessions/{session_id}/send"]["post"]["responses"]
+        assert "412" in described
         check_problem(client.post("/sessions/never/send", json={"value": "this", "seen": "nonsense"}), 400)
         assert client.get("/inbox?sort=asked").json() == before

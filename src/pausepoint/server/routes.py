@@ -79,7 +79,7 @@ ROUTES: tuple[Route, ...] = (
           answer="handed_over", status=201, errors=(404, 409, 410, 422),
           example={"at": "write", "changes": {"topic": "squid"}}),
     Route(method="POST", path=f"{_ONE}/send", role="answerer", handler=verbs.send, verb="send", body=bodies.Message,
-          answer="head", errors=(404, 409, 410, 422), example={"value": "hello"}),
+          answer="head", errors=(404, 409, 410, 412, 422), example={"value": "hello"}),
     Route(method="POST", path=f"{_ONE}/redact", role="admin", handler=verbs.redact, verb="redact", body=bodies.Redact,
           answer="redaction", errors=(404, 409, 410, 422), example={"field": "topic", "reason": "personal data"}),
     Route(method="GET", path=f"{_ONE}/export", role="admin", handler=verbs.export, verb="export_session",
