@@ -81,6 +81,8 @@ async def test_it_reads_several_requests_in_any_language_and_every_change_is_con
         ("no, don't do that", [calls(("confirm", {})), replies()]),  # a clear no needs no model
         ("I do not think so", [calls(("confirm", {})), replies()]),
         ("nein danke", [calls(("confirm", {})), replies()]),
+        ("ja, wenn das Porto dabei ist", [calls(("confirm", {})), replies()]),
+        ("Yes if it goes back to PayPal", [calls(("confirm", {})), replies()]),
         ("let me see", [replies("I have refunded 35.50 €.")]),
     ],
 )
