@@ -151,7 +151,7 @@ def test_long_texts_of_strangers_fit_a_narrow_window(ann: Person) -> None:
 def test_a_filter_by_a_strangers_text_finds_its_sessions(ann: Person) -> None:
     ann.open(SESSIONS)
     ann.region("List of sessions").get_by_role("link", name=words("owner-<img")).first.click()
-    ann.page.wait_for_function("location.hash.includes('owner=')")
+    expect(ann.page).to_have_url(re.compile("owner="))
     expect(ann.button("owner owner-<img")).to_be_visible()
     expect(ann.region("List of sessions").get_by_role("link", name=FAILS)).to_be_visible()
     examined(ann)

@@ -29,7 +29,7 @@ function planned({ obstacles, steps, operations, replaces }) {
       [some.verdict, `· ${some.operation}`, some.why])]),
     ...replaces.map(({ step, path, kept }) => ['replaces', step, `writes ${path} again; the edit is kept in ${kept}`, 'stop']),
   ];
-  return html`<p class="dim">What would run then, and why:</p><ul class="planlist" aria-label="Plan">${rows.slice(0, ROWS).map(row)}</ul>`;
+  return html`<p class="dim">What would run then, and why:</p><ul class="planlist" aria-label="Plan" tabindex="0">${rows.slice(0, ROWS).map(row)}</ul>`;
 }
 
 // A verb: the schema of its form (`fields`; `more` is folded), the request that it makes of it (`asks`), and what the session does then (`said`).
