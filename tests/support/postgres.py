@@ -61,11 +61,14 @@ def _drop_schemas() -> None:
 
 
 @contextmanager
-def schema_of(url: str | None = None) -> Iterator[str]:
-    """Return the URL of an empty store in a schema that no other test uses at the same time. ``url``: of a server."""
+def schema_of(url: str | None = None, *, new: bool = False) -> Iterator[str]:
+    """Return the URL of an empty store in a schema that no other test uses at the same time. ``url``: of a server.
+
+    ``new``: the schema does not exist, so there is no store yet.
+    """
     url = server() if url is None else url
     free = _free[url]
-    name = free.pop() if free else f"test_{uuid.uuid4().hex}"
+    name = free.pop() if free and not new else f"test_{uuid.uuid4().hex}"
     yield f"{url}{'&' if '?' in url else '?'}schema={name}"
     if _emptied(url, name):
         free.append(name)

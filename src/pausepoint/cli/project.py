@@ -99,7 +99,7 @@ class Place:
     def exists(self) -> bool:
         """Whether there is a store. Refuses if this user may not look for it."""
         if self.path is None:
-            return True
+            return _is_on_server(self.url)
         try:
             return self.path.exists()
         except PermissionError as error:
@@ -118,6 +118,19 @@ class Place:
     def given(self) -> str:
         """The store as a person named it, without a password."""
         return _without_password(self.text)
+
+
+_existing: set[str] = set()
+"""The URLs of stores that this process has found on a server. It does not ask again for them."""
+
+
+def _is_on_server(url: str) -> bool:
+    if url not in _existing:
+        from pausepoint.engine.stores import has_store
+
+        if has_store(url):
+            _existing.add(url)
+    return url in _existing
 
 
 def _without_password(text: str) -> str:
@@ -173,7 +186,9 @@ def place_of(text: str) -> Place:
 def check_exists(place: Place) -> None:
     """Refuse if the store does not exist."""
     if not place.exists:
-        hint = f"Check --store and {VARIABLE}." if place.explicit else f"The first session creates it. {how_to_start()}"
-        raise Refused(f"There is no store at {place.path}. {hint}", NOT_FOUND)
+        hint = f"Check --store and {VARIABLE}."
+        if place.path is None or not place.explicit:  # a server is named by a URL also before its first session
+            hint = f"The first session creates it. {how_to_start()}"
+        raise Refused(f"There is no store at {place.shown}. {hint}", NOT_FOUND)
     if place.path is not None and place.path.is_dir():
         raise Refused(f"The store {place.path} is a folder. Name a file in it: {place.path / f'{NAME}.db'}", USAGE)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.errors import StoreError
 from pausepoint.name import DEFAULT_STORE
 from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pausepoint.stores.postgres import PostgresStore
 
 DEFAULT_URL = f"sqlite:///{DEFAULT_STORE}"
 
@@ -52,7 +56,12 @@ def store_from(url: str | Path | Store, clock: Clock, create: bool = True) -> St
     )
 
 
-def _postgres(url: str, clock: Clock, create: bool) -> Store:
+def has_store(url: str) -> bool:
+    """Return whether the database that a URL names has a store. Raises `StoreError` if it cannot be reached."""
+    return _postgres(url, SystemClock(), create=False).exists()
+
+
+def _postgres(url: str, clock: Clock, create: bool) -> PostgresStore:
     try:
         from pausepoint.stores.postgres import PostgresStore
     except ImportError as exc:

@@ -303,10 +303,11 @@ def tokens_of(cli: Cli, create: bool = False) -> Tokens:
     """Return the tokens of the store, which must exist. ``create``: otherwise its folder is made."""
     from pausepoint.server.tokens import Tokens  # the help of a command does not need it
 
-    if create and cli.place.path is not None and not cli.place.path.exists():
-        cli.place.path.parent.mkdir(parents=True, exist_ok=True)
-    else:
+    path = cli.place.path
+    if not create or (path is not None and path.exists()):
         check_exists(cli.place)
+    elif path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
     return Tokens(cli.folder)
 
 

@@ -50,11 +50,11 @@ async def examine(cli: Cli, accept_loss: bool = False) -> tuple[list[Finding], K
     known = Known(cli.place.shown, sys.version.split()[0], _packages())
     findings = [_versions(known)]
     findings.append(_project(cli))
-    if not cli.place.exists:
-        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", how_to_start().rstrip(".")))
-        return findings + _code(cli)[0], known
     code, workflows = _code(cli)
     try:
+        if not cli.place.exists:
+            findings.append(Finding("ok", "store", f"none yet at {cli.place.shown}", how_to_start().rstrip(".")))
+            return findings + code, known
         if accept_loss:
             findings.append(await asyncio.to_thread(_loss_accepted, cli))
         findings += _kept_logs(cli)
@@ -213,7 +213,7 @@ def doctor(cli: Cli, loss: str | None) -> int:
     Each finding is healthy (ok), a warning (warn) or a problem (bad), with what to do about it. Nothing runs, and
     without --loss nothing is repaired. Exits with 1 if there is a problem.
     """
-    if cli.place.explicit:
+    if cli.place.explicit and cli.place.path is not None:  # about a server, the report says more
         check_exists(cli.place)
     return int(run_async(_doctor(cli, loss == "accept")))
 

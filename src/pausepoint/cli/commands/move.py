@@ -48,7 +48,7 @@ def move(source: str, target: str, dry_run: bool, timeout: float, as_json: bool)
     if cli.place.url == to.url or _same_file(cli.place.path, to.path):
         raise Refused(f"FROM and TO are the same store: {cli.place.given}. Name another store to move to.", USAGE)
     if not cli.place.exists:
-        raise Refused(f"There is no store at {cli.place.path}. Check FROM.", NOT_FOUND)
+        raise Refused(f"There is no store at {cli.place.shown}. Check FROM.", NOT_FOUND)
     run_async(_move(cli, to, dry_run, timeout))
 
 

@@ -77,7 +77,7 @@ def without_store(cli: Cli, empty: Any) -> bool:
         check_exists(cli.place)
     if cli.out.as_json:
         cli.out.document(empty)
-    cli.out.say(f"There is no store at {cli.place.path} yet. The first session creates it. {how_to_start()}")
+    cli.out.say(f"There is no store at {cli.place.shown} yet. The first session creates it. {how_to_start()}")
     return True
 
 

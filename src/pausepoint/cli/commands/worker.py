@@ -111,7 +111,7 @@ class Job:
             return await self._report(None)
         from pausepoint.engine.engine import Engine
 
-        if self.cli.place.explicit:
+        if self.cli.place.explicit and self.cli.place.path is not None:  # on a server, the first worker makes the store
             check_exists(self.cli.place)
         async with AsyncExitStack() as stack:
             if self.address is not None:  # it answers until the engine has closed

@@ -93,6 +93,16 @@ def prepare(place: Place) -> Identity:
             connection.raw.close()
 
 
+def exists(place: Place) -> bool:
+    """Return whether the database has a store. Raises `StoreError` if it cannot be reached."""
+    with edge(place.shown):
+        connection = connect(place)
+        try:
+            return _version(connection.raw, place) > 0
+        finally:
+            connection.raw.close()
+
+
 def _prepare(connection: Connection, place: Place) -> Identity:
     raw = connection.raw
     if raw.info.server_version < _OLDEST:

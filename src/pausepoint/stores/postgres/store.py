@@ -119,6 +119,10 @@ class PostgresStore(Notes, Upkeep):
 
     # opening and closing
 
+    def exists(self) -> bool:
+        """Return whether the database has this store. Raises `StoreError` if it cannot be reached."""
+        return schema.exists(self._place)
+
     async def open(self, on_change: OnChange) -> None:
         if self._state != "new":
             raise StoreClosed(
