@@ -271,6 +271,12 @@ def test_a_chapter_about_changes_is_studied() -> None:
     assert aside("ChangeLog entries", 0.1) is None
 
 
+@pytest.mark.parametrize("title", ["Algorithms", "Tables", "Listings"])
+def test_a_chapter_about_what_others_have_lists_of_is_studied(title: str) -> None:
+    assert (aside(title, 0.02), aside(title, 0.5)) == ("contents", None)
+    assert aside(f"List of {title.lower()}", 0.5) == "contents"
+
+
 def test_a_chapter_about_making_indexes_is_studied() -> None:
     assert (aside("Creating indexes", 0.9), aside("Indexes", 0.9)) == (None, "index")
 

@@ -27,7 +27,8 @@ _SECTIONS = "section|topic|abschnitt|sección|sezione|seção|paragraaf"
 _PARTS = "part|teil|partie|parte|deel|część|часть|частина|phần"
 _NAMED = re.compile(
     rf"(?i)^(?:(?P<chapter>{_CHAPTERS})|(?P<section>{_SECTIONS})|(?P<part>{_PARTS}))\s*"
-    rf"(?P<number>{_DECIMAL}|(?<=\s)(?-i:{_ROMAN}|[ivxlc]{{2,6}}|[A-Z]))(?![^\W_])\s*(?P<mark>[.:：–—-]?)\s*(?P<title>.*)$"
+    rf"(?P<number>{_DECIMAL}|(?<=\s)(?-i:{_ROMAN}|[ivxlc]{{2,6}}|[A-Z]))(?![^\W_])\s*(?P<mark>[.:：–—-]?)\s*"
+    r"(?:(?P=number)\.?\s+(?=[^\W\d]))?(?P<title>.*)$"
 )
 _HAN_NAMED = re.compile(
     rf"^(?:第|(?=[0-9０-９]+\s*章))\s*(?P<number>{_HAN}|{_ROMAN})\s*(?:(?P<chapter>[章課课講讲回])|(?P<section>[节節条條])|(?P<part>部分|[部篇编編]))"
@@ -86,6 +87,8 @@ def label(text: str) -> Label:
     (Label(title='教程', number='三', kind='chapter'), Label(title='Teil II', number='II', kind='part'), 'Greetings!')
     >>> label("Units of length").kind, label("Appendix B").number, label("Chapter iv: Eels").number
     ('plain', 'B', 'iv')
+    >>> label("Chapter 1. 1 Welcome")
+    Label(title='Welcome', number='1', kind='chapter')
     """  # noqa: E501
     shown = cleaned(text)
     found = _HAN_NAMED.match(shown) or _NAMED.match(shown)
@@ -219,7 +222,7 @@ _CONTENTS = re.compile(
     r"|spis (treści|rysunków|ilustracji|tabel)|tabla de contenidos?|(índice|lista|elenco) (de|das?|dos?|delle|degli) "
     r"(figur[ae]s?|ilustraciones|ilustrações|illustrazioni|tab[le]+as?)|indice delle (figure|tabelle)|содержание"
     r"|оглавление|зміст|mục lục|目\s*[录錄次]|总目录|简要|简明目录|((그림|표)\s*)?(차례|목차)"
-    r"|(list of |index of )?(figures|tables|algorithms|listings)|(abbildungs|tabellen)verzeichnis"
+    r"|(list of |index of )(figures|tables|algorithms|listings)|(abbildungs|tabellen)verzeichnis"
     r"|(liste|table) des (figures|tableaux)|[图圖表]目[录錄]|[图圖]表目[录錄]|図目次|表目次)$"
 )
 _INDEX = re.compile(
@@ -296,6 +299,9 @@ _NAMES_A_LIST = re.compile(
 )
 """Titles that have one meaning anywhere in a book."""
 
+_LISTS_IN_FRONT, IN_FRONT = re.compile(r"(?i)^(figures|tables|algorithms|listings)$"), 0.1
+"""Titles that mean a list of these before this share of the book, and a chapter about them after it."""
+
 
 def aside(title: str, position: float) -> str | None:
     """Return why a part of a book is set aside, or None. ``position``: 0 at the start of the book, 1 at its end.
@@ -306,6 +312,8 @@ def aside(title: str, position: float) -> str | None:
     ('licence or copyright', None)
     """
     whole = label(title).title
+    if position < IN_FRONT and _LISTS_IN_FRONT.match(whole):
+        return "contents"
     for shown in (whole, re.sub(r"^[A-Z]\s+(?=[^\W_])", "", whole)):  # `A` may be an appendix, or a word
         for pattern, why, after in _ASIDES:
             if pattern.match(shown) and (position >= after or _NAMES_A_LIST.match(shown)):
