@@ -299,7 +299,7 @@ class Planner(Held, App):
         del found["planning_state"]["made_at"]
         assert (found["status"], found["planning_state"]["plan_version"]) == ("completed", 2)
         found["events"] = [(event["agent_name"], event["event_type"], event["summary"]) for event in found["events"]]
-        outputs = self.folder / "store.db.sessions" / "s1" / "outputs"
+        outputs = self.folder / "planner" / "s1"
         files = {path.name: path.read_bytes() for path in sorted(outputs.iterdir())}
         assert set(files) == {"study_plan.md", "study_plan.csv", "study_plan.html", "study_plan.ics"}
         files["study_plan.ics"] = files["study_plan.ics"].replace(b"\r\n ", b"")  # lines are folded at other places

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import webbrowser
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, Self
@@ -61,15 +62,15 @@ call = calling(main)
 def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_any_folder(
     wheel: Path, tmp_path: Path
 ) -> None:
-    done = ran("planner", tmp_path, PYTHONPATH=str(wheel))
+    done = ran("planner", tmp_path, "-v", PYTHONPATH=str(wheel))
     assert (done.code, done.stderr) == (0, "")
     for step in planner.steps:
         assert f"Finished step: {step.name}" in done.stdout
     shown = re.search(r"^Plan 1, approved: .*", done.stdout, re.MULTILINE)
     assert shown is not None
     assert f"\n{shown[0]}\n" in (ROOT / "docs" / "tour.md").read_text("utf-8")
-    (plan,) = (tmp_path / ".pausepoint" / "pausepoint.db.sessions").glob("*/outputs/study_plan.md")
-    assert f"Plan: {plan.with_suffix('.html')}\n      {plan}\n" in done.stdout
+    (plan,) = (tmp_path / "planner").glob("*/study_plan.md")
+    assert f"Plan: planner/{plan.parent.name}/study_plan.html (also as Markdown, CSV and calendar)\n" in done.stdout
     for topic in ("Integration by Parts", "Longitude", "Grazers and Keystone Predators"):
         assert topic in plan.read_text("utf-8")
 
@@ -152,7 +153,46 @@ def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(her
     ended = call("end", "spring", "--reason", "the term is over")
     assert (ended.code, "the term is over" in ended.out) == (0, True)
     assert not (here / ".pausepoint" / "pausepoint.db.sessions" / "spring").exists()
+    assert not (here / "planner").exists()
     assert call("document", "spring").code == 4
+
+
+@pytest.mark.long
+def test_a_student_with_one_plan_names_no_session_and_sees_no_steps(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    def open_browser(address: str) -> bool:
+        shown.append(address)
+        return len(shown) == 1
+
+    monkeypatch.setattr(webbrowser, "open", open_browser)
+    assert "There is no store at" in call("open").err
+    assert call("create", "--session-id", "spring", "--start", "2030-02-04").code == 3
+    assert "Session spring has no plan yet. `" in call("open").err
+    call("course", "spring", "calc2", "Calculus II", "--midterm", "2030-02-14")
+    call("file", "spring", SAMPLE / "calculus.md", "--course", "calc2")
+    made = call("resume", "spring")
+    assert "\nPlan: planner/spring/study_plan.html (also as Markdown, CSV and calendar)\n" in made.out
+    assert (made.out.count("\n"), "step" in made.out) == (4, False)
+    assert "Running step: finish" in call("done", "-v", "§2").out
+    marks = call("document", "--json").last_document["user_inputs"]["progress"]
+    assert {mark["topic"] for mark in marks} == {"Integration by Parts"}
+    assert re.match(r"\d+ marks? removed", call("done", "spring", "--undo", "§2").out)
+    assert call("document", "--json").last_document["user_inputs"]["progress"] == []
+    page = here / "planner" / "spring" / "study_plan.html"
+    assert call("open").out == "Plan: planner/spring/study_plan.html\n"
+    assert "No browser could be started. Open this file: " in call("open", "spring").out
+    assert shown == [page.as_uri()] * 2
+    page.unlink()
+    assert "There is no such file. Write it again: " in call("open").err
+    call("create", "--session-id", "autumn")
+    assert "There are 2 sessions: autumn, spring. Name one." in call("open").err
+    assert "§1" in call("done", "§1").err
+    (here / "planner" / "spring" / "my notes.md").write_text("mine")
+    assert call("end", "spring").code == 0
+    assert [path.name for path in (here / "planner").rglob("*.*")] == ["my notes.md"]
 
 
 def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Call, forks: Forks) -> None:
@@ -190,6 +230,7 @@ def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Ca
         (["estimate", "s1", "A", "90"], 2, "A: No row, day, topic or section has this name"),
         (["pace", "s1", "9"], 2, "shared_constraints.pace: Input should be less than or equal to 5"),
         (["pace", "s1", "2", "--course", "z"], 2, "There is no course 'z'"),
+        (["skip", "s1"], 2, "Name what you skip"),
         (["course", "s1", "b"], 2, "course b: There is no such course yet. Add a name"),
         (["file", "s1", "nowhere.pdf", "--shared"], 2, "nowhere.pdf: No such file or directory"),
         (["file", "s1", "notes.md"], 2, "notes.md: The file has no course. Name its courses, or mark it as shared"),
@@ -326,13 +367,14 @@ class ThatMonth(datetime):
 def test_the_commands_of_the_readme_run(here: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (program, sessions):
         monkeypatch.setattr(module, "datetime", ThatMonth)
+    monkeypatch.setattr(webbrowser, "open", lambda address: True)
     chapters = [("The first chapter", 0), ("The second chapter", 1), ("The last chapter", 2)]
     make_pdf(here / "textbook.pdf", [["Some words on a page of a book"] * 60] * 3, chapters)
     (here / "timetable.ics").write_text(CALENDAR)
     shown = re.findall(
         r"^ *\$ python -m pausepoint\.apps\.planner(.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE
     )
-    assert len(shown) == 16
+    assert len(shown) == 17
     for line in shown:
         done = call(*(word.replace("~", str(here)) for word in shlex.split(line)))
         assert done.code == (3 if " create " in line else 0), (line, done.err)

@@ -129,10 +129,50 @@ def test_a_mark_can_be_removed(engine: BlockingEngine) -> None:
     before = planned(engine)
     first = work(before)[0]
     mark(engine, first.row_id)
-    assert sessions.unmark(engine, "s1", [first.row_id.upper()]) == 1
+    assert sessions.unmark(engine, "s1", [first.row_id.upper()], SEE) == 1
     assert go_on(engine).user_inputs == before.user_inputs
-    with pytest.raises(BadInput, match="Nothing is marked"):
-        sessions.unmark(engine, "s1", [first.row_id])
+    with pytest.raises(BadInput, match="Nothing of it is marked"):
+        sessions.unmark(engine, "s1", [first.row_id], SEE)
+
+
+def numbered_book(path: Path) -> Path:
+    """A book with two chapters of two sections each, and an unnumbered part of the first one."""
+    text = "one line of words about what there is to learn\n" * 60
+    sections = ["1 Eels\n====", "1.1 Young\n----", "Tasks\n----", "1.2 Old\n----", "2 Herrings\n====", "2.1 Food\n----"]
+    path.write_text("".join(f"{heading}\n\n{text}\n\n" for heading in sections))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("word", "sections"),
+    [
+        ("§1.1", ["1.1 Young", "Tasks"]),
+        ("1", ["1 Eels", "1.1 Young", "Tasks", "1.2 Old"]),
+        ("§1.2–2.1", ["1.2 Old", "2 Herrings", "2.1 Food"]),
+        ("Chapter 2", ["2 Herrings", "2.1 Food"]),
+        ("calc2: §2.1", ["2.1 Food"]),
+        ("fish §2.1", ["2.1 Food"]),
+        ("Young", ["1.1 Young"]),
+        ("herrings", ["2 Herrings", "2.1 Food"]),
+    ],
+)
+def test_chapters_and_sections_are_marked_by_their_numbers(
+    engine: BlockingEngine, tmp_path: Path, word: str, sections: list[str]
+) -> None:
+    planned(engine, uploads=[Upload(path=numbered_book(tmp_path / "fish.txt"), course_ids=["calc2"])], courses=[CALC])
+    marked = mark(engine, word).user_inputs.progress
+    assert [each.section for each in marked] == sections
+    assert sessions.unmark(engine, "s1", [word], SEE) == len(sections)
+    assert sessions.state_of(engine, "s1").user_inputs.progress == []
+
+
+def test_a_number_that_two_courses_have_is_refused_with_both(engine: BlockingEngine, tmp_path: Path) -> None:
+    planned(engine, uploads=[Upload(path=numbered_book(tmp_path / "fish.txt"), is_shared=True)])
+    with pytest.raises(BadInput, match=r"§2: Several books have this number. Write 'calc2: §2' or 'hist: §2'\."):
+        sessions.mark(engine, "s1", ["§2"], "done", FIRST, SEE)
+    with pytest.raises(BadInput, match=r"§7: No section has this number"):
+        sessions.mark(engine, "s1", ["§7"], "done", FIRST, SEE)
+    assert {each.course_id for each in mark(engine, "hist: §2").user_inputs.progress} == {"hist"}
 
 
 def test_planned_time_is_shown_against_time_done(engine: BlockingEngine) -> None:
@@ -253,19 +293,19 @@ def test_the_sequence_of_an_event_never_falls(engine: BlockingEngine) -> None:
     first, second = work(document)[:2]
     for _ in range(3):
         look(mark(engine, first.row_id))
-        sessions.unmark(engine, "s1", [first.row_id])
+        sessions.unmark(engine, "s1", [first.row_id], SEE)
         look(go_on(engine))
     look(mark(engine, first.row_id, second.row_id))
     sessions.replan(engine, "s1", max_minutes=60)
     look(go_on(engine))
-    sessions.unmark(engine, "s1", [first.row_id, second.row_id])
+    sessions.unmark(engine, "s1", [first.row_id, second.row_id], SEE)
     look(go_on(engine))
     sessions.replan(engine, "s1", max_minutes=120)
     document = go_on(engine)
     look(document)
     assert first.row_id in {row.row_id for row in work(document)}
     with pytest.raises(BadInput, match="Name the rows or topics"):
-        sessions.unmark(engine, "s1", [])
+        sessions.unmark(engine, "s1", [], SEE)
 
 
 @pytest.mark.long

@@ -70,7 +70,7 @@ def test_the_document_has_the_keys_of_the_specification(engine: BlockingEngine) 
     for file_id, file in document["file_registry"].items():
         assert set(file) == {
             "filename", "content_type", "size_bytes", "storage_uri", "sha256", "upload_status", "course_ids",
-            "is_shared", "book",
+            "is_shared", "book", "title",
         }  # fmt: skip
         assert file["storage_uri"].endswith(f"sessions/s1/files/{file_id}.md")
     for progress in document["ingestion_state"]["files"].values():
@@ -168,7 +168,7 @@ def test_markdown_csv_and_calendar_have_the_same_rows(engine: BlockingEngine, tm
     assert paths.csv_path is not None
     assert paths.calendar_path is not None
     outputs = Path(paths.markdown_path).parent
-    assert outputs == tmp_path / "planner.db.sessions" / "s1" / "outputs"
+    assert outputs == tmp_path / "planner" / "s1"
     assert sorted(path.suffix for path in outputs.iterdir()) == [".csv", ".html", ".ics", ".md"]
     rows = document.planning_state.plan_rows
 

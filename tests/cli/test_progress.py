@@ -101,6 +101,20 @@ def test_a_program_chooses_the_word_for_its_steps(place: Path) -> None:
     assert [line for line in out if " step" in line] == []
 
 
+def test_a_quiet_program_shows_its_steps_only_if_it_is_asked_to(place: Path) -> None:
+    (place / "quiet.py").write_text(f"{WORKFLOWS.partition('if __name__')[0]}program(pair, quiet=True)()\n")
+    program = ("quiet.py",)
+    out = lines("--session-id", "q", cwd=place, program=program)  # the guard holds it
+    assert out == ["Session q of pair", "one prints", "Session q of pair is paused after TIME"]
+    run("edit", "q", "--set", "ok=true", cwd=place, program=program)
+    out = lines("resume", "q", cwd=place, program=program)
+    assert out == ["two prints", "Session q of pair completed after TIME, $1.00", 'a  "1"', 'b  "2"']
+    out = lines("-v", "--session-id", "r", "--ok", cwd=place, program=program)
+    assert out[1:3] == ["Running step: one", "one prints"]
+    assert "-v, --verbose" in run("resume", "--help", cwd=place, program=program).stdout
+    assert run("resume", "q", "-v", cwd=place, program=("pair.py",)).code == 2  # other programs do not have it
+
+
 def test_the_store_is_named_before_or_after_the_command(place: Path) -> None:
     run("--store", "x.db", "run", "pair.py", "--session-id", "s", "--paused", cwd=place)
     for words in (["--store", "x.db", "ls"], ["--store=x.db", "ls"], ["ls", "--store", "x.db"]):

@@ -38,9 +38,10 @@ def reserve_stdout() -> None:
 class Output:
     """The output of a command. With ``--json`` or ``--jsonl`` nothing but JSON goes to stdout."""
 
-    def __init__(self, as_json: bool = False, as_lines: bool = False) -> None:
+    def __init__(self, as_json: bool = False, as_lines: bool = False, shows_steps: bool = True) -> None:
         self.as_json = as_json
         self.as_lines = as_lines
+        self.shows_steps = shows_steps
         self.terminal = sys.stdout.isatty()
         self.colour = self.terminal and not os.environ.get("NO_COLOR")
 

@@ -15,7 +15,7 @@ import click
 
 from pausepoint.cli.console import Output
 from pausepoint.cli.exits import NOT_FOUND, PERSON, USAGE, Refused
-from pausepoint.cli.host import NAMED_STORE, PAUSEPOINT, Host, Start, host
+from pausepoint.cli.host import NAMED_STORE, PAUSEPOINT, VERBOSE, Host, Start, host
 from pausepoint.cli.project import (
     TARGET_VARIABLE,
     Place,
@@ -48,9 +48,11 @@ class Cli:
         has_own = bool(self.host.workflows) or self.host.drives
         self.targets = targets or (() if has_own else remembered_targets())
         self.named_store = store
+        shows_steps = not self.host.quiet
         if (context := click.get_current_context(silent=True)) is not None:
             context.meta[NAMED_STORE] = store
-        self.out = Output(as_json, as_lines)
+            shows_steps |= context.meta.get(VERBOSE, False)
+        self.out = Output(as_json, as_lines, shows_steps)
         self.may_import = self.targets == targets
         """Whether a command to print may import the code of its targets, to name only the target that is needed."""
         self.drivers: dict[str, str] = {}

@@ -272,7 +272,7 @@ class DrivenSession:
     def _summary(self, outcome: Outcome[Any], info: SessionInfo) -> None:
         from pausepoint.cli.live import chart
 
-        if self.out.terminal:
+        if self.out.terminal and self.out.shows_steps:
             for line in chart(self.out, self.view):
                 self.out.line(line)
         name = f"Session {info.session_id} of {info.workflow}"
@@ -280,12 +280,15 @@ class DrivenSession:
             self.out.line(f"{name} is already complete")
             return
         spent = f", {money(info.spent_usd)}" if info.spent_usd else ""
+        says_all = self.out.shows_steps or info.status.value != "completed"
         is_over = info.status.value in ("completed", "failed", "cancelled")
-        self.out.line(
-            f"{name} {'' if is_over else 'is '}{self.out.status(info.status.value)}"
-            f" after {span(self.view.elapsed)}{spent}"
-        )
-        if saved := saving(outcome.saved_time, outcome.saved_usd):
+        if says_all or spent:
+            self.out.line(
+                f"{name} {'' if is_over else 'is '}{self.out.status(info.status.value)}"
+                f" after {span(self.view.elapsed)}{spent}"
+            )
+        saved = saving(outcome.saved_time, outcome.saved_usd)
+        if saved and (says_all or outcome.saved_usd):
             visits = counted(outcome.skipped_visits, "visit") if outcome.skipped_visits else "operations"
             self.out.line(f"Saved by resuming: {saved} ({visits} done before)")
         if unused := self.view.unused:

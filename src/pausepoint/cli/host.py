@@ -38,6 +38,10 @@ NAMED_STORE = f"{NAME}.cli.named_store"
 """The key in a click context's ``meta`` of the store that the command was given, before or after its name."""
 
 
+VERBOSE = f"{NAME}.cli.verbose"
+"""The key in a click context's ``meta`` of ``--verbose``, an option of a program that prints no steps without it."""
+
+
 @dataclass(frozen=True)
 class Host:
     """A program with commands.
@@ -47,6 +51,7 @@ class Host:
     - ``workflows``: the program's own workflows, the main one first. Without any, targets name the workflows.
     - ``drives``: the program's own functions drive all its sessions.
     - ``commands``: the commands that the program has beside those of ``pausepoint``.
+    - ``quiet``: steps are shown only with ``--verbose``.
     - ``site``: returns what ``serve`` adds to the server, for the options that ``serve`` was given.
     """
 
@@ -58,6 +63,7 @@ class Host:
     result: Callable[[Outcome[Any]], str] | None = None
     drives: bool = False
     step_word: str = "step"
+    quiet: bool = False
     commands: frozenset[str] = frozenset()
     site: Callable[[Start, dict[str, Any]], Any] | None = None
 

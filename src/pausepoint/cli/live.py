@@ -236,15 +236,15 @@ class Lines(Display):
 
     def event(self, view: View, event: Event) -> None:
         match event.event_type:
-            case "session.resumed":
+            case "session.resumed" if self.out.shows_steps:
                 for line in resume_lines(view, event):
                     self.out.line(line)
-            case "step.completed":
+            case "step.completed" if self.out.shows_steps:
                 visit = view.done[-1]
                 self.step(visit.step, visit.number)
                 cost = f", {money(visit.usd)}" if visit.usd else ""
                 self.out.line(f"Finished {self.word}: {visit.name} in {span(timedelta(seconds=visit.took))}{cost}")
-            case "step.skipped":
+            case "step.skipped" if self.out.shows_steps:
                 self.out.line(f"Skipped {self.word}: {view.done[-1].name} ({one_line(view.done[-1].skipped)})")
             case "session.waiting":
                 self.out.line(f"Waiting {one_line(event.summary.removeprefix('waits '))}")
@@ -252,7 +252,7 @@ class Lines(Display):
                 self.out.line(one_line(event.summary))
 
     def step(self, step: str, visit: int) -> None:
-        if (step, visit) not in self.announced:
+        if self.out.shows_steps and (step, visit) not in self.announced:
             self.announced.add((step, visit))
             self.out.line(f"Running {self.word}: {visit_name(step, visit)}")
 
@@ -335,7 +335,7 @@ class Screen(Display):
         before_debugger(self.end)  # it stays off: nobody knows when the debugger has let the terminal go
 
     def event(self, view: View, event: Event) -> None:
-        if event.event_type == "session.resumed":
+        if event.event_type == "session.resumed" and self.out.shows_steps:
             self._above(resume_lines(view, event))
         elif event.event_type in TOLD:
             self._above([one_line(event.summary)])
@@ -363,7 +363,8 @@ class Screen(Display):
         live, scroll = self.live, self.scroll  # a debugger in a step's thread may end the display meanwhile
         if live is not None and scroll is not None and view.info is not None:
             self.drawn_at = time.monotonic()
-            shown = render(view, view.info, ending, live.console.height, list(scroll.partial.values())[-3:])
+            height = live.console.height if self.out.shows_steps else 0  # then only the steps around the current one
+            shown = render(view, view.info, ending, height, list(scroll.partial.values())[-3:])
             live.update(shown, refresh=live.is_started)
 
     def end(self) -> None:

@@ -11,7 +11,7 @@ import click
 
 from pausepoint.cli.context import Cli
 from pausepoint.cli.exits import NOT_FOUND, USAGE, Refused, not_one_of
-from pausepoint.cli.host import STORE, command_with
+from pausepoint.cli.host import STORE, VERBOSE, command_with
 from pausepoint.cli.project import TARGET_VARIABLE, VARIABLE
 from pausepoint.errors import UnknownQuestion, UnknownSession, error_text
 from pausepoint.name import DEFAULT_STORE, NAME
@@ -114,6 +114,15 @@ CURSOR = click.option(
     "--after", metavar="CURSOR", help="List what comes after this cursor: `next` of the JSON of the page before."
 )
 """``--after``: the next page of a list."""
+
+
+def verbose() -> click.Option:
+    """Return the option that shows the steps, for a program that shows none without it."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        ctx.meta[VERBOSE] = value
+
+    return click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, callback=keep, help="Show the steps.")
 
 
 def not_a_cursor() -> Refused:

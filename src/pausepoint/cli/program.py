@@ -24,7 +24,7 @@ from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, USAGE, Refused, Unknown, guarded
 from pausepoint.cli.fields import collect_values, fields_of, input_of, options_for
 from pausepoint.cli.host import STORE, Host, Start, started_by
-from pausepoint.cli.options import common
+from pausepoint.cli.options import common, verbose
 from pausepoint.cli.project import VARIABLE, check_exists
 from pausepoint.definition.binding import resolve
 from pausepoint.definition.workflow import Workflow
@@ -48,7 +48,7 @@ def program(
     begin: Callable[..., S | Mapping[str, Any]] | None = None, result: Callable[[Outcome[S]], str] | None = None,
     instead: Callable[..., Ending] | None = None, without: Sequence[str] = (), arguments: Sequence[str] = (),
     name: str | None = None, help: str = "", store: str | Path | None = None, step_word: str = "step",
-    site: Callable[..., Any] | None = None,
+    quiet: bool = False, site: Callable[..., Any] | None = None,
 ) -> Program:  # fmt: skip
     """Turn workflows into a program: ``if __name__ == "__main__": program(brief)()``.
 
@@ -67,6 +67,7 @@ def program(
       parameter: ``from_`` is ``--from``.
     - ``store``: the program's store. ``--store`` and ``PAUSEPOINT_STORE`` override it; the default is the project's.
     - ``step_word``: what progress lines call a step, such as ``"agent"``.
+    - ``quiet``: print the result and what a person must know, and the steps only with ``--verbose`` (``-v``).
     - ``site``: a function that returns a `pausepoint.server.Site`, which ``serve`` adds to the server. Its first
       parameter gets the `Start`; the others become options of ``serve``.
 
@@ -97,7 +98,7 @@ def program(
         raise DefinitionError("program() has nothing to run. Pass a workflow, or name= and instead=.")
     _check_arguments(arguments, fields, called)
     brought = () if workflow is None else (workflow, *others)
-    made = Program(brought, start, result, tuple(arguments), called, help, store, step_word)
+    made = Program(brought, start, result, tuple(arguments), called, help, store, step_word, quiet)
     made.site = None if site is None else _Site(site, called)
     made.leave_out(without)
     if instead is not None:
@@ -125,7 +126,7 @@ class Program(App):
     def __init__(
         self, workflows: tuple[Workflow[Any], ...], begin: _Begin | None,
         result: Callable[[Outcome[Any]], str] | None, arguments: tuple[str, ...], name: str, help: str,
-        store: str | Path | None, step_word: str,
+        store: str | Path | None, step_word: str, quiet: bool,
     ) -> None:  # fmt: skip
         super().__init__(name, help=help, context_settings=dict(app.context_settings))
         self.workflows = workflows
@@ -134,6 +135,7 @@ class Program(App):
         self.arguments = arguments
         self.store = None if store is None else str(store)
         self.step_word = step_word
+        self.quiet = quiet
         self.first: str = "run"
         self.site: _Site | None = None
 
@@ -177,7 +179,7 @@ class Program(App):
             drives = not self.workflows
             extra["obj"] = Host(
                 str(self.name), words, launch, self.store, self.workflows, self.result, drives, self.step_word,
-                frozenset(self.commands), self.site,
+                self.quiet, frozenset(self.commands), self.site,
             )  # fmt: skip
         called = prog_name or shlex.join(words)
 
@@ -213,6 +215,8 @@ class Program(App):
             return found
         found = copy.copy(found)
         found.params = self.fitting(found.params)
+        if name == "resume" and self.quiet:
+            found.params.append(verbose())
         if name == "serve" and self.site is not None:
             found.params += self.site.options(found.params)
         return found
@@ -241,7 +245,9 @@ class Program(App):
             def call(cli: Cli, **given: Any) -> int:
                 return _run_verb(cli, fn, given)
 
-            return self.command(name or fn.__name__.replace("_", "-"))(common()(call))
+            made = self.command(name or fn.__name__.replace("_", "-"))(common()(call))
+            made.params += [verbose()] if self.quiet else []
+            return made
 
         return decorate
 
@@ -314,7 +320,7 @@ class _Run(RunCommand):
     """``run`` of a program: it runs the main workflow, or another one that is named first."""
 
     def __init__(self, program: Program) -> None:
-        params = program.fitting(run.params)
+        params = [*program.fitting(run.params), *([verbose()] if program.quiet else [])]
         super().__init__("run", callback=run.callback, params=params, help=RUN, options_metavar="[OPTIONS]")
         self.program = program
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,9 +26,10 @@ from pausepoint.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_up
 from pausepoint.apps.planner.shown import VERDICTS, Shown
 from pausepoint.apps.planner.windows import read_hours
 from pausepoint.apps.planner.workflow import planner
-from pausepoint.apps.words import many
+from pausepoint.apps.words import many, one_line
 from pausepoint.cli import command_line
 from pausepoint.engine import BlockingEngine, BlockingSession
+from pausepoint.errors import UnknownSession
 
 HELP = """Plan the days up to the midterms: read the material of every course, estimate its topics, make a plan.
 
@@ -138,10 +141,16 @@ def result(outcome: Outcome[PlannerState]) -> str:
     lines += [f"Not studied: {many(len(shown.set_aside), 'part')} of the files, listed in the plan."] * bool(
         shown.set_aside
     )
-    paths = state.artifacts
-    lines += [f"Plan: {paths.page_path}", *(f"      {each}" for each in
-              (paths.markdown_path, paths.csv_path, paths.calendar_path))]  # fmt: skip
+    page = Path(state.artifacts.page_path or "")
+    lines.append(f"Plan: {_near(page)} (also as Markdown, CSV and calendar)")
+    lines.append(f"Open it:  {command_line('open', page.parent.name)}")
     return "\n".join(lines)
+
+
+def _near(path: Path) -> Path:
+    """Return a path relative to the working folder if it is in there."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def summary(planning: PlanningState) -> str:
@@ -159,17 +168,41 @@ def summary(planning: PlanningState) -> str:
     return "\n".join([head, *(f"- {reason}" for reason in refused[:3]), *more])
 
 
-main = program(planner, begin=begin, result=result, help=HELP)
+main = program(planner, begin=begin, result=result, help=HELP, quiet=True)
 
 
-def _id(engine: BlockingEngine, text: str, *, reads: bool = False) -> str:
-    """Return the session id for an id; for a command that only reads, also for the beginning of one."""
+def _id(engine: BlockingEngine, text: str | None, *, reads: bool = False) -> str:
+    """Return the session id for an id; for a command that only reads, also for the beginning of one.
+
+    Without an id, it is the only session of the store.
+    """
+    if text is None:
+        return _only(engine)
     found = engine.find(text, exact=not reads)
     if found.workflow != planner.name:
         raise BadInput(
             f"Session {found.session_id} belongs to workflow {found.workflow}, not to {planner.name}. Check the id."
         )
     return str(found.session_id)
+
+
+def _only(engine: BlockingEngine) -> str:
+    ids = [str(info.session_id) for info in engine.sessions(workflow=planner.name, level="root")]
+    if len(ids) != 1:
+        have = f"There are {len(ids)} sessions: {', '.join(sorted(ids)[:5])}." if ids else "There is no session yet."
+        way = "Name one." if ids else f"Make a plan first: `{command_line('--help')}` says how."
+        raise BadInput(f"{have} {way}")
+    return ids[0]
+
+
+def _id_and_words(engine: BlockingEngine, words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the session that the first word names, and the other words. It may be left out if there is only one."""
+    if words:
+        with suppress(UnknownSession):
+            return _id(engine, words[0]), list(words[1:])
+        if len(engine.sessions(workflow=planner.name, level="root")) != 1:
+            _id(engine, words[0])  # says what is near
+    return _only(engine), list(words)
 
 
 def _changed(engine: BlockingEngine, session_id: str, told: str, run: bool) -> Any:
@@ -234,14 +267,21 @@ def course(
 @click.option("--course", "course_ids", multiple=True, metavar="ID", help="A course of the file. Repeatable.")
 @click.option("--shared", is_flag=True, help="The file is for all courses.")
 @click.option("--book", default="", metavar="NAME", help="The files are the chapters of one book.")
+@click.option("--title", default="", metavar="TEXT", help="How the plan names the file. Default: the title in it.")
 @run_option
 def file(
     engine: BlockingEngine, session: str, paths: tuple[Path, ...], course_ids: tuple[str, ...], shared: bool, book: str,
-    run: bool,
+    title: str, run: bool,
 ) -> Any:  # fmt: skip
     """Add files, or a folder as a book: PDF, text, Markdown or reStructuredText."""
     session_id = _id(engine, session)
-    given = [Upload(path=path, course_ids=list(course_ids), is_shared=shared, book=book) for path in as_listed(paths)]
+    listed = as_listed(paths)
+    if title and len(listed) > 1:
+        raise click.UsageError(
+            "--title names one file, and there are several. Use --book to name a book of several files."
+        )
+    given = [Upload(path=path, course_ids=list(course_ids), is_shared=shared, book=book, title=one_line(title))
+             for path in listed]  # fmt: skip
     added = sessions.add_files(engine, session_id, [part for each in given for part in _parts(each)])
     told = [f"{each.file_id} ({each.entry.filename}) {'is already in the session' if each.reused else 'was added'}."
             for each in added]  # fmt: skip
@@ -274,7 +314,7 @@ def replace(engine: BlockingEngine, session: str, file: str, path: Path, run: bo
 
 
 @main.verb()
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option(
     "--midterm", "midterms", multiple=True, metavar="COURSE=DAY", help="The new date of a midterm. Repeatable."
 )
@@ -285,8 +325,8 @@ def replace(engine: BlockingEngine, session: str, file: str, path: Path, run: bo
 @click.option("--busy", multiple=True, metavar="FILE", help="A calendar with your busy times, or none. Repeatable.")
 @click.option("--later", is_flag=True, help="Change the inputs, but do not make the plan now.")
 def replan(
-    engine: BlockingEngine, session: str, midterms: tuple[str, ...], max_minutes: int | None, rest_day: str | None,
-    start: date | None, hours: tuple[str, ...], busy: tuple[str, ...], later: bool,
+    engine: BlockingEngine, session: str | None, midterms: tuple[str, ...], max_minutes: int | None,
+    rest_day: str | None, start: date | None, hours: tuple[str, ...], busy: tuple[str, ...], later: bool,
 ) -> Any:  # fmt: skip
     """Plan what is left, from today on. Dates and limits can change."""
     session_id = _id(engine, session)
@@ -329,26 +369,27 @@ on_option = click.option("--on", type=day, metavar="DAY", help="The day that cou
 
 
 @main.verb()
-@click.argument("session")
-@click.argument("what", nargs=-1)
+@click.argument("words", nargs=-1, metavar="[SESSION] [WHAT]...")
 @click.option("--undo", is_flag=True, help="Remove the marks of these rows or topics.")
 @on_option
-def done(engine: BlockingEngine, session: str, what: tuple[str, ...], undo: bool, on: date | None) -> Any:
-    """Mark work as done: WHAT is the id of a row, a day or a topic. Default: today's work."""
-    session_id = _id(engine, session)
+def done(engine: BlockingEngine, words: tuple[str, ...], undo: bool, on: date | None) -> Any:
+    """Mark work as done: WHAT is the id of a row, a day, a topic, or §8. Default: today's work."""
+    session_id, what = _id_and_words(engine, words)
     if undo:
-        count = sessions.unmark(engine, session_id, what)
+        count = sessions.unmark(engine, session_id, what, _see(session_id))
         return _changed(engine, session_id, f"{many(count, 'mark')} removed.", True)
     return _mark(engine, session_id, what, "done", on)
 
 
 @main.verb()
-@click.argument("session")
-@click.argument("what", nargs=-1, required=True)
+@click.argument("words", nargs=-1, required=True, metavar="[SESSION] WHAT...")
 @on_option
-def skip(engine: BlockingEngine, session: str, what: tuple[str, ...], on: date | None) -> Any:
-    """Mark work that you leave out: WHAT is the id of a row, a day or a topic. Later plans do not have it."""
-    return _mark(engine, _id(engine, session), what, "skipped", on)
+def skip(engine: BlockingEngine, words: tuple[str, ...], on: date | None) -> Any:
+    """Mark work that you leave out: WHAT is the id of a row, a day, a topic, or §8. Later plans do not have it."""
+    session_id, what = _id_and_words(engine, words)
+    if not what:
+        raise BadInput(f"Name what you skip: a row, a day, a topic or a section. {_see(session_id)}")
+    return _mark(engine, session_id, what, "skipped", on)
 
 
 def _mark(engine: BlockingEngine, session_id: str, what: Sequence[str], status: Mark, on: date | None) -> Any:
@@ -383,10 +424,27 @@ def pace(engine: BlockingEngine, session: str, factor: float, course_id: str | N
     return _changed(engine, session_id, f"The pace is {factor:g} for {course_id or 'all courses'}.", not later)
 
 
+@main.verb("open")
+@click.argument("session", required=False)
+def open_page(engine: BlockingEngine, session: str | None) -> Any:
+    """Show the plan in the browser."""
+    session_id = _id(engine, session, reads=True)
+    written = sessions.state_of(engine, session_id).artifacts.page_path
+    if written is None:
+        way = command_line("show", session_id)
+        raise BadInput(f"Session {session_id} has no plan yet. `{way}` says what it waits for.")
+    page = Path(written)
+    if not page.is_file():
+        raise BadInput(f"{page}: There is no such file. Write it again: {command_line('save', session_id, 'FOLDER')}")
+    is_shown = webbrowser.open(page.as_uri())
+    told = f"Plan: {_near(page)}" if is_shown else f"No browser could be started. Open this file: {page}"
+    return told, {"session_id": session_id, "page": str(page), "opened": is_shown}
+
+
 @main.verb()
-@click.argument("session")
+@click.argument("session", required=False)
 @on_option
-def progress(engine: BlockingEngine, session: str, on: date | None) -> Any:
+def progress(engine: BlockingEngine, session: str | None, on: date | None) -> Any:
     """Show what is done against what was planned, and the next rows with their ids."""
     session_id = _id(engine, session, reads=True)
     state, today = sessions.state_of(engine, session_id), on or _today(engine, session_id)
@@ -433,16 +491,16 @@ def retry(engine: BlockingEngine, session: str) -> Any:
 
 
 @main.verb()
-@click.argument("session")
-def document(engine: BlockingEngine, session: str) -> Any:
+@click.argument("session", required=False)
+def document(engine: BlockingEngine, session: str | None) -> Any:
     """Print the session's state as one JSON document."""
     found = _shown(engine, _id(engine, session, reads=True))
     return json.dumps(found, indent=2, ensure_ascii=False), found
 
 
 @main.verb()
-@click.argument("session")
-def plans(engine: BlockingEngine, session: str) -> Any:
+@click.argument("session", required=False)
+def plans(engine: BlockingEngine, session: str | None) -> Any:
     """List all versions of the plan."""
     found = sessions.plans(engine, _id(engine, session, reads=True))
     listed = {str(version): each.model_dump(mode="json") for version, each in found.items()}
@@ -470,7 +528,9 @@ def save(engine: BlockingEngine, session: str, folder: Path, version: int | None
 def end(engine: BlockingEngine, session: str, reason: str) -> Any:
     """End a session: delete its files and plans, then the session."""
     session_id = _id(engine, session)
+    outputs = engine.files(session_id).outputs
     engine.remove(session_id, by="the user", reason=reason)
+    output.remove(outputs)
     last = [event.summary for event in engine.events(session_id)][-1]
     return f"Session {session_id}: {last}.", {"session_id": session_id, "last_event": last}
 

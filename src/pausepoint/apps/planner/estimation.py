@@ -63,7 +63,7 @@ def minutes(measure: Measure, difficulty: Difficulty = "normal") -> int:
     >>> [minutes(Measure(words=4000), difficulty) for difficulty in FACTORS]
     [50, 60, 80]
     """
-    if measure == Measure(filenames=measure.filenames, missing=measure.missing):
+    if measure == Measure(filenames=measure.filenames, titles=measure.titles, missing=measure.missing):
         return WITHOUT_MATERIAL
     unread = MINUTES_PER_PAGE * measure.pages * AGAIN if not measure.words else 0
     return max(STEP, math.ceil(round((_reading(measure) + unread) * FACTORS[difficulty], 6) / STEP) * STEP)
@@ -81,8 +81,9 @@ def sections(measure: Measure, whole: int) -> list[SectionEstimate]:
     names = _named(measure.sections)
     return [
         SectionEstimate(
-            section=name, number=each.number, title=each.title, filename=each.filename, first_page=each.first_page,
-            last_page=each.last_page, minutes=share,
+            section=name, number=each.number, title=each.title, filename=each.filename,
+            book=measure.titles.get(each.filename, ""), first_page=each.first_page, last_page=each.last_page,
+            minutes=share,
         )
         for name, each, share in zip(names, measure.sections, shares, strict=True)
     ]  # fmt: skip

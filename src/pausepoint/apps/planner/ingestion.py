@@ -31,6 +31,7 @@ from pausepoint.apps.planner.models import (
     Measure,
 )
 from pausepoint.apps.planner.reader import Reader
+from pausepoint.apps.planner.titles import names_of
 from pausepoint.apps.planner.topics import Findings, findings
 from pausepoint.apps.words import many
 from pausepoint.model import Chunk, Chunked
@@ -174,7 +175,8 @@ def gathered(payload: IngestionPayload, files: dict[str, FileProgress], books: d
         _tell_apart(copies)
         listed = merged(copies.values())
         _check_prerequisites(listed)
-        found += [_evidence(course, topic, mine, files, books) for topic in listed]
+        titles = names_of(mine.values(), [topic.title for topic in listed])
+        found += [_evidence(course, topic, mine, files, books, titles) for topic in listed]
         if not listed:
             found.append(_without_material(course, mine))
     return found
@@ -210,13 +212,15 @@ def _copied(topic: Topic) -> Topic:
 
 
 def _evidence(
-    course: Course, topic: Topic, mine: dict[str, FileEntry], files: dict[str, FileProgress], books: dict[str, Book]
+    course: Course, topic: Topic, mine: dict[str, FileEntry], files: dict[str, FileProgress], books: dict[str, Book],
+    titles: dict[str, str],
 ) -> Evidence:  # fmt: skip
     sources = list(dict.fromkeys(chunk.rpartition(":")[0] for chunk in topic.chunks))
     names = [mine[file_id].filename for file_id in sources]
     measure = Measure(
         pages=topic.pages, words=topic.words, signs=topic.signs, tasks=topic.tasks, basis=topic.basis, filenames=names,
         missing=_missing((files[file_id], books[file_id]) for file_id in sources), sections=topic.sections,
+        titles={name: titles[name] for name in names if name in titles},
     )  # fmt: skip
     return Evidence(
         course_id=course.course_id, topic=topic.title, evidence_summary=_summary(topic, names), source_files=sources,

@@ -191,7 +191,7 @@ class UserInputs(BaseModel):
 
 
 class Upload(BaseModel):
-    """A file that the session takes in when it starts.
+    """A file that the session takes in when it starts. ``title``: the one that the plan shows instead of its own.
 
     A chapter of a ``book`` is one of several files. ``name`` is then its path in the folder of the book.
     """
@@ -201,6 +201,7 @@ class Upload(BaseModel):
     is_shared: bool = False
     book: str = ""
     name: str = ""
+    title: str = ""
 
     @property
     def filename(self) -> str:
@@ -209,7 +210,7 @@ class Upload(BaseModel):
 
 
 class FileEntry(BaseModel):
-    """A file of the session. A shared file belongs to all courses.
+    """A file of the session. A shared file belongs to all courses. ``title`` is empty if the file has none.
 
     A file of a ``book`` is one of its chapters, in the order of the registry.
     """
@@ -223,6 +224,7 @@ class FileEntry(BaseModel):
     course_ids: list[str] = []
     is_shared: bool = False
     book: str = ""
+    title: str = ""
 
 
 # results of the agents
@@ -283,6 +285,7 @@ class Measure(BaseModel):
     basis: Basis = "nothing"
     missing: float = Field(default=0.0, ge=0, le=1, description="the share of its files that could not be read")
     filenames: list[str] = []
+    titles: dict[str, str] = Field(default={}, description="how the plan names its files, by their names")
     sections: list[Section] = []
 
 
@@ -329,12 +332,16 @@ class IngestionState(BaseModel):
 
 
 class SectionEstimate(BaseModel):
-    """The estimate for a section. ``section`` is its name within the topic: its number and title."""
+    """The estimate for a section. ``section`` is its name within the topic: its number and title.
+
+    ``book`` is the title of its file, or empty if the file has none.
+    """
 
     section: str
     number: str = ""
     title: str = ""
     filename: str = ""
+    book: str = ""
     first_page: int | None = None
     last_page: int | None = None
     minutes: int = Field(ge=0)

@@ -6,6 +6,7 @@ import csv
 import io
 import shlex
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -15,11 +16,37 @@ from pausepoint.apps.planner.markdown import as_markdown
 from pausepoint.apps.planner.models import Artifacts, PlanRow
 from pausepoint.apps.planner.page import as_page
 from pausepoint.apps.planner.shown import Shown
+from pausepoint.name import FOLDER
+
+NAMES = ("study_plan.md", "study_plan.csv", "study_plan.ics", "study_plan.html")
 
 COLUMNS = (
     "date", "starts_at", "course", "topic", "task_description", "estimated_minutes", "priority", "source_files",
     "status", "row_id",
 )  # fmt: skip
+
+
+def place_of(outputs: Path) -> Path:
+    """Return the folder for the files of a session: ``planner/ID`` beside the store, where a person looks for it.
+
+    A store in the hidden folder of a project counts as one in the project. ``outputs`` is the session's own folder.
+
+    >>> place_of(Path("/term/.pausepoint/pausepoint.db.sessions/spring/outputs")).as_posix()
+    '/term/planner/spring'
+    """
+    own = outputs.absolute().parent
+    beside = own.parents[1]
+    return (beside.parent if beside.name == FOLDER else beside) / "planner" / own.name
+
+
+def remove(outputs: Path) -> None:
+    """Delete the files of a session, and nothing that a person has added."""
+    folder = place_of(outputs)
+    for name in NAMES:
+        (folder / name).unlink(missing_ok=True)
+    for each in (folder, folder.parent):
+        with suppress(OSError):  # it does not exist, or has other files
+            each.rmdir()
 
 
 def write(folder: Path, shown: Shown, session_id: str, made: datetime, outputs: Path) -> Artifacts:
@@ -29,15 +56,16 @@ def write(folder: Path, shown: Shown, session_id: str, made: datetime, outputs: 
         return command_for(outputs, "done", session_id, row_id)
 
     example = marking(shown.next_row_id) if shown.next_row_id else ""
-    texts = {
-        "study_plan.md": as_markdown(shown, example),
-        "study_plan.csv": as_csv(shown),
-        "study_plan.ics": as_calendar(shown.planning, shown.inputs, shown.statuses, session_id, made, marking),
-        "study_plan.html": as_page(shown, example),
-    }
-    for name, text in texts.items():
+    texts = (
+        as_markdown(shown, example),
+        as_csv(shown),
+        as_calendar(shown.planning, shown.inputs, shown.statuses, session_id, made, marking),
+        as_page(shown, example),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in zip(NAMES, texts, strict=True):
         put(folder / name, text.encode(), private=False)
-    markdown, table, calendar, page = (str(folder / name) for name in texts)
+    markdown, table, calendar, page = (str(folder / name) for name in NAMES)
     return Artifacts(markdown_path=markdown, csv_path=table, calendar_path=calendar, page_path=page)
 
 

@@ -24,6 +24,7 @@ from pausepoint.apps.planner.models import (
     TopicEstimate,
     UserInputs,
 )
+from pausepoint.apps.planner.places import Place, numbered, places_of, read_numbers
 from pausepoint.apps.planner.work import WHOLE, Work, gaps, up, works
 from pausepoint.apps.words import many
 from pausepoint.errors import did_you_mean
@@ -48,6 +49,24 @@ def marked(state: PlannerState, words: Sequence[str], status: Mark, today: date,
         if not fresh:
             raise BadInput(f"{word}: The work is already marked as done or skipped. {see}")
         found += [each for row in fresh for each in _of_row(inputs, row, status, today, marks)]
+    return found
+
+
+def unmarking(state: PlannerState, words: Sequence[str], see: str) -> list[Progress]:
+    """Return the marks that some words name: ids of rows, days, topics or sections, as for `marked`."""
+    marks = state.user_inputs.progress
+    found: list[Progress] = []
+    for word in words:
+        named = [mark for mark in marks if word.casefold() in (mark.row_id.casefold(), mark.topic.casefold())]
+        if not named and (rows := _rows(state.planning_state, word, date.today(), see)) is not None:
+            ids = {row.row_id for row in rows}
+            named = [mark for mark in marks if mark.row_id in ids]
+        elif not named:
+            places = {(place.course_id, place.topic, place.section) for place in _named(state, word, see)}
+            named = [mark for mark in marks if (mark.course_id, mark.topic, mark.section) in places]
+        if not named:
+            raise BadInput(f"{word}: Nothing of it is marked. {see}")
+        found += named
     return found
 
 
@@ -85,16 +104,17 @@ def _share(part: RowPart, first: int, last: int) -> int:
 
 
 def _of_topic(state: PlannerState, word: str, status: Mark, on: date, see: str) -> list[Progress]:
-    """Return progress for all that is left of a topic, or of a section that the word names."""
-    topic, section = _topic_of(state, word, see)
-    left = [part for each in works(state.user_inputs, state.estimation_state.topic_estimates)
-            if (each.course.course_id, each.topic) == (topic.course_id, topic.topic)
+    """Return progress for all that is left of the places that the word names: a topic, a chapter, or sections."""
+    named = {(place.course_id, place.topic, place.section) for place in _named(state, word, see)}
+    topics = {(course_id, topic) for course_id, topic, _ in named}
+    left = [(each, part) for each in works(state.user_inputs, state.estimation_state.topic_estimates)
+            if (each.course.course_id, each.topic) in topics
             for part in _as_planned(each, state.planning_state).queue]  # fmt: skip
     found = [
-        Progress(course_id=topic.course_id, topic=topic.topic, section=part.section.section, first=part.first,
+        Progress(course_id=each.course.course_id, topic=each.topic, section=part.section.section, first=part.first,
                  last=part.last, status=status, on=on, minutes=part.minutes)
-        for part in left
-        if section is None or part.section.section == section
+        for each, part in left
+        if (each.course.course_id, each.topic, part.section.section) in named
     ]  # fmt: skip
     if not found:
         raise BadInput(f"{word}: Nothing of it is left. {see}")
@@ -109,21 +129,24 @@ def _as_planned(work: Work, planning: PlanningState) -> Work:
     return work
 
 
-def _topic_of(state: PlannerState, word: str, see: str) -> tuple[TopicEstimate, str | None]:
-    """Return the topic that a word names, and its section if the word names one. Part of a name is enough."""
-    places: list[tuple[str, TopicEstimate, str | None]] = []
-    for each in state.estimation_state.topic_estimates:
-        places.append((each.topic, each, None))
-        places += [(part.section, each, part.section) for part in each.sections if part.section]
-        places += [(part.number, each, part.section) for part in each.sections if part.number]
-    same = [place for place in places if place[0].casefold() == word.casefold()]
-    within = [place for place in places if word.casefold() in place[0].casefold()]
-    found = same or within
-    topics = [place for place in found if place[2] is None]
-    found = topics or found
-    chosen = {(each.course_id, each.topic, section): (each, section) for _, each, section in found}
+def _named(state: PlannerState, word: str, see: str) -> list[Place]:
+    """Return the places that a word names: by numbers, or by a name of a topic or a section. Part of it is enough."""
+    places = places_of(state.estimation_state.topic_estimates)
+    same = [place for place in places if word.casefold() in (place.topic.casefold(), place.section.casefold())]
+    numbers = read_numbers(word)
+    if numbers is not None and not same:
+        courses = {course.course_id: course.course_name for course in state.user_inputs.courses}
+        if found := numbered(places, numbers, courses):
+            return _of_one_book(word, found)
+        if word.strip().startswith("§"):
+            raise BadInput(f"{word}: No section has this number. Write the name of a topic or a section. {see}")
+    topics = [place for place in places if word.casefold() in place.topic.casefold()]
+    sections = [place for place in places if word.casefold() in place.section.casefold()]
+    found = [place for place in same if word.casefold() == place.topic.casefold()] or same or topics or sections
+    by_topic = found and (found == topics or word.casefold() == found[0].topic.casefold())
+    chosen = {(place.course_id, place.topic, "" if by_topic else place.section): place for place in found}
     if len(chosen) == 1:
-        return next(iter(chosen.values()))
+        return found
     if not chosen:
         names = [each.topic for each in state.estimation_state.topic_estimates]
         names = names if len(names) <= 8 else get_close_matches(word, names, 1)  # a long list helps nobody
@@ -132,9 +155,26 @@ def _topic_of(state: PlannerState, word: str, see: str) -> tuple[TopicEstimate, 
     raise BadInput(f"{word}: Several topics have this name ({listed}). Write more of the name, or the id of a row.")
 
 
+def _of_one_book(word: str, places: list[Place]) -> list[Place]:
+    """Return the places if they are in one book. Refuse a number that several books have."""
+    books = list(dict.fromkeys((place.course_id, place.book) for place in places))
+    if len(books) == 1:
+        return places
+    number = word.rpartition(":")[2].strip()
+    courses = list(dict.fromkeys(course_id for course_id, _ in books))
+    ways = [f"{name}: {number}" for name in (courses if len(courses) > 1 else [book for _, book in books])]
+    listed = " or ".join(f"{way!r}" for way in ways[:3])
+    raise BadInput(f"{word}: Several books have this number. Write {listed}.")
+
+
 def topic_of(state: PlannerState, word: str, see: str) -> TopicEstimate:
     """Return the topic that a word names."""
-    return _topic_of(state, word, see)[0]
+    named = {(place.course_id, place.topic) for place in _named(state, word, see)}
+    found = [each for each in state.estimation_state.topic_estimates if (each.course_id, each.topic) in named]
+    if len(found) > 1:
+        listed = ", ".join(f"“{each.topic}”" for each in found[:4])
+        raise BadInput(f"{word}: Several topics are meant ({listed}). Name one of them.")
+    return found[0]
 
 
 def statuses(inputs: UserInputs, planning: PlanningState) -> dict[str, str]:

@@ -122,9 +122,11 @@ def _place(parts: Sequence[Part]) -> str:
     A part of a section that began on another day, or ends on another day, says so.
     """
     first = parts[0].section
-    stem = PurePath(first.filename).stem if first.section else ""
-    where = " ".join(filter(None, [stem, _sections(parts)])) or parts[0].topic
-    return ", ".join(filter(None, [where, _extent(parts), _pages(*_page_range(parts))]))
+    sections = _sections(parts)
+    stem = PurePath(first.filename).stem if first.section and not first.book else ""
+    where = " ".join(filter(None, [stem, sections])) or parts[0].topic
+    book = first.book if sections != f"“{first.book}”" else ""
+    return ", ".join(filter(None, [book, where, _extent(parts), _pages(*_page_range(parts))]))
 
 
 def _page_range(parts: Sequence[Part]) -> tuple[int | None, int | None]:

@@ -34,7 +34,7 @@ from pausepoint.apps.planner.models import (
     Weekday,
 )
 from pausepoint.apps.planner.plan import settled
-from pausepoint.apps.planner.progress import Mark, marked, topic_of, unmarked
+from pausepoint.apps.planner.progress import Mark, marked, topic_of, unmarked, unmarking
 from pausepoint.apps.planner.stages import inputs_missing
 from pausepoint.apps.planner.workflow import EVENTS, joined, planner
 from pausepoint.engine import BlockingEngine
@@ -177,7 +177,7 @@ def _stored(
             content, upload.filename, kind, course_ids=upload.course_ids, is_shared=upload.is_shared
         )
         known = found[file.file_id].entry if file.file_id in found else state.file_registry.get(file.file_id)
-        entry = joined(known, FileEntry.model_validate(file.entry()), upload)
+        entry = joined(known, FileEntry.model_validate(file.entry()), upload, content)
         found[file.file_id] = Added(file.file_id, entry, file.file_id in state.file_registry)
     return list(found.values())
 
@@ -331,20 +331,17 @@ def mark(
     return found
 
 
-def unmark(engine: BlockingEngine, session_id: str, words: Sequence[str]) -> int:
-    """Remove the marks of rows or topics, and return how many."""
+def unmark(engine: BlockingEngine, session_id: str, words: Sequence[str], see: str) -> int:
+    """Remove the marks of rows, days, topics or sections, and return how many."""
     seen, state = _parked(engine, session_id), state_of(engine, session_id)
     if not words:
         raise BadInput("Name the rows or topics whose marks are to be removed.")
-    names = {word.casefold() for word in words}
-    kept = [each for each in state.user_inputs.progress if not {each.row_id.casefold(), each.topic.casefold()} & names]
-    count = len(state.user_inputs.progress) - len(kept)
-    if not count:
-        raise BadInput(f"{', '.join(words)}: Nothing is marked with this row id or topic. Check the name.")
+    removed = unmarking(state, words, see)
+    kept = [mark for mark in state.user_inputs.progress if mark not in removed]
     inputs = state.user_inputs.model_copy(update={"progress": kept})
     planning = unmarked(state.planning_state, state.user_inputs, inputs)
     _change(engine, seen, {"user_inputs": inputs, "planning_state": planning}, "finish", "marks removed")
-    return count
+    return len(state.user_inputs.progress) - len(kept)
 
 
 def estimate(engine: BlockingEngine, session_id: str, topic: str, minutes: int, see: str) -> TopicEstimate:

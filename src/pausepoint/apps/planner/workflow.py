@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -16,7 +17,6 @@ from pausepoint.apps.planner import estimation, ingestion, materials, output
 from pausepoint.apps.planner import plan as planning
 from pausepoint.apps.planner import review as reviewing
 from pausepoint.apps.planner.models import (
-    Artifacts,
     EstimationPayload,
     EstimationState,
     Evidence,
@@ -33,6 +33,7 @@ from pausepoint.apps.planner.models import (
 )
 from pausepoint.apps.planner.shown import VERDICTS, Shown
 from pausepoint.apps.planner.stages import days_missing, files_missing, inputs_missing, moved
+from pausepoint.apps.planner.titles import title_of
 from pausepoint.apps.words import many
 from pausepoint.definition import At
 from pausepoint.model import SessionId
@@ -70,16 +71,24 @@ async def collect(
         file = await ctx.files.add(
             content, upload.filename, kind, course_ids=upload.course_ids, is_shared=upload.is_shared
         )  # fmt: skip
-        registry[file.file_id] = joined(registry.get(file.file_id), FileEntry.model_validate(file.entry()), upload)
+        entry = FileEntry.model_validate(file.entry())
+        registry[file.file_id] = await asyncio.to_thread(joined, registry.get(file.file_id), entry, upload, content)
     return registry
 
 
-def joined(before: FileEntry | None, entry: FileEntry, upload: Upload) -> FileEntry:
-    """Return a registry entry that also covers the courses of this upload. A file keeps its first name and book."""
-    named = before or entry.model_copy(update={"filename": upload.filename, "book": upload.book})
+def joined(before: FileEntry | None, entry: FileEntry, upload: Upload, content: Path | bytes) -> FileEntry:
+    """Return a registry entry that also covers the courses of this upload. A file keeps its first name and book.
+
+    A chapter of a book has no title of its own here: its topic has it.
+    """
+    named = before
+    if named is None:
+        title = "" if upload.book else title_of(content, entry.content_type)
+        named = entry.model_copy(update={"filename": upload.filename, "book": upload.book, "title": title})
     known = [*(before.course_ids if before else []), *upload.course_ids]
     shared = upload.is_shared or (before is not None and before.is_shared)
-    return named.model_copy(update={"course_ids": list(dict.fromkeys(known)), "is_shared": shared})
+    title = upload.title or named.title
+    return named.model_copy(update={"course_ids": list(dict.fromkeys(known)), "is_shared": shared, "title": title})
 
 
 @guard(after=collect)
@@ -225,8 +234,8 @@ async def finish(
         user_inputs=user_inputs, planning_state=planning_state, ingestion_state=ingestion_state,
         estimation_state=estimation_state, file_registry=file_registry,
     )  # fmt: skip
-    folder = ctx.files.outputs
-    written: Artifacts = output.write(folder, Shown.of(state), ctx.session_id, ctx.started_at, folder)
+    outputs = ctx.files.outputs
+    written = output.write(output.place_of(outputs), Shown.of(state), ctx.session_id, ctx.started_at, outputs)
     ctx.emit("complete", f"plan {planning_state.plan_version} is written")
     return {"status": moved(status, "completed"), "artifacts": written}
 
