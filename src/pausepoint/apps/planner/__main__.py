@@ -276,10 +276,8 @@ def file(
     """Add files, or a folder as a book: PDF, text, Markdown or reStructuredText."""
     session_id = _id(engine, session)
     listed = as_listed(paths)
-    if title and len(listed) > 1:
-        raise click.UsageError(
-            "--title names one file, and there are several. Use --book to name a book of several files."
-        )
+    if title and (len(listed) > 1 or listed[0].is_dir()):
+        raise click.UsageError("--title names one file. Use --book to name several files, or the name of the folder.")
     given = [Upload(path=path, course_ids=list(course_ids), is_shared=shared, book=book, title=one_line(title))
              for path in listed]  # fmt: skip
     added = sessions.add_files(engine, session_id, [part for each in given for part in _parts(each)])
