@@ -184,8 +184,9 @@ INSIDE = {
     "redact 1 --field text": (Scene(topics("")), not_erased),
     "show fail1": (Scene(topics("fail")), at_a_terminal),
     "resume ask1": (Scene(topics("ask")), interrupted_watcher),
+    "pause --all": (SCENES["a gate"], lambda _: None),
 }
-"""Commands whose conditions only this process can make."""
+"""Commands whose conditions only this process can make, or only the folder that was prepared: a gate knows its path."""
 
 
 def _completed(words: list[str]) -> list[str]:

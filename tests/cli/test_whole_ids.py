@@ -47,7 +47,7 @@ PROGRAMS: dict[str, tuple[dict[str, list[str]], dict[str, list[str]], set[str]]]
             "remove": ["notes.md"], "replace": ["notes.md", "other.md"],
             "end": [],
         },
-        {"progress": [], "document": [], "plans": [], "save": ["out"]},
+        {"progress": [], "document": [], "plans": [], "save": ["out"], "open": []},
         {"create"},
     ),
     "memo": ({}, {}, {"write"}),  # a memo is named by its company and its version folder

@@ -159,6 +159,10 @@ def written() -> Iterator[str]:
             yield f"{path.name}: {text}"
 
 
+KNOWN_ELSEWHERE = {"--help", "--store", "--version", "--verbose", "--topic"}
+"""Options of all commands, of programs, and a field of the example."""
+
+
 def wrong_options() -> Iterator[str]:
     """Yield texts that name an option which no command has."""
     commands = [found for name in COMMANDS if (found := app.get_command(click.Context(app), name)) is not None]
@@ -167,7 +171,7 @@ def wrong_options() -> Iterator[str]:
     known = {option for param in params for option in (*param.opts, *param.secondary_opts)}
     for path, text in texts():
         named = re.findall(r"(?<![\w-])--[a-z][a-z-]*\b(?![-{])", text)
-        if unknown := {*named} - known - {"--help", "--store", "--version", "--topic"}:  # a field of the example
+        if unknown := {*named} - known - KNOWN_ELSEWHERE:
             yield f"{path.name}: {', '.join(sorted(unknown))}: {text}"
 
 
