@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pausepoint import Context, Engine, Workflow, step
 from tests.cli.letter import Letter, letter
 
-__all__ = ["CODE", "STORE", "Letter", "crowd", "execute", "letter", "letters", "project", "within"]
+__all__ = ["CODE", "STORE", "Letter", "crowd", "execute", "letter", "letters", "post_letters", "project", "within"]
 
 STORE = ".pausepoint/pausepoint.db"
 
@@ -41,7 +41,7 @@ def project(folder: Path, code: str = CODE) -> Path:
     return folder
 
 
-def within(store: Path, act: Callable[[Engine], Awaitable[Any]], *workflows: Workflow[Any]) -> Any:
+def within(store: Path | str, act: Callable[[Engine], Awaitable[Any]], *workflows: Workflow[Any]) -> Any:
     """Open a store here, do something, and close it."""
 
     async def main() -> Any:
@@ -53,14 +53,19 @@ def within(store: Path, act: Callable[[Engine], Awaitable[Any]], *workflows: Wor
 
 def letters(folder: Path, **names: str) -> Path:
     """A store with a session for each: by its id, to whom the letter goes. All of them wait for a reply."""
+    store = folder / STORE
+    post_letters(store, **names)
+    return store
+
+
+def post_letters(store: Path | str, **names: str) -> None:
+    """Start the sessions of `letters` in a store."""
 
     async def start(engine: Engine) -> None:
         for session_id, name in names.items():
             await (await engine.start(letter, session_id=session_id, name=name)).outcome()
 
-    store = folder / STORE
     within(store, start)
-    return store
 
 
 def execute(store: Path, statement: str, *values: object) -> None:

@@ -6,15 +6,18 @@ import json
 import signal
 import sqlite3
 import time
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from pausepoint import Engine
+from pausepoint.cli.project import place_of
 from tests.cli.kit import Process, plain, run
-from tests.cli.samples import STORE, letter, letters, project, within
+from tests.cli.samples import STORE, letter, letters, post_letters, project, within
 from tests.support.loop import PATIENCE
+from tests.support.postgres import schema_of, sql
 
 
 def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tmp_path: Path) -> None:
@@ -98,61 +101,76 @@ def test_a_file_that_was_changed_or_is_missing_is_refused_and_nothing_is_stored(
 
 
 @pytest.mark.long
-def test_a_killed_move_is_repeated_and_every_session_is_in_the_new_store_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("source", "target"), [("file", "file"), ("file", "server"), ("server", "file")])
+def test_a_killed_move_is_repeated_and_every_session_is_in_the_new_store_once(
+    tmp_path: Path, source: str, target: str
+) -> None:
     names = {f"s{number:03}": "Ada" for number in range(100)}
-    command = ("move", STORE, "sqlite:///new.db")
-    folder, before = tmp_path, 0
-    for attempt in range(10):  # on a busy machine, a kill may come when all of them are there
-        folder = tmp_path / str(attempt)
-        folder.mkdir()
-        letters(folder, **names)
-        planned = run(*command, "--dry-run", "--json", cwd=folder)
-        assert (planned.code, json.loads(planned.stdout)["moved"]) == (0, sorted(names))
-        assert not (folder / "new.db").exists()
-        if (before := _killed(folder, *command)) < 100:
-            break
-    assert 5 <= before < 100, before  # the fault fired in the middle
+    with ExitStack() as stack:
+        for attempt in range(10):  # on a busy machine, a kill may come when all of them are there
+            folder = tmp_path / str(attempt)
+            folder.mkdir()
+            old, new = (
+                _store_on(kind, folder / f"{name}.db", stack) for kind, name in ((source, "old"), (target, "new"))
+            )
+            post_letters(old, **names)
+            planned = run("move", old, new, "--dry-run", "--json", cwd=folder)
+            assert (planned.code, json.loads(planned.stdout)["moved"]) == (0, sorted(names))
+            assert not place_of(new).exists
+            if (before := _killed(folder, old, new)) < 100:
+                break
+        assert 5 <= before < 100, before  # the fault fired in the middle
 
-    done = json.loads(run(*command, "--json", cwd=folder).stdout)
-    assert (len(done["there"]), len(done["moved"]), done["refused"]) == (before, 100 - before, {})
-    assert _sessions(folder / "new.db") == dict.fromkeys(names, "waiting")
-    assert _sessions(folder / STORE) == dict.fromkeys(names, "paused")
-    again = run(*command, cwd=folder)
-    assert (again.code, again.stdout.splitlines()) == (0, [
-        "Moved 0 sessions to sqlite:///new.db. 100 sessions are there already.",
-        f"Everything in {STORE} is paused and stays there.",
-    ])  # fmt: skip
+        done = json.loads(run("move", old, new, "--json", cwd=folder).stdout)
+        assert (len(done["there"]), len(done["moved"]), done["refused"]) == (before, 100 - before, {})
+        assert _sessions(new) == dict.fromkeys(names, "waiting")
+        assert _sessions(old) == dict.fromkeys(names, "paused")
+        again = run("move", old, new, cwd=folder)
+        assert (again.code, again.stdout.splitlines()) == (0, [
+            f"Moved 0 sessions to {place_of(new).given}. 100 sessions are there already.",
+            f"Everything in {place_of(old).given} is paused and stays there.",
+        ])  # fmt: skip
 
-    async def go_on(engine: Engine) -> tuple[str, bool]:
-        await engine.send("s007", "thanks")
-        return (await engine.outcome("s007")).state.reply, (await engine.verify()).ok
+        async def go_on(engine: Engine) -> tuple[str, bool]:
+            await engine.send("s007", "thanks")
+            return (await engine.outcome("s007")).state.reply, (await engine.verify()).ok
 
-    assert within(folder / "new.db", go_on) == ("thanks", True)
+        assert within(new, go_on) == ("thanks", True)
 
 
-def _killed(folder: Path, *command: str) -> int:
+def _store_on(kind: str, file: Path, stack: ExitStack) -> str:
+    """Return the path or the URL of a store that does not exist yet."""
+    return stack.enter_context(schema_of(new=True)) if kind == "server" else str(file)
+
+
+def _killed(folder: Path, old: str, new: str) -> int:
     """Kill a move when it has moved some sessions, and return how many are in the new store then."""
-    with Process(*command, cwd=folder) as process:
+    with Process("move", old, new, cwd=folder) as process:
         end = time.monotonic() + PATIENCE
-        while _stored(folder / "new.db") < 5 and time.monotonic() < end:
+        while _stored(new) < 5 and time.monotonic() < end:
             time.sleep(0.002)
         process.child.send_signal(signal.SIGKILL)
         process.child.wait(PATIENCE)
-    return len(_sessions(folder / "new.db"))
+    return len(_sessions(new))
 
 
-def _stored(store: Path) -> int:
+def _stored(store: str) -> int:
     """Return how many sessions a store has. It is read without an engine, because the process is to be killed soon."""
+    count = "SELECT count(*) FROM sessions"
+    if "://" in store:
+        with suppress(psycopg.errors.UndefinedTable):
+            return int(sql(store, count)[0][0])
+        return 0
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db:
-        return int(db.execute("SELECT count(*) FROM sessions").fetchone()[0])
+        return int(db.execute(count).fetchone()[0])
     return 0
 
 
-def _sessions(store: Path) -> dict[str, str]:
+def _sessions(store: str | Path) -> dict[str, str]:
     async def look(engine: Engine) -> dict[str, str]:
         return {str(info.session_id): info.status.value for info in await engine.sessions()}
 
-    return within(store, look) if store.exists() else {}
+    return within(store, look) if place_of(str(store)).exists else {}
 
 
 def test_a_move_names_what_it_cannot_move_and_how_to_repeat_it(tmp_path: Path) -> None:
