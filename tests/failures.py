@@ -1,18 +1,21 @@
-"""The pytest plugin behind ``--failures FILE``: which tests failed and why, and how long each test took.
+"""The pytest plugin behind ``--failures FILE``: which tests failed or were skipped, why, and how long each test took.
 
-`tools.suite` reads the file to run the failed tests once more, and to name the slow ones.
+`tools.suite` reads the file to run the failed tests once more, and to name slow tests and the reasons of skipped ones.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.covers import PROPERTY
+
+SAID = "said"
+"""The name of a property with a line for the end of the run, such as a time that a test has measured."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,13 +29,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Failures:
-    """Collects the first error of each failed test, and of each file that could not be collected."""
+    """Collects the first error of each failed test and file, the reasons of skipped tests, and what tests want said."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.failed: dict[str, dict[str, Any]] = {}
         self.broken: dict[str, str] = {}
         self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.skipped: Counter[str] = Counter()
+        self.said: list[str] = []
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -40,12 +45,19 @@ class Failures:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
+        if report.skipped and isinstance(report.longrepr, tuple | list):  # an expected failure has another form
+            self.skipped[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
+        if report.when == "call":
+            self.said += [str(value) for name, value in report.user_properties if name == SAID]
         if report.failed:
             numbers = [number for name, value in report.user_properties if name == PROPERTY for number in value]  # type: ignore[attr-defined]
             self.failed.setdefault(report.nodeid, {"error": first_error(str(report.longrepr)), "covers": numbers})
 
     def pytest_sessionfinish(self) -> None:
-        facts = {"failed": self.failed, "broken": self.broken, "seconds": self.seconds}
+        facts = {
+            "failed": self.failed, "broken": self.broken, "seconds": self.seconds, "skipped": self.skipped,
+            "said": self.said,
+        }  # fmt: skip
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
 

@@ -47,6 +47,8 @@ class Run:
     failed: dict[str, dict[str, Any]] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
 
 
 def run_pytest(arguments: Sequence[str], report: Path) -> Run:
@@ -120,6 +122,16 @@ def slow_tests(seconds: dict[str, float]) -> list[str]:
     return [title, *(f"  {took:5.1f} s  {node}" for took, node in slow)] if slow else []
 
 
+def skipped_tests(reasons: dict[str, int]) -> list[str]:
+    """Return why tests were skipped, and how many.
+
+    >>> skipped_tests({"PgBouncer is not installed.": 2})
+    ['2 tests were skipped:', '  2: PgBouncer is not installed.']
+    """
+    title = f"{sum(reasons.values())} tests were skipped:"
+    return [title, *(f"  {count}: {reason}" for reason, count in reasons.items())] if reasons else []
+
+
 def last_pass(*, passes: bool) -> str:
     """Say how many commits ago every test passed in this clone, and note it if they pass now."""
     folder = _git("rev-parse", "--git-common-dir")
@@ -162,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code, lines = judge(first, build)
     if options.tier == "short":
         lines = [*slow_tests(first.seconds), *lines]
+    lines = [*first.said, *skipped_tests(first.skipped), *lines]
     if rest:
         lines.append("Only a part of the tests ran, so the acceptance list is not checked.")
     elif code == 0:

@@ -99,6 +99,25 @@ def test_a_test_that_passes_in_its_second_try_is_named_and_counts(tmp_path: Path
     assert (counts["numPassedTests"], counts["numFailedTests"]) == (1, 0)
 
 
+@pytest.mark.long
+def test_the_last_lines_name_why_tests_were_skipped_and_what_others_measured(tmp_path: Path) -> None:
+    source = """\
+        import pytest
+
+        @pytest.mark.parametrize("n", [1, 2])
+        @pytest.mark.skipif(True, reason="PgBouncer is not installed.")
+        def test_pooled(n): pass
+
+        @pytest.mark.xfail(strict=False)
+        def test_expected(): assert False
+
+        def test_measured(record_property):
+            record_property("said", "takeover: 9.0 s")
+    """
+    _, lines = run(project(tmp_path, some=source), "short", "--color=no")
+    assert "takeover: 9.0 s\n2 tests were skipped:\n  2: PgBouncer is not installed.\n" in lines
+
+
 def test_too_many_unstable_tests_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "repeat", lambda failed, build: {})
     failed = {f"test_it.py::test_{n}": {"error": "assert 0", "covers": []} for n in range(suite.MOST_UNSTABLE + 1)}

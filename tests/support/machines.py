@@ -2,12 +2,14 @@
 
 On Linux each machine is a network namespace with its own host name, and a cable (a pair of ``veth`` devices) is the
 only way from one to the other. No privileges are needed: the namespaces belong to a user namespace. Where the system
-does not allow that, or ``unshare``, ``nsenter`` or ``ip`` are missing, the machines are two loopback addresses: then
-only their folders and what follows from them are separate, such as lock files, and not host name and network.
+does not allow that, or ``unshare``, ``nsenter`` or ``ip`` are missing, the test is skipped with the reason; for root on
+Linux it fails. Machines without namespaces are two loopback addresses: then only their folders and what follows from
+them are separate, such as lock files, and not host name and network.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -15,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
+
+import pytest
 
 from tests.support.children import ROOT, environment
 from tests.support.loop import PATIENCE
@@ -104,12 +108,12 @@ class Machines:
 
 
 @contextmanager
-def two_machines(folder: Path, namespaces: bool | None = None) -> Iterator[Machines]:
-    """Make two machines. ``namespaces``: whether to use them; by default, if this system allows it."""
+def two_machines(folder: Path, namespaces: bool = True) -> Iterator[Machines]:
+    """Make two machines. Without ``namespaces``, they are two addresses of this one."""
     with ExitStack() as stack:
-        if namespaces is None:
-            namespaces = possible()
-        if not namespaces:
+        if namespaces:
+            require_namespaces()
+        else:
             one, two = (Machine(f"m{n}", f"127.0.61.{n}", folder, None) for n in (1, 2))
             yield Machines(one, two, separate=False)
             return
@@ -124,14 +128,22 @@ def two_machines(folder: Path, namespaces: bool | None = None) -> Iterator[Machi
         yield Machines(one, two, separate=True)
 
 
-def possible() -> bool:
-    """Return whether this system lets us make namespaces with a cable."""
-    trial = "ip link add wire1 type veth peer name wire2"
+def require_namespaces() -> None:
+    """Skip the test if this system does not let us make namespaces with a cable; fail if it should."""
+    trial = "ip link add wire1 type veth peer name wire2 && command -v nsenter"
     command = ["unshare", "--user", "--map-root-user", "--net", "--uts", "sh", "-c", trial]
     try:
-        return subprocess.run(command, capture_output=True, timeout=PATIENCE).returncode == 0
-    except OSError:
-        return False
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    except OSError as error:
+        reason = str(error)
+    else:
+        if done.returncode == 0:
+            return
+        reason = done.stderr.strip() or "nsenter is missing"
+    text = f"There are no network namespaces here: {reason}"
+    if sys.platform == "linux" and os.geteuid() == 0:
+        pytest.fail(f"{text}. Run `apt-get install util-linux iproute2`, or allow namespaces on this machine.")
+    pytest.skip(text)
 
 
 @contextmanager
