@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from pausepoint.cli.exits import Refused
@@ -14,7 +16,7 @@ from pausepoint.clock import SystemClock
 from pausepoint.engine.stores import store_from
 from pausepoint.errors import StoreError
 from tests.cli.kit import Done, Process, run
-from tests.cli.samples import project
+from tests.cli.samples import CODE, project
 from tests.support.postgres import schema_of, sql
 from tests.support.waits import until
 
@@ -65,8 +67,8 @@ HERE = "there is no store here"
 class NewStore:
     """A project whose store is on a server and does not exist yet. ``named``: each command names it by its URL."""
 
-    def __init__(self, folder: Path, url: str, named: bool) -> None:
-        self.url, self.folder = url, project(folder)
+    def __init__(self, folder: Path, url: str, named: bool, code: str = CODE) -> None:
+        self.url, self.folder = url, project(folder, code)
         self.env = {"PAUSEPOINT_STORE": url} if named else {}
         if not named:
             with (folder / "pyproject.toml").open("a") as settings:
@@ -145,3 +147,50 @@ def test_the_first_worker_or_server_creates_the_store_on_a_server(new_store: New
 def test_doctor_reports_a_server_that_does_not_answer(tmp_path: Path) -> None:
     done = run("doctor", "--store", "postgresql://127.0.0.1:1/work", cwd=tmp_path)
     assert (done.code, "bad   store" in done.stdout) == (1, True), done.stderr
+
+
+ASKS = """
+from pydantic import BaseModel
+
+from pausepoint import Context, Workflow, step
+
+
+class Letter(BaseModel):
+    topic: str
+    tone: str = ""
+
+
+@step(writes="tone")
+async def choose(ctx: Context) -> str:
+    return await ctx.ask("Which tone?", choices=["formal", "playful"])
+
+
+letter = Workflow("letter", state=Letter, steps=[choose])
+"""
+
+
+@pytest.mark.long
+def test_the_commands_and_the_server_work_on_a_server_by_its_url(tmp_path: Path) -> None:
+    with schema_of() as url:
+        store = NewStore(tmp_path, url, named=True, code=ASKS)
+        assert store("run", "letter", "--topic", "squid", "--session-id", "s1").code == 3
+        (listed,) = json.loads(store("ls", "--json").stdout)["sessions"]
+        assert (listed["session_id"], listed["status"]) == ("s1", "waiting")
+        (question,) = json.loads(store("inbox", "--json").stdout)["questions"]
+
+        with Process("serve", "--observe", "--port", "0", "--json", cwd=store.folder, env=store.env) as server:
+            address = json.loads(server.until("}\n"))["address"]
+            base, token = address.split("/#token=")
+            with httpx.Client(base_url=base, headers={"Authorization": f"Bearer {token}"}, trust_env=False) as client:
+                assert client.get("/").headers["content-type"].startswith("text/html")
+                (seen,) = client.get("/api/v1/sessions").json()["sessions"]
+                assert (seen["session_id"], seen["status"]) == ("s1", "waiting")
+                shown = client.get("/api/v1/sessions/s1")
+                assert (shown.status_code, "waiting" in shown.text) == (200, True)
+
+        assert store("pause", "s1").code == 0
+        assert "paused" in store("show", "s1").stdout
+        assert store("answer", question["id"], "formal").code == 0
+        resumed = store("resume", "s1", "--target", "letter.py")
+        assert (resumed.code, "completed" in resumed.stdout) == (0, True), resumed.stderr
+        assert json.loads(store("show", "s1", "--json").stdout)["session"]["status"] == "completed"
