@@ -193,4 +193,4 @@ def test_the_commands_and_the_server_work_on_a_server_by_its_url(tmp_path: Path)
         assert store("answer", question["id"], "formal").code == 0
         resumed = store("resume", "s1", "--target", "letter.py")
         assert (resumed.code, "completed" in resumed.stdout) == (0, True), resumed.stderr
-        assert json.loads(store("show", "s1", "--json").stdout)["session"]["status"] == "completed"
+        assert json.loads(store("show", "s1", "--json").stdout)["status"] == "completed"

@@ -107,18 +107,7 @@ def test_a_killed_move_is_repeated_and_every_session_is_in_the_new_store_once(
 ) -> None:
     names = {f"s{number:03}": "Ada" for number in range(100)}
     with ExitStack() as stack:
-        for attempt in range(10):  # on a busy machine, a kill may come when all of them are there
-            folder = tmp_path / str(attempt)
-            folder.mkdir()
-            old, new = (
-                _store_on(kind, folder / f"{name}.db", stack) for kind, name in ((source, "old"), (target, "new"))
-            )
-            post_letters(old, **names)
-            planned = run("move", old, new, "--dry-run", "--json", cwd=folder)
-            assert (planned.code, json.loads(planned.stdout)["moved"]) == (0, sorted(names))
-            assert not place_of(new).exists
-            if (before := _killed(folder, old, new)) < 100:
-                break
+        folder, old, new, before = _partly_moved(tmp_path, source, target, names, stack)
         assert 5 <= before < 100, before  # the fault fired in the middle
 
         done = json.loads(run("move", old, new, "--json", cwd=folder).stdout)
@@ -136,6 +125,26 @@ def test_a_killed_move_is_repeated_and_every_session_is_in_the_new_store_once(
             return (await engine.outcome("s007")).state.reply, (await engine.verify()).ok
 
         assert within(new, go_on) == ("thanks", True)
+
+
+def _partly_moved(
+    tmp_path: Path, source: str, target: str, names: dict[str, str], stack: ExitStack
+) -> tuple[Path, str, str, int]:
+    """Kill a move in its middle. Return its folder, both stores, and how many sessions are in the new one."""
+    attempt = 0
+    while True:  # on a busy machine, a kill may come when all of them are there
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        old = _store_on(source, folder / "old.db", stack)
+        new = _store_on(target, folder / "new.db", stack)
+        post_letters(old, **names)
+        planned = run("move", old, new, "--dry-run", "--json", cwd=folder)
+        assert (planned.code, json.loads(planned.stdout)["moved"]) == (0, sorted(names))
+        assert not place_of(new).exists
+        if (before := _killed(folder, old, new)) < len(names):
+            return folder, old, new, before
+        attempt += 1
+        assert attempt < 10, "every kill came too late"
 
 
 def _store_on(kind: str, file: Path, stack: ExitStack) -> str:
