@@ -138,3 +138,34 @@ def test_the_number_of_a_footnote_is_no_part_of_the_year_or_the_word_before_it(t
         "Sales rose in 2024 ² by 3 percent.",
     ]
     assert not Known(found.passages[1].text).lacks("In 2024, sales rose by 3 percent.")
+
+
+def test_only_amounts_of_a_table_of_results_have_its_unit() -> None:
+    text = (
+        "| in thousands, except per share data | 2029 | 2028 |\n|---|---|---|\n| Revenue | $40 | $36 |\n"
+        "| Operating margin | 27% | 21% |\n| Net loss | (4) | (5) |\n| Diluted earnings per share | $19.83 | $12.03 |"
+    )
+    assert [each.sentence for each in enriching.developments([source("p", text)])] == [
+        "Revenue (in thousands): $40 in 2029, $36 in 2028.",
+        "Operating margin: 27% in 2029, 21% in 2028.",
+        "Net loss (in thousands): (4) in 2029, (5) in 2028.",
+        "Diluted earnings per share: $19.83 in 2029, $12.03 in 2028.",
+    ]
+
+
+def test_a_change_in_money_and_one_in_percent_below_the_same_heading_have_different_headings(tmp_path: Path) -> None:
+    head = '<tr><td></td><td>2029</td><td>2028</td><td colspan="2">Change</td></tr>'
+    body = f"<table>{head}{row('Costs', '$12', '$10', '$2', '20%')}{row('Rent', '3', '4', '(1)', '(25)%')}</table>"
+    (passage,) = page(tmp_path, body).passages
+    assert passage.text.splitlines()[0] == "| | 2029 | 2028 | Change | Change (%) |"
+
+
+def test_percentages_make_a_chart_only_as_parts_of_a_whole_or_as_a_series() -> None:
+    def has_chart(*rows: str) -> bool:
+        text = "\n".join(["| What | Share |", "|---|---|", *(f"| {each} |" for each in rows)])
+        return "mermaid" in enriching.drawn(Passage(key="p-1", text=text, table=True))
+
+    assert not has_chart("Operating margin | 27%", "Tax rate | 13%", "Growth | 16%")
+    assert has_chart("Europe | 60%", "Asia | 40%")
+    assert has_chart("Europe | 60.4%", "Asia | 39.5%", "Total | 100%")
+    assert has_chart("2028 | 12%", "2029 | 14%")

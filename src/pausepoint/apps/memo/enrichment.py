@@ -48,6 +48,12 @@ _KEY = re.compile(
     r"|(?<=net )(?:income|loss)|diluted|free cash flow|ebitda)s?\b",
     re.IGNORECASE,
 )
+_NO_AMOUNT = re.compile(r"%|\.\d\d\)?$|\bper (?:\w+ )?(?:share|unit)\b", re.IGNORECASE)
+"""The figures of a table, and the labels of its rows, that do not have the unit of the table."""
+
+_SERIES = re.compile(r"(?:\w+ )?(?:\w+ \d{1,2}, )?(?:19|20)\d\d|Q[1-4]\b.*|\w+ quarter", re.IGNORECASE)
+"""The label of a row that is a point in time."""
+
 _PROTECTED = re.compile(
     r"```.*?```|<!--.*?-->|!?\[[^\]]*\]\([^)]*\)|\[[@^][^\]]*\]|^[#|][^\n]*$", re.DOTALL | re.MULTILINE
 )
@@ -272,7 +278,8 @@ def developments(sources: Iterable[Source]) -> list[Finding]:
         values = [_number(row[one]), _number(row[other])]
         if values[0] is None or values[1] is None or values[0][1] != values[1][1]:
             continue
-        sentence = f"{row[0]}{unit}: {row[one]} in {new}, {row[other]} in {old}."
+        has_unit = not (_NO_AMOUNT.search(row[one]) or _NO_AMOUNT.search(row[0]))
+        sentence = f"{row[0]}{unit * has_unit}: {row[one]} in {new}, {row[other]} in {old}."
         against = float(str(values[0][0])) < float(str(values[1][0]))
         found[measure[1].casefold()] = Finding(sentence=sentence, source=table.key, score=0.0, against=against)
     return list(found.values())[:FIGURES]
@@ -306,12 +313,21 @@ def _chart(table: str, title: str) -> str:
         found = [_number(row[column]) for row in body]
         values = [each[0] for each in found if each is not None]
         units = {each[1] for each in found if each is not None}
-        if 1 < len(values) == len(found) and len(units) == 1:
+        shown = 1 < len(values) == len(found) and len(units) == 1
+        if shown and ("%" not in body[0][column] or _is_comparable([(row[0], row[column]) for row in body])):
             labels = ", ".join(f'"{row[0].replace(chr(34), "")}"' for row in body)
             bars = ", ".join(f"{value:.12g}" for value in values)
             return (f'\n```mermaid\nxychart-beta\n    title "{title.replace(chr(34), "")}"\n    x-axis [{labels}]\n'
                     f'    y-axis "{head[column].replace(chr(34), "")}"\n    bar [{bars}]\n```\n')  # fmt: skip
     return ""
+
+
+def _is_comparable(rows: list[tuple[str, str]]) -> bool:
+    """Return whether percentages are the parts of a whole, or one measure at several times."""
+    if all(_SERIES.fullmatch(label) for label, _ in rows):
+        return True
+    parts = [float(re.sub(r"[^\d.]", "", cell)) for label, cell in rows if not label.casefold().startswith("total")]
+    return not any("(" in cell or "-" in cell for _, cell in rows) and abs(sum(parts) - 100) <= 1
 
 
 def _number(cell: str) -> tuple[object, ...] | None:

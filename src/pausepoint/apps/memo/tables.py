@@ -71,7 +71,8 @@ def table(rows: list[list[Cell]], above: str = "") -> Table:
         return Table(texts=tuple(_texts(rows)))
     head = [_header([row[column] for row in spans[:count]]) for column in columns]
     head[0] = head[0] or ", ".join(dict.fromkeys(units)) or above.strip(" ()")
-    return Table(markdown=markdown(*_merged(head, [row for row in body if any(row)])))
+    head, body = _merged(head, [row for row in body if any(row)])
+    return Table(markdown=markdown(_told_apart(head, body), body))
 
 
 def spoken(text: str) -> str:
@@ -211,6 +212,15 @@ def _merged(head: list[str], body: list[list[str]]) -> tuple[list[str], list[lis
         else:
             column += 1
     return head, body
+
+
+def _told_apart(head: list[str], body: list[list[str]]) -> list[str]:
+    """Return the headings, and mark a column of percentages if another one has the same heading."""
+    shares = [
+        all(row[at].endswith("%") for row in body if _is_figure(row[at]) or _NONE.fullmatch(row[at]) is None and row[at])
+        for at in range(len(head))
+    ]
+    return [f"{name} (%)" if name and shares[at] and head.count(name) > 1 else name for at, name in enumerate(head)]
 
 
 def _texts(rows: list[list[Cell]]) -> list[str]:
