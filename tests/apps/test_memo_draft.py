@@ -12,6 +12,7 @@ import pytest
 from pausepoint import Status
 from pausepoint.apps.memo import draft as writing
 from pausepoint.apps.memo import enrichment as enriching
+from pausepoint.apps.memo import outline as outlines
 from pausepoint.apps.memo import research
 from pausepoint.apps.memo.models import CompanyData, Finding, Passage, Person, Section, Trademark
 from tests.apps import memo_kit
@@ -98,6 +99,68 @@ async def test_no_sentence_is_in_two_sections_and_the_recommendation_has_both_si
     assert "the price or the valuation" in rest
     assert "Neither a model nor a person has weighed this" in rest
     assert "⚠" not in desk.read("4-final-draft.md")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "against"),
+    [
+        ("The payments for content assets increased $3,862 million, or 29%.", True),
+        ("The media landscape has seen growing regulatory action.", True),
+        ("Competition has increased in all markets.", True), ("Claims and litigation have grown since 2028.", True),
+        ("Despite growing competition, we kept our prices.", None), ("Revenue grew by 5%.", False),
+        ("Payments volume grew by 12% to $40 billion.", False),
+    ],
+)  # fmt: skip
+def test_a_burden_that_grows_speaks_against_an_investment(sentence: str, against: bool | None) -> None:
+    assert research.speaks_against(sentence) is against
+
+
+def test_the_summary_has_results_cash_customers_and_a_risk_before_anything_else() -> None:
+    lawful = "Under Delaware law, a corporation may not raise capital from a holder of 15% or more of its shares."
+    others = ["The capital of Acme was raised in 3 rounds of funding.", "Investors raised terms for 4 shares.", lawful]
+    staff = ["The team of Acme leads 9 people.", "The chief officer hired 4 engineers.", "Its people equip 3 teams."]
+    risks = ["The risk of a shortage is a threat.", "A fire is a risk of loss.", "The delay of a permit is a risk."]
+    facts = [
+        "Its margin is 44 %.", "Acme plans to expand its capacity at a lower cost.", "The scale is an advantage.",
+        "Acme had cash of $12 million at the end of 2029.", "Net income was $3 million in 2029.",
+        "The company had 412 paying customers in Europe.",
+    ]  # fmt: skip
+    outline = outlines.read(outlines.default("direct"))
+    found = research.select("Acme", outline, [source("r", *others, *staff, *risks, *BUSINESS, *RESULTS, *facts)])
+    summary = [each.sentence for each in found["01-executive-summary"]]
+    assert len(summary) <= research.SUMMED
+    for words in ("Acme sells panels", "Revenue grew by 12 %", "Net income", "cash of $12 million", "risk"):
+        assert any(words in each for each in summary), words
+    assert any("customers" in each for each in summary)
+    assert not any("Delaware" in each or "equip" in each for each in summary)
+
+
+@on_loop
+async def test_the_summary_takes_revenue_and_profit_from_a_table_if_no_sentence_has_them(tmp_path: Path) -> None:
+    (tmp_path / "papers").mkdir()
+    text = "\n\n".join(["# Report", *BUSINESS, "## Key figures", FIGURES])
+    (tmp_path / "papers" / "report.md").write_text(text)
+    (tmp_path / "acme.json").write_text('{"name": "Acme", "documents": "papers"}')
+    desk = Desk(tmp_path, "Acme", data=tmp_path / "acme.json")
+    await desk.run(until="validate")
+    summary = desk.read("2-sections/01-executive-summary.md")
+    assert "- Revenue (In millions) in 2029: $40; in 2028: $36 [@report-" in summary
+    assert "- Operating income (In millions) in 2029: 3; in 2028: 5 [@report-" in summary
+    assert "⚠" not in desk.read("4-final-draft.md")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "Monitoring and Mitigation of Risks.", "How We Addressed the Matter in Our Audit We obtained an understanding.",
+        "Investing in People and Culture Our company was founded in 2026.",
+    ],
+)  # fmt: skip
+def test_a_heading_is_no_sentence_and_neither_is_one_with_a_sentence_joined_to_it(piece: str) -> None:
+    about = Section(name="01-a", title="A", about=["risk", "monitoring", "audit", "company", "people", "ada"])
+    whole = "Ada Moss of The Home Company leads people in Porto."
+    said = [each.sentence for each in research.select("Acme", [about], [source("r", piece, whole)])["01-a"]]
+    assert said == [whole]
 
 
 def test_a_section_of_a_model_loses_the_sentences_that_another_section_has() -> None:

@@ -257,7 +257,9 @@ def _key_table(sources: Iterable[Source]) -> Passage | None:
     return min(keys, key=lambda each: (_aside(each), each.text.count("\n")), default=None)
 
 
-def developments(sources: Iterable[Source]) -> list[Finding]:
+def developments(
+    sources: Iterable[Source], form: str = "{label}: {one} in {new}, {other} in {old}."
+) -> list[Finding]:  # fmt: skip
     """Return how the key figures of the business have developed in the last two years, at most `FIGURES` of them."""
     table = _key_table(sources)
     if table is None:
@@ -279,7 +281,8 @@ def developments(sources: Iterable[Source]) -> list[Finding]:
         if values[0] is None or values[1] is None or values[0][1] != values[1][1]:
             continue
         has_unit = not (_NO_AMOUNT.search(row[one]) or _NO_AMOUNT.search(row[0]))
-        sentence = f"{row[0]}{unit * has_unit}: {row[one]} in {new}, {row[other]} in {old}."
+        label = f"{row[0]}{unit * has_unit}"
+        sentence = form.format(label=label, one=row[one], new=new, other=row[other], old=old)
         against = float(str(values[0][0])) < float(str(values[1][0]))
         found[measure[1].casefold()] = Finding(sentence=sentence, source=table.key, score=0.0, against=against)
     return list(found.values())[:FIGURES]

@@ -80,9 +80,16 @@ LEADING = 90
 
 _DOWN = re.compile(r"\b(?:decreas|declin|unfavorabl|adverse|fell\b|reduc|lower\b|drop)", re.IGNORECASE)
 _UP = re.compile(
-    r"\b(?:increas|grew\b|grow(?:s|ing|th)?\b|rose\b|improv|higher\b|record\b|doubl|exceed)", re.IGNORECASE
+    r"\b(?:increas|grew\b|grow(?:n|s|ing|th)?\b|rose\b|improv|higher\b|record\b|doubl|exceed)", re.IGNORECASE
 )
-_BURDEN = re.compile(r"\b(?:expenses?|costs?|debt|loss(?:es)?|attrition|taxes|inflation|charges)\b", re.IGNORECASE)
+_BURDEN = re.compile(
+    r"\b(?:expenses?|costs?|debt|loss(?:es)?|attrition|churn|taxes|tariffs?|inflation|charges|liabilit(?:y|ies)"
+    r"|payments?(?! (?:volumes?|processed|business|revenues?))|obligations?|litigation|claims|investigations?|fines"
+    r"|penalties|competition|regulations?|enforcement|scrutiny|accidents|injuries|theft|delinquenc(?:y|ies)"
+    r"|regulatory (?:actions?|requirements|pressure|burdens?))\b",
+    re.IGNORECASE,
+)
+_DESPITE = re.compile(r"\b(?:despite|although|notwithstanding)\b", re.IGNORECASE)
 _BURDENS = re.compile(rf"[^\d;]{{0,45}}?(?:{_BURDEN.pattern})", re.IGNORECASE)
 _GOOD = re.compile(r"\b(?:advantage|cheaper|profitable)\b", re.IGNORECASE)
 _BAD = re.compile(r"\b(?:depends? on|net loss|lawsuit|shortage|single supplier|impairment)\b", re.IGNORECASE)
@@ -94,6 +101,31 @@ CONSIDERED = 12
 
 _NOTE_MARK = re.compile(r"\(?\d{1,2}\)?\s?[A-Z][a-z]")
 """The start of a footnote, with its mark."""
+
+_TITLED = r"(?:[A-Z][\w’'-]*|and|of|the|in|for|to|our|a|an|on|or|by|with|from|&)"
+_HEADING = re.compile(rf"{_TITLED}(?:,? {_TITLED})+[.!]")
+_JOINED = re.compile(rf"(?:{_TITLED} ){{3,}}(?:We|Our|The|This|These|It|They|As) [a-z]")
+"""A heading without a sentence, and one with a sentence joined to it."""
+
+SUMMED = 7
+"""The maximum number of sentences of a summary without a model."""
+
+_AMOUNT = r"(?=.*(?:[$€£]\s?\d|\d\s?%|\d percent|\d (?:million|billion|thousand)))"
+SUMMARY = {
+    "revenue": rf"{_AMOUNT}.{{0,60}}?(?<!cost of )\b(?:revenues?|net sales|sales)\b(?! and marketing)",
+    "growth": rf"{_AMOUNT}(?=.{{0,90}}\b(?:grew|growth|increased|decreased|rose|fell|declined)\b)"
+    r".{0,60}?(?<!cost of )\b(?:revenues?|sales|customers|members(?:hips)?|volumes?|orders)\b(?! and marketing)",
+    "profit": rf"{_AMOUNT}.{{0,60}}?\b(?:(?:operating|net) (?:income|loss|profit|margin|ratio|earnings)|ebitda)\b",
+    "cash": rf"{_AMOUNT}.{{0,60}}?\b(?:cash|debt)\b",
+    "customers": r"(?=.*\d).{0,200}?\b(?:customers?|members|memberships|subscribers|users|clients)\b",
+}
+"""What a summary has to say, if a source says it: what, and the words of a sentence that says it."""
+
+_MEASURES = {
+    "revenue": re.compile(r"revenue|sales"),
+    "profit": re.compile(r"operating (?:income|loss|profit)|income|loss|ebitda"),
+}
+"""The measures of a table of results that a summary has if no sentence says them."""
 
 TOPICS = {
     "revenue": r"\brevenues?\b|\bsales\b", "profit or loss": r"\bprofit|\bnet (?:income|loss)|\bebitda\b",
@@ -237,6 +269,9 @@ async def assign(company: str, outline: list[Section], research: Research, ctx: 
     later = [section.name for section in outline if section.gathers][1:]
     figures = developments(sources) if later else []
     chosen |= {name: [*figures, *chosen[name]] for name in later[:1]}
+    first = next((section.name for section in outline if section.gathers), None)
+    if first is not None:
+        chosen[first] = [*_results(chosen[first], sources), *chosen[first]]
     return SectionResearch(findings=chosen, queries=asked, sources=extra, missing=missing)
 
 
@@ -276,9 +311,10 @@ def _candidates(sources: Iterable[Source]) -> Iterable[tuple[Passage, str, str]]
 
 
 def _is_aside(sentence: str) -> bool:
-    """Return whether a sentence is about the document itself, a footnote, an address, or a piece of a longer one."""
+    """Return whether a sentence is about the document itself, a footnote, an address, a heading, or a piece of one."""
     cut = sentence.count("(") != sentence.count(")")
-    return cut or "://" in sentence or bool(_NOTE_MARK.match(sentence) or _ABOUT_ITSELF.search(sentence))
+    headed = _HEADING.fullmatch(sentence) or _JOINED.match(sentence)
+    return cut or "://" in sentence or bool(headed or _NOTE_MARK.match(sentence) or _ABOUT_ITSELF.search(sentence))
 
 
 def speaks_against(sentence: str) -> bool | None:
@@ -290,7 +326,7 @@ def speaks_against(sentence: str) -> bool | None:
     (False, True)
     """
     said = sentence[:LEADING]
-    if _VAGUE.search(sentence) or (_UP.search(said) and _DOWN.search(said)):
+    if _VAGUE.search(sentence) or _DESPITE.search(said) or (_UP.search(said) and _DOWN.search(said)):
         return None
     if _GOOD.search(said) or _BAD.search(said):
         return not _GOOD.search(said)
@@ -299,6 +335,22 @@ def speaks_against(sentence: str) -> bool | None:
         return None
     is_burden = _BURDEN.search(said[: moved.start()]) or _BURDENS.match(said[moved.end() :])
     return bool(_DOWN.search(said)) != bool(is_burden)
+
+
+def _results(findings: list[Finding], sources: Iterable[Source]) -> list[Finding]:
+    """Return the revenue and the profit of a table of results that the sentences of a summary do not have."""
+    lacking = [kind for kind in _MEASURES if not any(_says(kind, each.sentence) for each in findings)]
+    rows = developments(sources, "{label} in {new}: {one}; in {old}: {other}.") if lacking else []
+    found = [next((row for row in rows if _MEASURES[kind].match(_measure(row))), None) for kind in lacking]
+    return [row for row in found if row is not None]
+
+
+def _measure(row: Finding) -> str:
+    return re.sub(r"^(?:total|net) ", "", row.sentence.casefold())
+
+
+def _says(kind: str, sentence: str) -> bool:
+    return re.match(SUMMARY[kind], sentence, re.IGNORECASE) is not None
 
 
 def _missing(outline: list[Section], findings: dict[str, list[Finding]], sources: Iterable[Source]) -> list[str]:
@@ -358,22 +410,47 @@ Scored = tuple[float, int, Finding]
 def _shared_out(outline: list[Section], scored: dict[str, list[Scored]]) -> dict[str, list[Finding]]:
     """Return the sentences of each section. No sentence is in two sections.
 
-    The summary, which is the first section that gathers, takes the best sentence of each section. Every other one takes
+    The summary, which is the first section that gathers, takes what it has to say (`SUMMARY`). Every other one takes
     what speaks for and against the investment. Both leave a section at least `ENOUGH` sentences.
     """
     left = {name: sorted(those, key=lambda each: (-each[0], each[1])) for name, those in scored.items()}
     gathered: dict[str, list[Finding]] = {}
     for section in (each for each in outline if each.gathers):
-        tops = [(name, max(those[:CONSIDERED], key=_with_figures)) for name, those in left.items() if those]
-        best = [(name, each, each[2]) for name, each in tops]
         found = gathered.setdefault(section.name, [])
-        for name, scored_one, finding in _sides(left) if len(gathered) > 1 else best:
+        for name, scored_one, finding in _sides(left) if len(gathered) > 1 else _summed(left):
             if len(left[name]) > ENOUGH:
                 left[name].remove(scored_one)
                 found.append(finding)
     shown = {name: sorted(those[:MOST], key=lambda each: each[1]) for name, those in left.items()}
     chosen = {name: [finding for _, _, finding in those] for name, those in shown.items()}
     return {section.name: (gathered | chosen)[section.name] for section in outline}
+
+
+def _summed(left: dict[str, list[Scored]]) -> list[tuple[str, Scored, Finding]]:
+    """Return the sentences of a summary: the business, one of each kind in `SUMMARY`, a risk, then those of others."""
+    room = {name: those for name, those in left.items() if len(those) > ENOUGH}
+    first, risks = next(iter(left), ""), [name for name in room if "risk" in name]
+    found: list[tuple[str, Scored]] = []
+
+    def take(names: Iterable[str], kind: str = "") -> None:
+        taken = {each[1] for _, each in found}
+        counts = {name: sum(other == name for other, _ in found) for name in room}
+        fitting = [
+            (name, each) for name in names for each in room.get(name, [])[: None if kind else CONSIDERED]
+            if each[1] not in taken and len(room[name]) - counts[name] > ENOUGH
+            and (not kind or (_says(kind, each[2].sentence) and not _VAGUE.search(each[2].sentence)))
+        ]  # fmt: skip
+        if fitting and len(found) < SUMMED:
+            found.append(max(fitting, key=lambda those: _with_figures(those[1])))
+
+    take([first])
+    for kind in SUMMARY:
+        take((name for name in room if name not in risks), kind)
+    take(risks)
+    for name in room if len(found) < len(SUMMARY) else ():
+        if name not in {other for other, _ in found}:
+            take([name])
+    return [(name, each, each[2]) for name, each in found]
 
 
 def _with_figures(each: Scored) -> float:

@@ -216,10 +216,8 @@ def _merged(head: list[str], body: list[list[str]]) -> tuple[list[str], list[lis
 
 def _told_apart(head: list[str], body: list[list[str]]) -> list[str]:
     """Return the headings, and mark a column of percentages if another one has the same heading."""
-    shares = [
-        all(row[at].endswith("%") for row in body if _is_figure(row[at]) or _NONE.fullmatch(row[at]) is None and row[at])
-        for at in range(len(head))
-    ]
+    figures = [[row[at] for row in body if _is_figure(row[at])] for at in range(len(head))]
+    shares = [bool(cells) and all(cell.endswith("%") for cell in cells) for cells in figures]
     return [f"{name} (%)" if name and shares[at] and head.count(name) > 1 else name for at, name in enumerate(head)]
 
 
