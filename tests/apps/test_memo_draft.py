@@ -106,6 +106,9 @@ async def test_no_sentence_is_in_two_sections_and_the_recommendation_has_both_si
     [
         ("The payments for content assets increased $3,862 million, or 29%.", True),
         ("The media landscape has seen growing regulatory action.", True),
+        ("The media landscape and the internet delivery of content have seen growing regulatory action.", True),
+        ("Our core strategy is to grow our business within our margin.", None),
+        ("Cash used in investing activities decreased.", None),
         ("Competition has increased in all markets.", True), ("Claims and litigation have grown since 2028.", True),
         ("Despite growing competition, we kept our prices.", None), ("Revenue grew by 5%.", False),
         ("Payments volume grew by 12% to $40 billion.", False),
@@ -119,7 +122,12 @@ def test_the_summary_has_results_cash_customers_and_a_risk_before_anything_else(
     lawful = "Under Delaware law, a corporation may not raise capital from a holder of 15% or more of its shares."
     others = ["The capital of Acme was raised in 3 rounds of funding.", "Investors raised terms for 4 shares.", lawful]
     staff = ["The team of Acme leads 9 people.", "The chief officer hired 4 engineers.", "Its people equip 3 teams."]
-    risks = ["The risk of a shortage is a threat.", "A fire is a risk of loss.", "The delay of a permit is a risk."]
+    risks = [
+        "We recognize 3 risks of 4 and assess each threat.",
+        "The risk of a shortage is a threat.",
+        "A fire is a risk of loss.",
+        "The delay of a permit is a risk.",
+    ]
     facts = [
         "Its margin is 44 %.", "Acme plans to expand its capacity at a lower cost.", "The scale is an advantage.",
         "Acme had cash of $12 million at the end of 2029.", "Net income was $3 million in 2029.",
@@ -132,7 +140,7 @@ def test_the_summary_has_results_cash_customers_and_a_risk_before_anything_else(
     for words in ("Acme sells panels", "Revenue grew by 12 %", "Net income", "cash of $12 million", "risk"):
         assert any(words in each for each in summary), words
     assert any("customers" in each for each in summary)
-    assert not any("Delaware" in each or "equip" in each for each in summary)
+    assert not any("Delaware" in each or "equip" in each or "assess" in each for each in summary)
 
 
 @on_loop

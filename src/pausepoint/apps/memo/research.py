@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -89,7 +90,13 @@ _BURDEN = re.compile(
     r"|regulatory (?:actions?|requirements|pressure|burdens?))\b",
     re.IGNORECASE,
 )
-_DESPITE = re.compile(r"\b(?:despite|although|notwithstanding)\b", re.IGNORECASE)
+_NO_SIDE = re.compile(
+    r"\b(?:despite|although|notwithstanding|hypothetical|cash used"
+    r"|(?:aims?|strives?|seeks?|looks?|strategy is|steps|goal is) to)\b",
+    re.IGNORECASE,
+)
+"""The words of a sentence in which something moves that speaks neither for nor against an investment."""
+
 _BURDENS = re.compile(rf"[^\d;]{{0,45}}?(?:{_BURDEN.pattern})", re.IGNORECASE)
 _GOOD = re.compile(r"\b(?:advantage|cheaper|profitable)\b", re.IGNORECASE)
 _BAD = re.compile(r"\b(?:depends? on|net loss|lawsuit|shortage|single supplier|impairment)\b", re.IGNORECASE)
@@ -110,16 +117,33 @@ _JOINED = re.compile(rf"(?:{_TITLED} ){{3,}}(?:We|Our|The|This|These|It|They|As)
 SUMMED = 7
 """The maximum number of sentences of a summary without a model."""
 
-_AMOUNT = r"(?=.*(?:[$€£]\s?\d|\d\s?%|\d percent|\d (?:million|billion|thousand)))"
+_MONEY = r"(?=.*(?:[$€£]\s?\d|\d (?:million|billion)))"
+_AMOUNT = r"(?=.*(?:[$€£]\s?\d|\d\s?%|\d percent|\d (?:million|billion)))"
+_OPENING = r"(?:(?:in|during|for)\b[^,]{0,40}, )?(?:[\w’'-]+ ){0,3}?"
 SUMMARY = {
-    "revenue": rf"{_AMOUNT}.{{0,60}}?(?<!cost of )\b(?:revenues?|net sales|sales)\b(?! and marketing)",
+    "revenue": rf"{_MONEY}{_OPENING}(?<!cost of )(?:revenues?|net sales|sales)\b(?! and marketing)",
     "growth": rf"{_AMOUNT}(?=.{{0,90}}\b(?:grew|growth|increased|decreased|rose|fell|declined)\b)"
-    r".{0,60}?(?<!cost of )\b(?:revenues?|sales|customers|members(?:hips)?|volumes?|orders)\b(?! and marketing)",
-    "profit": rf"{_AMOUNT}.{{0,60}}?\b(?:(?:operating|net) (?:income|loss|profit|margin|ratio|earnings)|ebitda)\b",
-    "cash": rf"{_AMOUNT}.{{0,60}}?\b(?:cash|debt)\b",
+    rf"{_OPENING}(?<!cost of )(?:revenues?|sales|customers|members(?:hips)?|volumes?|orders)\b(?! and marketing)",
+    "profit": rf"{_AMOUNT}{_OPENING}(?:(?:operating|net) (?:income|loss|profit|margin|ratio|earnings)|ebitda)\b",
+    "cash": rf"{_MONEY}.{{0,60}}?\b(?:cash|debt)\b",
     "customers": r"(?=.*\d).{0,200}?\b(?:customers?|members|memberships|subscribers|users|clients)\b",
 }
 """What a summary has to say, if a source says it: what, and the words of a sentence that says it."""
+
+_OFFERS = (
+    r"(?:the )?(?:{company}|we|our company|the company)\b.{{0,80}}?"
+    r"\b(?:(?:is|are) (?:an?|the|one of)|provides?|sells?|makes?|operates?|offers?|manufactures?|designs?)\b"
+)
+"""A sentence that says what a company does."""
+
+_HARMS = (
+    r"(?!.*\b(?:mitigat|assess|manag|monitor|program|law\b))"
+    r".*\b(?:risks?|advers|harm|declin|depend|los[es]|fail|disrupt|compet|shortage|lawsuit|threat|delay|uncertain)"
+)
+"""A sentence that says what can go wrong, and not what is done against it."""
+
+ALIKE = 0.6
+"""The share of its words that a sentence of a summary may have in common with another one."""
 
 _MEASURES = {
     "revenue": re.compile(r"revenue|sales"),
@@ -271,7 +295,7 @@ async def assign(company: str, outline: list[Section], research: Research, ctx: 
     chosen |= {name: [*figures, *chosen[name]] for name in later[:1]}
     first = next((section.name for section in outline if section.gathers), None)
     if first is not None:
-        chosen[first] = [*_results(chosen[first], sources), *chosen[first]]
+        chosen[first] = [*chosen[first][:1], *_results(chosen[first], sources), *chosen[first][1:]]
     return SectionResearch(findings=chosen, queries=asked, sources=extra, missing=missing)
 
 
@@ -295,7 +319,7 @@ def select(company: str, outline: list[Section], sources: Iterable[Source]) -> d
         if best is not None and scores[best] > 0:
             found = Finding(sentence=sentence, source=passage.key, score=round(scores[best], 3))
             scored[best].append((scores[best], number, found))
-    return _shared_out(outline, scored)
+    return _shared_out(outline, scored, company)
 
 
 def _candidates(sources: Iterable[Source]) -> Iterable[tuple[Passage, str, str]]:
@@ -326,14 +350,14 @@ def speaks_against(sentence: str) -> bool | None:
     (False, True)
     """
     said = sentence[:LEADING]
-    if _VAGUE.search(sentence) or _DESPITE.search(said) or (_UP.search(said) and _DOWN.search(said)):
+    if _VAGUE.search(sentence) or _NO_SIDE.search(said) or (_UP.search(said) and _DOWN.search(said)):
         return None
     if _GOOD.search(said) or _BAD.search(said):
         return not _GOOD.search(said)
     moved = _UP.search(said) or _DOWN.search(said)
     if moved is None:
         return None
-    is_burden = _BURDEN.search(said[: moved.start()]) or _BURDENS.match(said[moved.end() :])
+    is_burden = _BURDEN.search(said[: moved.start()]) or _BURDENS.match(sentence, moved.end())
     return bool(_DOWN.search(said)) != bool(is_burden)
 
 
@@ -407,7 +431,9 @@ def _score(sentence: str, passage: Passage, about: set[str], company: str, vague
 Scored = tuple[float, int, Finding]
 
 
-def _shared_out(outline: list[Section], scored: dict[str, list[Scored]]) -> dict[str, list[Finding]]:
+def _shared_out(
+    outline: list[Section], scored: dict[str, list[Scored]], company: str
+) -> dict[str, list[Finding]]:  # fmt: skip
     """Return the sentences of each section. No sentence is in two sections.
 
     The summary, which is the first section that gathers, takes what it has to say (`SUMMARY`). Every other one takes
@@ -417,7 +443,7 @@ def _shared_out(outline: list[Section], scored: dict[str, list[Scored]]) -> dict
     gathered: dict[str, list[Finding]] = {}
     for section in (each for each in outline if each.gathers):
         found = gathered.setdefault(section.name, [])
-        for name, scored_one, finding in _sides(left) if len(gathered) > 1 else _summed(left):
+        for name, scored_one, finding in _sides(left) if len(gathered) > 1 else _summed(left, company):
             if len(left[name]) > ENOUGH:
                 left[name].remove(scored_one)
                 found.append(finding)
@@ -426,31 +452,40 @@ def _shared_out(outline: list[Section], scored: dict[str, list[Scored]]) -> dict
     return {section.name: (gathered | chosen)[section.name] for section in outline}
 
 
-def _summed(left: dict[str, list[Scored]]) -> list[tuple[str, Scored, Finding]]:
+def _summed(left: dict[str, list[Scored]], company: str) -> list[tuple[str, Scored, Finding]]:
     """Return the sentences of a summary: the business, one of each kind in `SUMMARY`, a risk, then those of others."""
     room = {name: those for name, those in left.items() if len(those) > ENOUGH}
     first, risks = next(iter(left), ""), [name for name in room if "risk" in name]
+    others = [name for name in room if name not in risks]
     found: list[tuple[str, Scored]] = []
 
-    def take(names: Iterable[str], kind: str = "") -> None:
-        taken = {each[1] for _, each in found}
-        counts = {name: sum(other == name for other, _ in found) for name in room}
+    def take(names: Sequence[str], form: str = "", among: int | None = None) -> None:
+        counts = Counter(name for name, _ in found)
         fitting = [
-            (name, each) for name in names for each in room.get(name, [])[: None if kind else CONSIDERED]
-            if each[1] not in taken and len(room[name]) - counts[name] > ENOUGH
-            and (not kind or (_says(kind, each[2].sentence) and not _VAGUE.search(each[2].sentence)))
+            (name, each) for name in names for each in room.get(name, [])[:among]
+            if len(room[name]) - counts[name] > ENOUGH and re.match(form, each[2].sentence, re.IGNORECASE)
+            and (name in risks or not (form and _VAGUE.search(each[2].sentence)))
+            and not any(_is_alike(each, other) for _, other in found)
         ]  # fmt: skip
         if fitting and len(found) < SUMMED:
-            found.append(max(fitting, key=lambda those: _with_figures(those[1])))
+            has_figures = form in SUMMARY.values() or not form
+            found.append(max(fitting, key=lambda those: _with_figures(those[1]) if has_figures else those[1][0]))
 
-    take([first])
-    for kind in SUMMARY:
-        take((name for name in room if name not in risks), kind)
-    take(risks)
-    for name in room if len(found) < len(SUMMARY) else ():
+    take(others, _OFFERS.format(company=re.escape(company)))
+    if not found:
+        take([first], among=CONSIDERED)
+    for form in SUMMARY.values():
+        take(others, form)
+    take(risks, _HARMS)
+    for name in others if len(found) < len(SUMMARY) else ():
         if name not in {other for other, _ in found}:
-            take([name])
+            take([name], among=CONSIDERED)
     return [(name, each, each[2]) for name, each in found]
+
+
+def _is_alike(one: Scored, other: Scored) -> bool:
+    words = {*stems(one[2].sentence)}
+    return len(words & {*stems(other[2].sentence)}) > ALIKE * len(words)
 
 
 def _with_figures(each: Scored) -> float:
@@ -463,7 +498,8 @@ def _sides(left: dict[str, list[Scored]]) -> list[tuple[str, Scored, Finding]]:
     sides: dict[bool, list[tuple[float, str, Scored]]] = {False: [], True: []}
     for name, those in left.items():
         for each in those[:CONSIDERED]:
-            against = True if "risk" in name else speaks_against(each[2].sentence)
+            is_risk = "risk" in name and re.match(_HARMS, each[2].sentence, re.IGNORECASE)
+            against = True if is_risk else speaks_against(each[2].sentence)
             if against is not None:
                 sides[against].append((_with_figures(each), name, each))
     return [
