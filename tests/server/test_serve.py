@@ -76,6 +76,12 @@ def test_a_store_that_does_not_exist_is_not_made_to_observe_it(tmp_path: Path) -
     assert not (tmp_path / "serve-token").exists()
 
 
+def test_a_folder_of_the_store_that_does_not_exist_is_a_slip_of_the_pen(tmp_path: Path) -> None:
+    done = run("serve", "--store", str(tmp_path / "stroe" / "store.db"), "--target", TARGET, cwd=tmp_path)
+    assert (done.code, f"There is no folder {tmp_path / 'stroe'} for the store" in done.stderr) == (4, True)
+    assert not (tmp_path / "stroe").exists()
+
+
 def test_tokens_are_created_listed_and_revoked(store: Path) -> None:
     where = ["--store", str(store / "store.db")]
     assert "There is no token" in run("serve", "token", "list", *where, cwd=store).stdout

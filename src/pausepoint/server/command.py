@@ -300,13 +300,18 @@ def _in_url(host: str) -> str:
 
 
 def tokens_of(cli: Cli, create: bool = False) -> Tokens:
-    """Return the tokens of the store, which must exist. ``create``: otherwise its folder is made."""
+    """Return the tokens of the store, which must exist. ``create``: otherwise the default folder is made."""
     from pausepoint.server.tokens import Tokens  # the help of a command does not need it
 
     path = cli.place.path
     if not create or (path is not None and path.exists()):
         check_exists(cli.place)
     elif path is not None:
+        if cli.place.explicit and not path.parent.is_dir():  # otherwise a slip of the pen would become a new store
+            raise Refused(
+                f"There is no folder {path.parent} for the store. Create the folder, or check --store and {VARIABLE}.",
+                NOT_FOUND,
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
     return Tokens(cli.folder)
 
