@@ -164,6 +164,10 @@ async def test_a_cancelled_agent_is_refused_every_further_call(project: Project)
         await ended([running])
         assert project.done == made
         assert "was cancelled by a person" in await refused(project, "ada")
+        call = {"tool_name": "Bash", "tool_use_id": "t2", "tool_input": {"command": "make"}}
+        _, said = await project.call_hook("PreToolUse", "ada", **call)
+        assert said["continue"] is False, "it does not try one call after the other"
+        assert "was cancelled by a person" in said["stopReason"]
 
 
 @pytest.mark.long

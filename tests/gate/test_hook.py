@@ -94,7 +94,7 @@ async def test_a_closed_gate_refuses_calls_without_a_server(closed: Project, mon
     place = hook.find({}, str(closed.folder))
     assert place is not None
     found = await asyncio.to_thread(hook.before, place, {"event": "before"})
-    assert "has no server" in denied(hook.decision(found))
+    assert "has no server" in denied(hook.decision(found, "claude"))
 
 
 @pytest.mark.long
@@ -257,3 +257,13 @@ async def test_a_second_server_at_the_same_gate_is_refused(project: Project) -> 
     with pytest.raises(GateRefused, match="is not a socket"):
         async with project.served():
             pass
+
+
+@pytest.mark.parametrize(("kind", "stops"), [("claude", True), ("codex", False)])
+def test_an_agent_that_would_be_refused_every_call_is_stopped_if_it_can_be(kind: str, stops: bool) -> None:
+    refusal = {"do": "refuse", "reason": "It was cancelled."}
+    assert hook.decision(refusal, kind) == hook.decision(refusal | {"stop": False}, kind)
+    said = hook.decision(refusal | {"stop": True}, kind)
+    assert denied(said) == "It was cancelled."
+    assert said is not None
+    assert (said.get("continue"), said.get("stopReason")) == ((False, "It was cancelled.") if stops else (None, None))

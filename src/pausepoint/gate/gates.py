@@ -232,7 +232,7 @@ class Gate:
         call = Call(facts, report.agent, answer)
         self.calls[call.id] = call
         if self._refusal:
-            self.refuse(call, self._refusal)
+            self.refuse(call, self._refusal, stop=True)
         elif self.why:
             self.say(f"waits to run {call.said}")
             answer({"do": "wait", "why": self.why})
@@ -334,15 +334,15 @@ class Gate:
         return bool(self._refusal)
 
     def close(self, reason: str) -> None:
-        """Refuse every call from now on."""
+        """Refuse every call from now on, and stop an agent that can be stopped."""
         self._refusal = reason
         for call in self.waiting:
-            self.refuse(call, reason)
+            self.refuse(call, reason, stop=True)
 
-    def refuse(self, call: Call, reason: str) -> None:
-        """Refuse one call. The agent reads the reason."""
+    def refuse(self, call: Call, reason: str, stop: bool = False) -> None:
+        """Refuse one call. The agent reads the reason. ``stop``: it would be refused every other call, too."""
         self.say(f"may not run {call.said}: {reason}")
-        call.answer({"do": "refuse", "reason": reason})
+        call.answer({"do": "refuse", "reason": reason} | ({"stop": True} if stop else {}))
         self.calls.pop(call.id, None)
         call.end("refused")
 

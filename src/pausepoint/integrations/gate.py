@@ -327,13 +327,17 @@ def tell(place: GatePlace, message: dict[str, Any]) -> None:
         pass
 
 
-def decision(said: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the agent reads: nothing if its own rules apply, otherwise a permission or a refusal."""
+def decision(said: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    """Return what the agent reads: nothing if its own rules apply, otherwise a permission or a refusal.
+
+    Claude Code can be stopped. After a mere refusal it would try further calls, and each costs tokens.
+    """
     if said.get("do") == "run" and not said.get("approved"):
         return None
     verdict, reason = ("allow", "approved by a person") if said.get("do") == "run" else ("deny", said.get("reason"))
     found = {"hookEventName": "PreToolUse", "permissionDecision": verdict, "permissionDecisionReason": str(reason)}
-    return {"hookSpecificOutput": found}
+    stops = said.get("stop") is True and kind == "claude"
+    return {"hookSpecificOutput": found} | ({"continue": False, "stopReason": str(reason)} if stops else {})
 
 
 def main(kind: str, text: bytes, environ: Mapping[str, str]) -> int:
@@ -349,7 +353,7 @@ def main(kind: str, text: bytes, environ: Mapping[str, str]) -> int:
     if message["event"] != "before":
         tell(place, message)
         return 0
-    found = decision(before(place, message))
+    found = decision(before(place, message), kind)
     if found is not None and (kind == "claude" or found["hookSpecificOutput"]["permissionDecision"] == "deny"):
         print(json.dumps(found))
     return 0
