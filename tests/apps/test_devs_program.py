@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +303,21 @@ def test_a_workspace_that_another_hand_changed_is_noticed_and_left_alone_until_s
     accepted = devs("resume", "plan.json", "--edits", "accept", code=3)
     assert "The changes are accepted." in accepted.err
     assert devs("resume", "plan.json", code=3).err.count("changed:") == 0, "what was accepted is not asked again"
+
+
+def test_a_log_that_the_output_is_redirected_to_is_not_a_change_of_the_workspace(here: Path) -> None:
+    write_plan(here, [task("a", run="true"), task("b", ["a"], run="rm nothing")], restricted=["rm"])
+    script = "from pausepoint.apps.devs.__main__ import main; main()"
+    for verb, name in (("run", "one.log"), ("resume", "one.log"), ("resume", "two.log"), ("resume", "one.log")):
+        with open(here / "work" / name, "a") as log:
+            words = [sys.executable, "-c", script, verb, "plan.json"]
+            done = subprocess.run(words, cwd=here, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=60)
+        said = (here / "work" / name).read_text()
+        assert (done.returncode, "changed since the run stopped" in said) == (3, False), said
+    (here / "work" / "mine").touch()
+    with open(here / "work" / "one.log", "a") as log:
+        done = subprocess.run(words, cwd=here, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=60)
+    assert "new: mine" in (here / "work" / "one.log").read_text()
 
 
 def test_what_a_plan_ignores_and_what_belongs_to_tools_is_not_compared(here: Path) -> None:

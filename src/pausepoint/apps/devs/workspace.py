@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
@@ -32,6 +33,9 @@ class Entry(NamedTuple):
     mtime_ns: int
     sha256: str
 
+
+OUTPUT = Entry(-2, 0, "")
+"""The entry of a file that this process prints to. The next process may print to another one."""
 
 Seen = dict[str, Entry]
 
@@ -60,6 +64,8 @@ def _entry(path: Path) -> Entry:
     """Return the entry of a file. A missing or unreadable file gets an entry that no real file has."""
     try:
         found = path.lstat()
+        if S_ISREG(found.st_mode) and any(os.path.samestat(found, output) for output in _outputs()):
+            return OUTPUT
         if S_ISLNK(found.st_mode):
             return Entry(0, 0, sha256(os.fsencode(os.readlink(path))).hexdigest())
         if not S_ISREG(found.st_mode) or found.st_size > LARGE:
@@ -67,6 +73,15 @@ def _entry(path: Path) -> Entry:
         return Entry(found.st_size, found.st_mtime_ns, sha256(path.read_bytes()).hexdigest())
     except OSError:
         return Entry(-1, 0, "")
+
+
+def _outputs() -> list[os.stat_result]:
+    """Return what standard output and standard error of this process are."""
+    found = []
+    for number in (1, 2):
+        with suppress(OSError):
+            found.append(os.fstat(number))
+    return found
 
 
 def _file(plan: Plan) -> Path:
@@ -107,9 +122,12 @@ def changes(plan: Plan) -> list[str]:
 def differences(before: Mapping[str, Entry], now: Mapping[str, Entry]) -> list[str]:
     """Return the differences between two records, by content, or by size and time if there is no hash.
 
+    A file that one of the two processes prints to is left out.
+
     >>> differences({"a": Entry(1, 5, "x"), "b": Entry(1, 5, "y")}, {"a": Entry(1, 6, "x"), "c": Entry(2, 6, "z")})
     ['gone: b', 'new: c']
     """
+    outputs = {path for seen in (before, now) for path, entry in seen.items() if entry == OUTPUT}
     found = {path: f"gone: {path}" for path in before.keys() - now.keys()}
     found |= {path: f"new: {path}" for path in now.keys() - before.keys()}
     for path in before.keys() & now.keys():
@@ -117,4 +135,4 @@ def differences(before: Mapping[str, Entry], now: Mapping[str, Entry]) -> list[s
         same = old.sha256 == new.sha256 if old.sha256 and new.sha256 else old == new
         if not same:
             found[path] = f"changed: {path}"
-    return [found[path] for path in sorted(found)]
+    return [found[path] for path in sorted(found.keys() - outputs)]
