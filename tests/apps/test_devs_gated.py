@@ -247,6 +247,18 @@ def test_an_agent_without_hooks_is_refused(gated: Gated) -> None:
     assert not gated.store.exists()
 
 
+def test_a_later_agent_without_hooks_is_refused_before_the_run_too(gated: Gated) -> None:
+    (gated.work / ".claude" / "settings.json").unlink()
+    later = gated.task("ben") | {"needs": ["ada"]}
+    write_plan(gated.folder, [{"id": "ada", "run": "touch began"}, later])
+    said = gated.run("run", "plan.json", code=2)
+    assert "task 'ben': agent: Claude Code has no hooks of the gate in" in said
+    assert not (gated.work / "began").exists()
+    write_plan(gated.folder, [{"id": "ada", "run": "mkdir tree"}, later | {"folder": "tree", "run": "true"}])
+    assert "no hooks" in gated.run("run", "plan.json", code=1), "the folder is made by another task"
+    assert (gated.work / "tree").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "cost"),
     [

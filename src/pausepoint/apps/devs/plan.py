@@ -209,9 +209,9 @@ def _check_functions(todos: Sequence[Todo | None], workspace: Path, mistakes: Mi
 
 
 def _check_agents(todos: Sequence[Todo | None], workspace: Path, mistakes: Mistakes) -> None:
-    """Find agents whose hooks are not installed. Another task may install those of a task with needs."""
+    """Find agents whose hooks are not installed. The folder of a task with needs may not exist yet."""
     for number, todo in enumerate(todos):
-        if todo is not None and todo.agent is not None and not todo.needs:
+        if todo is not None and todo.agent is not None and (not todo.needs or (workspace / todo.folder).is_dir()):
             try:
                 check_hooks(todo, workspace)
             except BadInput as error:
