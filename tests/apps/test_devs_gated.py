@@ -259,6 +259,20 @@ def test_a_later_agent_without_hooks_is_refused_before_the_run_too(gated: Gated)
     assert (gated.work / "tree").exists()
 
 
+def test_a_pause_while_the_only_agent_waits_for_an_approval_saves_its_call(gated: Gated) -> None:
+    gated.plan(("ada",), restricted=["Bash"], calls=1)
+    child = gated.begin("run", "plan.json")
+    question = asked(gated)
+    waits(gated, child, "waiting for an answer")
+    gated.run("pause", "plan.json", "--reason", "lunch", "--by", "ann")
+    until((gated.work / ".devs" / "state_snapshot.json").exists)
+    assert [call["name"] for call in gated.snapshot["ada"]["pendingToolCalls"]] == ["command", "Bash"]
+    assert run("answer", question, "--approve", "--store", str(gated.store), cwd=gated.folder).code == 0
+    assert "plan continues in process " in gated.run("resume", "plan.json")
+    gated.ends(child, 0)
+    assert gated.done == Counter(["ada-1"])
+
+
 @pytest.mark.parametrize(
     ("text", "cost"),
     [

@@ -10,7 +10,7 @@ import asyncio
 import fcntl
 import os
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -84,17 +84,25 @@ class Standby:
         return False
 
     async def _waited(self) -> bool:
-        """Wait until the run is resumed. Return False if that is over, or if nothing is left to stay for."""
-        resumed = asyncio.ensure_future(self.run.stand_by())
+        """Wait until the run is resumed. Return False if that is over, or if nothing is left to stay for.
+
+        A run that waited for an answer may be paused meanwhile. This process has its agents, so it saves the snapshot.
+        """
+        tasks: list[asyncio.Future[Any]] = [resumed := asyncio.ensure_future(self.run.stand_by())]
+        waited = self.ride.view.status == "waiting"
         try:
             while self.ride.stay or self.worker.commands.kept:
                 done, _ = await asyncio.wait([resumed], timeout=LOOK_EVERY)
                 if done:
                     return resumed.result()
+                if waited and self.ride.view.status == "paused":
+                    waited = False
+                    tasks.append(asyncio.ensure_future(self.run.outcome()))
             return False
         finally:
-            resumed.cancel()
-            await asyncio.wait([resumed])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def _obstacle(self) -> str:
         """Return why the run cannot continue here; otherwise take in the plan as it is now."""
