@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
+from pausepoint.gate.guests import AGENTS
 from tests.page import checks
 from tests.page.exhibit import digest
 from tests.page.kit import NOW, SESSIONS, Person, Screen, session, visit
@@ -170,3 +171,18 @@ def test_the_page_has_at_most_250_kb(ann: Person) -> None:
     )
     assert len(sizes) > 10
     assert sum(sizes.values()) <= 250 * 1024, sum(sizes.values())
+
+
+def test_an_agent_at_the_gate_offers_no_verb_that_cannot_change_it(ann: Person) -> None:
+    async def work() -> None:
+        state = {"kind": "claude", "session": "ada"}
+        async with ann.server.engine.visit(AGENTS, session_id="claude-ada", input=state) as ctx:
+            ctx.output = {"ended": "it ended"}
+
+    ann.server.run(work())
+    for name, count in (("visitor-1", 1), ("claude-ada", 0)):
+        ann.open(session(name))
+        expect(ann.main.get_by_role("heading", name=name)).to_be_visible()
+        offered = ann.main.locator(".acts").get_by_role("button")
+        for verb in ("Rewind", "Fork", "Edit"):
+            expect(offered.filter(has_text=verb)).to_have_count(count)

@@ -10,10 +10,12 @@ import { tell } from './toast.js';
 
 const ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad' };
 
-export function can({ status }) {
+// The past of an agent at the gate is in the agent, so nothing here can change it.
+export function can({ status, guest, workflow }) {
   const isIn = (...names) => names.includes(status), isOver = isIn('completed', 'cancelled'), isHeld = isIn('running', 'pausing');
-  return { pause: !isOver && !isIn('failed', 'paused', 'pausing'), resume: isIn('paused', 'failed', 'ready', 'created'), rewind: !isHeld, fork: true, edit: !isHeld,
-    cancel: !isOver };
+  const isAgent = guest && workflow === 'agent';
+  return { pause: !isOver && !isIn('failed', 'paused', 'pausing'), resume: isIn('paused', 'failed', 'ready', 'created'), rewind: !isAgent && !isHeld,
+    fork: !isAgent, edit: !isAgent && !isHeld, cancel: !isOver };
 }
 
 export const buttons = (d, page) => html`<div class="row acts">${Object.entries(can(d.s)).map(([verb, may]) => may ?
