@@ -307,17 +307,20 @@ def test_a_workspace_that_another_hand_changed_is_noticed_and_left_alone_until_s
 
 def test_a_log_that_the_output_is_redirected_to_is_not_a_change_of_the_workspace(here: Path) -> None:
     write_plan(here, [task("a", run="true"), task("b", ["a"], run="rm nothing")], restricted=["rm"])
-    script = "from pausepoint.apps.devs.__main__ import main; main()"
-    for verb, name in (("run", "one.log"), ("resume", "one.log"), ("resume", "two.log"), ("resume", "one.log")):
-        with open(here / "work" / name, "a") as log:
-            words = [sys.executable, "-c", script, verb, "plan.json"]
+
+    def logged(verb: str, name: str) -> tuple[int, str]:
+        program = "from pausepoint.apps.devs.__main__ import main; main()"
+        place = here / "work" / name
+        with open(place, "a") as log:
+            words = [sys.executable, "-c", program, verb, "plan.json"]
             done = subprocess.run(words, cwd=here, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=60)
-        said = (here / "work" / name).read_text()
-        assert (done.returncode, "changed since the run stopped" in said) == (3, False), said
+        return done.returncode, place.read_text()
+
+    for verb, name in (("run", "one.log"), ("resume", "one.log"), ("resume", "two.log"), ("resume", "one.log")):
+        code, text = logged(verb, name)
+        assert (code, "changed since the run stopped" in text) == (3, False), text
     (here / "work" / "mine").touch()
-    with open(here / "work" / "one.log", "a") as log:
-        done = subprocess.run(words, cwd=here, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=60)
-    assert "new: mine" in (here / "work" / "one.log").read_text()
+    assert "new: mine" in logged("resume", "one.log")[1]
 
 
 def test_what_a_plan_ignores_and_what_belongs_to_tools_is_not_compared(here: Path) -> None:
