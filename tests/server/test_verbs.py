@@ -12,7 +12,7 @@ import pytest
 from pausepoint import Context, Status, workflow
 from pausepoint.errors import VerbRefused
 from pausepoint.integrations.words import names_code
-from tests.server.kit import Served, check_problem, fits, served, state_of
+from tests.server.kit import Served, check_problem, fits, letter, served, state_of
 
 
 @pytest.fixture(scope="module")
@@ -238,3 +238,40 @@ def test_a_declined_question_is_asked_again_and_a_plan_names_what_a_rewind_would
         assert client.post("/sessions/o/resume", json={}).status_code == 200
         again = server.run(server.engine.outcome("o")).questions[0]
         assert (again.next_question, again.id != question, paid) == ("Ship it?", True, ["4711"])
+
+
+def test_a_workflow_with_artifacts_starts_with_its_folder_and_budgets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with served(tmp_path / "store", workflows=(letter,)) as server, server.admin() as client:
+        start = {"workflow": "letter", "input": {"topic": "x"}, "session_id": "one"}
+        assert "needs a folder" in check_problem(client.post("/sessions", json=start), 409)["detail"]
+        for folder in ("/etc", "../x", "a/../..", ".", ".git", "a/.b", "\0"):
+            refused = check_problem(client.post("/sessions", json=start | {"folder": folder}), 422)
+            assert (refused["field"], refused["type"]) == ("folder", "urn:pausepoint:folder-outside")
+        limits = {"budget_tokens": 500, "budget_operations": 20, "budget_usd": 2.5}
+        made = client.post("/sessions", json=start | limits | {"folder": "letters/one"})
+        assert made.status_code == 201, made.text
+        fits(made.json(), "handed_over")
+        found = server.run(_info(server, "one"))
+        assert (found.budget_tokens, found.budget_operations, found.budget_usd) == (500, 20, 2.5)
+        assert (tmp_path / "letters" / "one" / "letter.html").exists()
+        with server.client(server.token("operator", owner="ann")) as ann:
+            check_problem(ann.post("/sessions", json=start | {"session_id": "two", "folder": "letters/one"}), 403)
+
+
+async def _info(server: Served, session_id: str) -> Any:
+    session = await server.engine.session(session_id)
+    await session.outcome()
+    return await session.info()
+
+
+def test_a_resume_changes_each_limit_of_the_budget(server: Served) -> None:
+    server.asked("limits")
+    with server.admin() as client:
+        client.post("/sessions/limits/pause", json={})
+        assert client.post("/sessions/limits/resume", json={"budget_tokens": 70}).status_code == 200
+        assert client.post("/sessions/limits/resume", json={"budget_operations": 9}).status_code == 200
+        found = client.get("/sessions/limits").json()
+        assert (found["budget_usd"], found["budget_tokens"], found["budget_operations"]) == (None, 70, 9)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from pausepoint.server.roles import Role
+from pausepoint.model.budgets import Budget
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -39,15 +40,32 @@ class Login(Body, frozen=True):
     token: Annotated[str, Meta(max_length=2_000)]
 
 
-class Start(Body, frozen=True):
-    """Start a session. ``input`` are the fields of the state."""
+class Budgeted(Body, frozen=True, kw_only=True):
+    """The base of bodies with a budget. A limit that is not given stays as it is."""
+
+    budget_usd: Usd | None = None
+    budget_tokens: Number | None = None
+    budget_operations: Number | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget; None if no limit is given."""
+        limits = (self.budget_usd, self.budget_tokens, self.budget_operations)
+        return None if limits == (None, None, None) else Budget(usd=limits[0], tokens=limits[1], operations=limits[2])
+
+
+class Start(Budgeted, frozen=True):
+    """Start a session. ``input`` are the fields of the state.
+
+    ``folder`` is the folder for its artifacts, relative to the folder in which the server was started.
+    """
 
     workflow: Text
     input: Fields = {}
     session_id: Text | None = None
     owner: Text | None = None
     tags: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
-    budget_usd: Usd | None = None
+    folder: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
     paused: bool = False
     reason: Text = ""
     queue: Name | None = None
@@ -87,10 +105,9 @@ class Pause(Body, frozen=True):
     freeze: bool = False
 
 
-class Resume(Body, frozen=True):
+class Resume(Budgeted, frozen=True):
     """Resume a session. Without options, close its pauses."""
 
-    budget_usd: Usd | None = None
     wake: bool = False
     code: Literal["accept"] | None = None
     until: Text | None = None
@@ -99,10 +116,8 @@ class Resume(Body, frozen=True):
     steal: bool = False
 
 
-class ResumeRun(Body, frozen=True):
+class ResumeRun(Budgeted, frozen=True):
     """Resume a run, with a new budget if given."""
-
-    budget_usd: Usd | None = None
 
 
 class Reason(Body, frozen=True):

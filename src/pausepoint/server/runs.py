@@ -78,7 +78,7 @@ async def resume(call: Call) -> Reply:
     info = found.info
     elsewhere = info.holder is not None and info.session_id not in call.engine.running
     here = _drives(call, info) and not elsewhere
-    await call.engine.resume(info.session_id, by=call.by, budget=asked.budget_usd, here=here)
+    await call.engine.resume(info.session_id, by=call.by, budget=asked.budget, here=here)
     return await _reply(call, await reader.read())
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any, cast
 
 from pausepoint.engine import documents as engine_documents
 from pausepoint.errors import DefinitionError, StateRefused, UnknownSession, did_you_mean
+from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Event
 from pausepoint.model.views import SessionInfo
 from pausepoint.server import bodies, documents
@@ -48,12 +50,14 @@ async def start(call: Call) -> Reply:
         raise DefinitionError(f"This server does not know the workflow {asked.workflow!r}{near}")
     if asked.session_id is not None and call.person.owner is not None:
         await _check_free(call, asked.session_id)
-    if (asked.queue, asked.priority, asked.lane) != (None, None, None):
-        call.access.check_sees_all()  # a person of one owner may not move ahead of the others
+    if (asked.queue, asked.priority, asked.lane, asked.folder) != (None, None, None, None):
+        call.access.check_sees_all()  # a person of one owner may not move ahead of the others, nor use their folders
     paused = asked.paused or not call.desk.drives
     options: dict[str, Any] = {
         "session_id": asked.session_id or call.new_id, "owner": call.access.owner_of(asked.owner), "tags": asked.tags,
-        "budget": asked.budget_usd, "paused": paused, "reason": asked.reason, "by": call.by,
+        "budget": asked.budget,
+        "folder": None if asked.folder is None else _folder(asked.folder),
+        "paused": paused, "reason": asked.reason, "by": call.by,
         "queue": asked.queue, "priority": asked.priority, "lane": asked.lane,
     }  # fmt: skip
     if _OPTIONS & asked.input.keys():
@@ -64,6 +68,27 @@ async def start(call: Call) -> Reply:
         await call.engine.resume(session.id, by=call.by, here=False)
         return await handed_over(call, await session.info(), 201)
     return await headed(call, await session.info(), 201)
+
+
+def _folder(name: str) -> Path:
+    """Return a folder below the one in which the server was started. A request must not name any other."""
+    here = Path.cwd().resolve()
+    try:
+        found = (here / name).resolve()
+    except (OSError, ValueError, RuntimeError):
+        found = here
+    if (
+        Path(name).is_absolute()
+        or here not in found.parents
+        or any(part.startswith(".") for part in found.relative_to(here).parts)
+    ):
+        raise Problem(
+            422,
+            f"The folder {shortened(name)} is not below the folder in which the server was started. Name it relative to"
+            " that, without '..' and without hidden folders.",
+            "folder-outside", field="folder",
+        )  # fmt: skip
+    return found
 
 
 async def _check_free(call: Call, session_id: str) -> None:

@@ -46,7 +46,7 @@ async def resume(call: Call) -> Reply:
         _check_steps(call, info.workflow, *asked.rerun, *(() if asked.until is None else (asked.until,)))
     if here or info.guest:
         await call.engine.resume(
-            info.session_id, by=call.by, steal=asked.steal, budget=asked.budget_usd, wake=asked.wake, code=asked.code,
+            info.session_id, by=call.by, steal=asked.steal, budget=asked.budget, wake=asked.wake, code=asked.code,
             until=asked.until, edits=asked.edits, rerun=asked.rerun,
         )  # fmt: skip
         return await _after(call)
@@ -57,7 +57,7 @@ async def resume(call: Call) -> Reply:
             f" {info.session_id!r}. Leave out the other options, or ask a server that drives it.",
             "call-refused",
         )
-    await call.engine.resume(info.session_id, by=call.by, budget=asked.budget_usd, here=False)
+    await call.engine.resume(info.session_id, by=call.by, budget=asked.budget, here=False)
     return await handed_over(call, await call.engine.info(call.session_id))
 
 
