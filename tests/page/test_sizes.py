@@ -186,3 +186,11 @@ def test_an_agent_at_the_gate_offers_no_verb_that_cannot_change_it(ann: Person) 
         offered = ann.main.locator(".acts").get_by_role("button")
         for verb in ("Rewind", "Fork", "Edit"):
             expect(offered.filter(has_text=verb)).to_have_count(count)
+
+
+def test_a_list_that_is_filtered_by_time_has_verbs_for_the_same_sessions(ann: Person) -> None:
+    ann.open(Screen("/sessions?since=2101-01-01T00:00:00Z", "Sessions"))
+    expect(ann.button("since 2101-01-01T00:00:00Z ×")).to_be_visible()
+    ann.button("Pause…").click()
+    expect(ann.dialog).to_contain_text("0 of 0 sessions")
+    ann.press("Escape")

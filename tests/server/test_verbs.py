@@ -275,3 +275,20 @@ def test_a_resume_changes_each_limit_of_the_budget(server: Served) -> None:
         assert client.post("/sessions/limits/resume", json={"budget_operations": 9}).status_code == 200
         found = client.get("/sessions/limits").json()
         assert (found["budget_usd"], found["budget_tokens"], found["budget_operations"]) == (None, 70, 9)
+
+
+def test_sessions_are_filtered_by_the_time_of_their_last_change(server: Served) -> None:
+    server.asked("timed")
+    with server.admin() as client:
+        at = client.get("/sessions/timed").json()["updated_at"]
+
+        def names(**query: str) -> list[str]:
+            found = client.get("/sessions", params={"prefix": "timed", **query})
+            assert found.status_code == 200, found.text
+            return [each["session_id"] for each in found.json()["sessions"]]
+
+        assert names(since=at) == names(since="2001-01-01T00:00:00+02:00") == ["timed"]
+        assert names(until="2001-01-01T00:00:00Z") == names(since="2101-01-01T00:00:00Z") == []
+        check_problem(client.get("/sessions", params={"since": "2001-01-01T00:00:00"}), 400)  # of which time zone?
+        bulk = {"verb": "pause", "filter": {"until": "2001-01-01T00:00:00Z"}, "dry_run": True}
+        assert client.post("/sessions/bulk", json=bulk).json()["done"] == []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from pausepoint.server.roles import Role
 from pausepoint.model.budgets import Budget
+from pausepoint.server.roles import Role
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -18,6 +19,7 @@ Visit = Annotated[str, Meta(min_length=1, max_length=10_000)]
 Place = Number | Visit
 """A checkpoint by its number, or a visit such as ``write#2``."""
 Usd = Annotated[float, Meta(ge=0)]
+Time = Annotated[datetime, Meta(tz=True)]
 Fields = dict[str, Any]
 Priority = Annotated[int, Meta(ge=-1000, le=1000)]
 
@@ -192,7 +194,7 @@ class Answer(Body, frozen=True):
 
 
 class Which(Body, frozen=True):
-    """Which sessions a bulk verb is for."""
+    """Which sessions a bulk verb is for. ``since`` and ``until``: last updated then or later, or before."""
 
     status: tuple[SessionStatus, ...] = ()
     failed: bool | None = None
@@ -200,6 +202,8 @@ class Which(Body, frozen=True):
     owner: Text | None = None
     tag: Text | None = None
     queue: Name | None = None
+    since: Time | None = None
+    until: Time | None = None
 
 
 class Bulk(Body, frozen=True):

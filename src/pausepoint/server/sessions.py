@@ -32,7 +32,7 @@ async def index(call: Call) -> Reply:
     chosen: dict[str, Any] = {
         "workflow": asked.workflow, "owner": call.access.owner_of(asked.owner), "tag": asked.tag,
         "status": asked.status or None, "failed": asked.failed, "level": asked.level,
-        "text": asked.text, "queue": asked.queue,
+        "text": asked.text, "queue": asked.queue, "since": asked.since, "until": asked.until,
     }  # fmt: skip
     found = await call.engine.sessions(
         **chosen, prefix=asked.prefix, sort=asked.sort, reverse=asked.reverse, limit=asked.limit, after=asked.after

@@ -301,6 +301,7 @@ def _filtered(call: Call, asked: bodies.Which | None) -> dict[str, Any]:
     which: dict[str, Any] = {
         "status": asked.status or None, "failed": asked.failed, "workflow": asked.workflow,
         "owner": call.access.owner_of(asked.owner), "tag": asked.tag, "queue": asked.queue,
+        "since": asked.since, "until": asked.until,
     }  # fmt: skip
     if all(value is None for value in which.values()):
         raise Problem(

@@ -8,7 +8,7 @@ import { why } from './dialog.js';
 
 const KEPT = 'pausepoint.columns';
 const VERBS = { Pause: 'paused', Resume: 'resumed', Cancel: 'cancelled' };
-const FURTHER = ['owner', 'tag', 'queue', 'failed', 'text'];  // filters that are set elsewhere
+const FURTHER = ['owner', 'tag', 'queue', 'failed', 'since', 'until', 'text'];  // filters that are set elsewhere
 const COLUMNS = {  // what a cell shows, and its class
   at: [at],
   owner: [(s) => s.owner && filter('owner', s.owner)],
@@ -71,7 +71,8 @@ const filters = (page, asked) => html`<div class="filters" role="search" @change
 // verbs for what is selected, or for all that match
 
 function whom(asked) {
-  const { workflow, owner, tag, queue } = asked, given = { workflow, owner, tag, queue, status: asked.status?.split(','), failed: asked.failed && true };
+  const { workflow, owner, tag, queue, since, until } = asked;
+  const given = { workflow, owner, tag, queue, since, until, status: asked.status?.split(','), failed: asked.failed && true };
   if (selected.size) return { ids: [...selected] };
   return asked.text || !Object.values(given).some(Boolean) ? null : { filter: given };
 }
