@@ -224,7 +224,7 @@ class WrongSession(QuestionError):
 
 
 class AnswerRefused(QuestionError):
-    """The answer does not match the requested form. The round counts; if one is left, the question is asked again."""
+    """The answer does not match the requested form; ``reason`` says why. The question stays open."""
 
     reason: str
 

@@ -128,7 +128,7 @@ async def test_a_model_pauses_and_resumes_and_the_person_answers(forks: ForkServ
             await status_is(client, "waiting")
             (asked,) = (await done(client, "open_questions"))["questions"]
             taken = await done(client, "answer_question", question_id=asked["id"])
-            assert (asked["next_question"], taken["version"], "answer" in taken) == ("How many?", 2, False)
+            assert (asked["next_question"], taken["version"], "answer" in taken) == ("How many?", 1, False)
 
             await status_is(client, "waiting")
             (asked,) = (await done(client, "open_questions", session_id="one"))["questions"]
@@ -145,7 +145,7 @@ async def test_a_model_pauses_and_resumes_and_the_person_answers(forks: ForkServ
     assert [schema for _, schema in person.forms[:4]] == [tone] * 4
     assert texts[:3] == ["Session one (order) asks:\n\nWhich tone?"] * 3
     assert texts[3].endswith("Which tone? (it must be one of 'formal', 'playful')")  # after the wrong answer
-    assert "How many? (" in texts[5]  # the store accepted "many", and the step did not
+    assert "How many? (" in texts[5]  # "many" is no number
     assert texts[6].startswith("Session one (order) asks:\n\nPay 40 EUR?")
     assert '"to": "Ada"' in texts[6]
     assert person.forms[7][1]["properties"]["approved"]["type"] == "boolean"

@@ -51,6 +51,6 @@ def asked(lasts: int | None = None, key: str = "") -> Act:
     return drive("ask", lasts=lasts, key=key)
 
 
-def answered(value: Any = 1, seen: bool | None = None) -> Act:
+def answered(value: Any = 1, seen: bool | None = None, message: bool = False) -> Act:
     """Return a rule that answers the first question."""
-    return "answer_the_first", {"value": value, "seen": seen}
+    return "answer_the_first", {"value": value, "seen": seen, "message": message}

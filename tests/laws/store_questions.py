@@ -129,9 +129,9 @@ class QuestionMachine(StoreMachine):
     ) -> None:  # fmt: skip
         self.say(engine, Says(value, "eve", self.draw_session(data), None, key, message and key is None))
 
-    def answer_the_first(self, value: Any, seen: bool | None) -> None:
+    def answer_the_first(self, value: Any, seen: bool | None, message: bool = False) -> None:
         """Not a rule; recorded histories call it."""
-        self.say(0, Says(value, "ann", self.every_question()[0][1].id, seen))
+        self.say(0, Says(value, "ann", self.every_question()[0][1].id, seen, None, message))
 
     def answering(self, store: Any, session_id: str, facts: QuestionFacts) -> tuple[Any, Callable[[], None]]:
         """Answer a question, and apply the answer to the model."""
@@ -218,7 +218,7 @@ class QuestionMachine(StoreMachine):
             data["value"] = says.value
         elif verdict == "invalid":
             data |= {"why": "invalid", "reason": "it must be of type integer, not list"}
-        if verdict == "taken" or (verdict == "invalid" and facts.answer is None):
+        if verdict == "taken" or (verdict == "invalid" and says.message and facts.answer is None):
             known.inbox = [n for n in known.inbox if n != facts.answer]
             n = self.signal(owner, "answer", says.by, now, data)
             status = Q.RESUMED if verdict == "taken" else Q.WAITING

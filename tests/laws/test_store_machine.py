@@ -469,7 +469,9 @@ BROKEN: dict[str, Fault] = {
     "a second answer is taken": Fault(
         "change_question", "answer = ?", "answer = NULL * ?", lambda: [create(), asked(), answered(), answered(2)]
     ),
-    "what could not be right stays mail": nothing(lambda: [create(), asked(), answered([]), answered()], "consume"),
+    "what could not be right stays mail": nothing(
+        lambda: [create(), asked(), answered([], message=True), answered()], "consume"
+    ),
     "a question that waits is settled by nobody": nothing(
         lambda: [create(), asked(), drive("leave_the_visit")], "open_questions"
     ),

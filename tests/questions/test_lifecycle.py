@@ -142,9 +142,11 @@ class Life(RuleBasedStateMachine):
                 self.refused(answering, AnswerConflict)
         elif self.over or self.gave_up or self.late:
             self.refused(answering, QuestionClosed)
-        elif value == []:  # it cannot be right: somebody else may still be first
+        elif not isinstance(value, int):  # it cannot be right: somebody else may still be first
             self.refused(answering, AnswerRefused)
+            self.do(self.session.send(value, by=by))  # a chat gets another round
             self.unread = value
+            self.winner = None if value == [] else value  # the step judges what is said in words
         else:
             self.do(answering)
             self.winner = self.unread = value

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from pausepoint import BlockingContext, Engine, Status, Workflow, step
 from pausepoint.engine import documents
 from pausepoint.errors import AnswerRefused
 from pausepoint.integrations import to_ag_ui, to_langchain, to_mcp
+from pausepoint.model.json_schema import objection
 from tests.questions.kit import Address, Talk, ended, held, one_step, waits
 from tests.support.loop import on_loop
 
@@ -121,7 +122,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_complaint
     async with held(one := one_step(lambda ctx: ctx.ask("What?", schema=ORDER))) as (engine, _):
         session = await engine.start(one)
         await waits(session)
-        await session.answer(answer)
+        await session.send(answer)
         question = await waits(session)
         assert (question.complaint, question.current_round) == (complaint, 2)
         await session.send('{"item": "tea"}')  # people type JSON
@@ -209,3 +210,57 @@ async def test_a_def_step_can_use_both() -> None:
         assert (await waits(session)).payload == {"for": "ann"}
         await session.answer({"street": "Quay", "number": 7})
         assert await ended(session) == {"street": "Quay", "number": 7}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "right"),
+    [
+        ({"schema": {"type": "integer", "minimum": 3}}, ["x", "2", 2, "2.5", "null", [3]], "3"),
+        (
+            {"schema": ORDER},
+            ["tea", '{"item": ""}', {"item": "tea", "count": 10}, {"item": "tea", "to": {}}],
+            {"item": "a"},
+        ),
+        ({"type": int}, ["x", "", "1.5", 1.5, "nan", '"x"', "[1]"], " 1_000 "),
+        ({"type": float}, ["x", "{}", "one"], "1e3"),
+        ({"type": bool}, ["perhaps", 2, "2", "oui"], "Yes"),
+    ],
+)
+@on_loop
+async def test_an_answer_is_judged_by_all_of_its_schema_before_the_step_has_it(
+    kind: dict[str, Any], wrong: list[Any], right: Any
+) -> None:
+    types = [kind["type"]] if "type" in kind else []
+    options = {name: value for name, value in kind.items() if name != "type"}
+    async with held(one := one_step(lambda ctx: ctx.ask("How many?", *types, rounds=1, **options))) as (engine, _):
+        session = await engine.start(one)
+        question = await waits(session)
+        for value in wrong:
+            with pytest.raises(AnswerRefused) as refused:
+                await engine.answer(question.id, value)
+            assert refused.value.reason
+            assert "Correct the answer, then send it again." in str(refused.value)
+        assert await waits(session) == question, "no round is spent"
+        await session.answer(right)
+        await ended(session)
+
+
+@on_loop
+async def test_an_answer_that_a_validator_of_the_step_reads_is_left_to_the_step() -> None:
+    roman = Annotated[int, BeforeValidator(lambda given: {"XIV": 14}.get(given, given))]
+    async with held(one := one_step(lambda ctx: ctx.ask("How many?", roman))) as (engine, _):
+        session = await engine.start(one)
+        await waits(session)
+        await session.answer("XIV")
+        assert await ended(session) == 14
+
+
+@on_loop
+async def test_without_jsonschema_the_step_judges_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with held(one := one_step(lambda ctx: ctx.ask("What?", schema=ORDER))) as (engine, _):
+        session = await engine.start(one)
+        question = await waits(session)
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "jsonschema.exceptions", None)
+            assert objection(question.answer_schema, {"item": ""}, "schema") == ""
+        assert objection(question.answer_schema, {"item": ""}, "schema")

@@ -36,7 +36,6 @@ from pausepoint.model.ids import KEPT, check_session_id, shortened
 from pausepoint.model.questions import (
     Answer,
     Answered,
-    Asked,
     Inquiry,
     Question,
     QuestionRow,
@@ -321,7 +320,8 @@ def _refused(given: Answer, answered: Answered, question: QuestionRow) -> Questi
             )  # fmt: skip
         case "invalid":
             return AnswerRefused(
-                f"{what} does not accept this answer: {objection_to(given, question).rstrip('.')}. {_next(asked)}",
+                f"{what} does not accept this answer: {objection_to(given, question).rstrip('.')}. Correct the answer,"
+                " then send it again.",
                 **named, reason=objection_to(given, question),
             )  # fmt: skip
         case "elsewhere":
@@ -345,14 +345,6 @@ def _whose(first: Receipt) -> str:
 
 def _when(first: Receipt) -> str:
     return first.answered_at.isoformat(timespec="seconds")
-
-
-def _next(asked: Asked | None) -> str:
-    """Return what happens after an answer of the wrong form."""
-    if asked is None or asked.round < asked.rounds:
-        return "The session asks again; answer it then."
-    last = "the only round" if asked.rounds == 1 else f"the last of {asked.rounds} rounds"
-    return f"This was {last}. The session pauses now, unless its step handles this; resume it to ask again."
 
 
 def _several(given: Answer, several: tuple[QuestionRow, ...]) -> SeveralQuestions:

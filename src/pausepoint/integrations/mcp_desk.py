@@ -373,10 +373,6 @@ class Desk:
         """Return a question in any status."""
         return await self._with_engine(lambda engine: _found(engine, question_id))
 
-    async def asked_again(self, question: Question) -> Question:
-        """Return a question after an answer that does not fit: in its next round, if a process drives the session."""
-        return await self._with_engine(lambda engine: _judged(engine, question))
-
     async def answer(self, question: Question, said: Said, seen: str) -> Document | Question:
         """Store the answer that a person gave in a form, and return its receipt.
 

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 try:
     import anyio
     from mcp import types
@@ -175,11 +177,8 @@ class _Call:
             if re.fullmatch(r"[0-9a-f]{32}", seen) is None:
                 raise QuestionChanged("The client did not return the digest.", question_id=question.id)
             receipt = await self.desk.answer(question, said, seen)
-        except AnswerRefused:
-            again = await self.desk.asked_again(question)
-            if refusal_if_closed(again) is not None:
-                raise
-            return again
+        except AnswerRefused as refused:
+            return replace(question, complaint=refused.reason)
         except QuestionChanged:
             again = await self.desk.question(question.id)
             if (refusal := refusal_if_closed(again)) is not None:

@@ -61,7 +61,7 @@ class Notice(msgspec.Struct, frozen=True):
     """A message that was sent to a service, or that the service did not accept.
 
     - ``service``, ``number``: the name of the service, and the position of its address, beginning with 1.
-    - ``round``: the round of the question. A refused answer begins another one.
+    - ``round``: the round of the question. An answer that its step does not accept begins another one.
     - ``reason``: why the message was not sent. ``retry_in``: the seconds until the next attempt; None if there is none.
     """
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from pausepoint.clock import to_datetime
 from pausepoint.errors import DamagedRecord
+from pausepoint.model.json_schema import Decides, objection
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import Position, QuestionChange, QuestionFacts, QuestionStatus, SessionRow
 
@@ -49,7 +50,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     ``complaint`` says why the last answer was not accepted. ``lasts`` and ``reminds`` are time spans in microseconds.
     ``tool`` is the id and name of the tool that waits for the answer. ``history`` is the state field that holds the
     conversation. ``instead_of`` is the id of the expired question that this one replaces. ``payload`` is structured
-    context for the person, or empty.
+    context for the person, or empty. ``decides`` says whether an answer can be judged without the step.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str = ""
     instead_of: str = ""
     payload: tuple[Any, ...] = ()
+    decides: Decides = "step"
 
 
 class _Wait(msgspec.Struct, frozen=True):
@@ -336,7 +338,8 @@ def objection_to(given: Answer, found: QuestionRow) -> str:
     asked = found.asked
     if asked is None or asked.kind != "ask" or given.shown is msgspec.UNSET:
         return ""
-    return objection(asked.schema, given.shown)
+    # What people write in a chat is judged by the step, which also keeps their words.
+    return objection(asked.schema, given.shown, "step" if given.message else asked.decides)
 
 
 def judge_early(given: Answer, first: SignalRecord) -> Verdict:
@@ -373,41 +376,6 @@ def choose(given: Answer, found: Sequence[QuestionRow]) -> QuestionRow | Answere
     ):
         return last
     return Answered("none")
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "integer": (int, float), "number": (int, float), "boolean": (bool, int, float),
-    "null": (type(None),),
-}  # fmt: skip
-
-
-def objection(schema: dict[str, Any] | None, value: Any) -> str:
-    """Return why an answer does not match its JSON schema; an empty string if only the step can decide.
-
-    Text may always be the written form of another type, so the step reads it. Only choices are checked here.
-
-    >>> objection({"enum": ["formal", "playful"]}, "rude")
-    "it must be one of 'formal', 'playful'"
-    >>> objection({"type": "object", "required": ["street"]}, {"town": "Kiel"})
-    "'street' is missing"
-    >>> objection({"type": "integer"}, "3")
-    ''
-    """
-    schema = {"type": "string"} if schema is None else schema
-    if (choices := schema.get("enum")) is not None:
-        alike = [each for each in choices if each == value or (isinstance(value, str) and _same_text(each, value))]
-        return "" if alike else f"it must be one of {', '.join(repr(each) for each in choices)}"
-    if isinstance(value, str):
-        return ""
-    kind = schema.get("type")
-    if isinstance(kind, str) and not isinstance(value, _TYPES.get(kind, (str,))):
-        return f"it must be {'text' if kind == 'string' else f'of type {kind}'}, not {type(value).__name__}"
-    missing = [name for name in schema.get("required", ()) if isinstance(value, dict) and name not in value]
-    return f"{', '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} missing" if missing else ""
-
-
-def _same_text(choice: Any, text: str) -> bool:
-    return str(choice).strip().casefold() == text.strip().casefold()
 
 
 def changed(facts: QuestionFacts, change: QuestionChange, at: int) -> QuestionFacts:

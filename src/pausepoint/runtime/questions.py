@@ -26,10 +26,10 @@ from pausepoint.codec.walk import is_model
 from pausepoint.errors import Declined, QuestionExpired, RoundsExhausted, StateRefused, ValueRefused, did_you_mean
 from pausepoint.log.replay import OperationBody, WaitBody
 from pausepoint.model.commits import Facts
+from pausepoint.model.json_schema import PLAIN_TYPES, Decides, JsonSchema
 from pausepoint.model.questions import ROUNDS, Asked, Kind, OnExpiry, QuestionRow, digest, is_time_to_answer, reply_of
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import QuestionChange, QuestionFacts, QuestionStatus
-from pausepoint.runtime.json_schema import JsonSchema, readings
 from pausepoint.runtime.pending import Done, Make, Pending, conclude, finish
 from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text
 
@@ -66,7 +66,7 @@ class QuestionSpec:
     ``read`` turns a stored answer into a value or raises `AskAgain`. It may be async. If it returns a `Declined`, the
     person has declined. ``expires`` and ``default`` are ``...`` if the step did not pass them; the question then waits
     as the workflow or the engine says, or else for ``usually``. ``like`` and ``text`` identify the question when the
-    step runs to this point again.
+    step runs to this point again. ``decides`` says whether an answer can be judged without the step.
     """
 
     text: str
@@ -87,6 +87,7 @@ class QuestionSpec:
     payload: Any = None
     round: int = 1
     usually: timedelta | None = None
+    decides: Decides = "step"
 
     def check(self, visit: Visit) -> None:
         """Raise `ValueError` if an option is invalid."""
@@ -218,7 +219,7 @@ class _Asking(Pending[Any]):
             reminds=None if spec.remind is None else spec.remind // timedelta(microseconds=1), tool=spec.tool,
             collected=spec.collected, history=spec.history,
             key="" if spec.key is None else str(spec.key), instead_of=instead_of,
-            payload=() if spec.payload is None else (self._payload(),),
+            payload=() if spec.payload is None else (self._payload(),), decides=spec.decides,
         )  # fmt: skip
         await self._ask(asked, **facts)
 
@@ -375,7 +376,10 @@ def question(
     def read(raw: bytes, asked: Asked) -> Any:
         return parsed(result, raw)
 
-    return QuestionSpec(text, "ask", result, read, lambda: schema_of(result), repr(result), default=default, **options)
+    decides: Decides = "type" if kind in PLAIN_TYPES else "step"  # another type may have validators of its own
+    return QuestionSpec(
+        text, "ask", result, read, lambda: schema_of(result), repr(result), default=default, decides=decides, **options
+    )
 
 
 def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> QuestionSpec:
@@ -400,16 +404,15 @@ def _described(text: str, schema: dict[str, Any], default: Any, options: Options
         raise ValueError(f"The default of the question {text!r:.100} does not fit its schema: {wrong}.")
 
     def read(raw: bytes, asked: Asked) -> Any:
-        value = as_plain(decode(raw))
-        if not (wrong := complaints(value)):
-            return value
-        for other in readings(value, schema):
-            if not complaints(other):
-                return other
-        raise AskAgain(wrong)
+        value, wrong = complaints.read(as_plain(decode(raw)))
+        if wrong:
+            raise AskAgain(wrong)
+        return value
 
     like = as_json(schema).decode()
-    return QuestionSpec(text, "ask", typed(Any), read, lambda: schema, like, default=default, **options)
+    return QuestionSpec(
+        text, "ask", typed(Any), read, lambda: schema, like, default=default, decides="schema", **options
+    )
 
 
 _YES = typed(bool)

@@ -62,7 +62,7 @@ class Questions(Requests):
     def _answer(self, given: Answer, found: QuestionRow) -> Answered:
         kept, verdict = self._named(found.session_id), judge(given, found)
         facts = kept.questions[found.n]
-        if verdict == "taken" or (verdict == "invalid" and facts.answer is None):
+        if verdict == "taken" or (verdict == "invalid" and given.message and facts.answer is None):
             why = () if verdict == "taken" else (verdict, questions.objection_to(given, found))
             kept.inbox = [n for n in kept.inbox if n != facts.answer]
             n = self._signal(kept, "answer", given.by, given.at, reply(given, found, *why))

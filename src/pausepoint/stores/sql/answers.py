@@ -73,11 +73,14 @@ def _decide(connection: Connection, engine: Engine, given: Answer) -> Answered:
 
 
 def _to(connection: Connection, engine: Engine, given: Answer, found: QuestionRow) -> Answered:
-    """Decide about an answer to this question. A refused answer is recorded in the history with its author."""
+    """Decide about an answer to this question. A refused answer is recorded in the history with its author.
+
+    An invalid message reaches the step, which asks again with the reason: people in a chat get no other reply.
+    """
     verdict, kept = judge(given, found), asking.by_number(connection, found.n)
     if verdict == "taken":
         _take_answer(connection, kept, given, reply(given, found))
-    elif verdict == "invalid" and kept.facts.answer is None:
+    elif verdict == "invalid" and given.message and kept.facts.answer is None:
         why = objection_to(given, found)
         _take_answer(connection, kept, given, reply(given, found, verdict, why), kept.facts.status)
     elif verdict != "same":

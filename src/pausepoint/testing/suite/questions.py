@@ -184,10 +184,13 @@ class AskingTests(Suite):
             assert (await found(store, open_.id)).facts.status is WAITING
 
     @on_loop
-    async def test_an_invalid_answer_is_mail_once_and_a_valid_one_replaces_it(self, place: Place) -> None:
+    async def test_an_invalid_message_is_mail_once_and_a_valid_answer_replaces_it(self, place: Place) -> None:
         async with place.store() as store:
             facts = await waiting(store)
-            wrong = await store.answer(said(b"{}", shown={}, question=facts.id))
+            refused = await store.answer(said(b"{}", shown={}, question=facts.id))
+            assert refused.row is not None
+            assert (refused.verdict, refused.row.due) == ("invalid", False)
+            wrong = await store.answer(said(b"{}", shown={}, question=facts.id, message=True))
             assert wrong.row is not None
             assert (wrong.verdict, wrong.row.due) == ("invalid", True)
             row = await found(store, facts.id)
@@ -195,11 +198,11 @@ class AskingTests(Suite):
             assert (await store.answer(said(b"[]", shown=[], question=facts.id))).verdict == "invalid"
             key = (await stored(store)).key
             [signal] = await store.mail(key, kind="answer", about=facts.id)
-            assert (signal.n, bytes(reply_of(signal.payload).value)) == (1, b"null")
+            assert (signal.n, bytes(reply_of(signal.payload).value)) == (2, b"null")
             assert (await store.answer(said(shown="so", question=facts.id))).verdict == "taken"
-            assert [signal.n for signal in await store.mail(key)] == [3]
+            assert [signal.n for signal in await store.mail(key)] == [4]
             row = await found(store, facts.id)
-            assert (row.facts.status, row.facts.answer, row.facts.refused) == (RESUMED, 3, 1)
+            assert (row.facts.status, row.facts.answer, row.facts.refused) == (RESUMED, 4, 2)
             assert row.winner is not None
 
     @on_loop
