@@ -163,6 +163,28 @@ def test_a_folder_is_added_again_with_its_new_chapters_in_their_places(
     assert [each["topic"] for each in plan["estimation_state"]["topic_estimates"]] == ["Two", "Three", "Ten"]
 
 
+def test_a_chapter_that_has_changed_is_replaced_and_not_added(here: Path, call: Call) -> None:
+    folder = written(here / "book", {"1.md": chapter("One"), "sub/2.md": chapter("Two")})
+    assert call("create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20").code == 3
+    assert call("file", "s1", "book", "--course", "a").code == 0
+    before = call("document", "s1").document["file_registry"]
+    written(folder, {"sub/2.md": chapter("Second"), "3.md": chapter("Three")})
+    refused = call("file", "s1", "book", "--course", "a")
+    assert (refused.code, call("document", "s1").document["file_registry"]) == (2, before)
+    command = refused.err.partition("Replace it: ")[2].split()
+    assert "Book 'book' has another content under the name 'sub/2.md'." in refused.err
+    assert call(*command[command.index("replace") :]).code == 0
+    named = [file["filename"] for file in call("document", "s1").document["file_registry"].values()]
+    assert named == ["1.md", "3.md", "sub/2.md"]
+    written(here, {"1.md": chapter("First")})
+    alone = call("file", "s1", "1.md", "--course", "a", "--book", "book")
+    command = alone.err.partition("Replace it: ")[2].split()
+    assert call(*command[command.index("replace") :]).code == 0
+    assert call("resume", "s1").code == 0
+    found = call("document", "s1").document["estimation_state"]["topic_estimates"]
+    assert [each["topic"] for each in found] == ["First", "Three", "Second"]
+
+
 def test_a_folder_is_material_from_the_start_and_some_files_are_a_book_on_request(
     here: Path,
     call: Call,

@@ -59,7 +59,7 @@ def topics(text: str, content_type: str = MARKDOWN) -> dict[str, int]:
         ("none.pdf", "none", "or has no pages"),
         ("empty.md", b"", "The file is empty"),
         ("program.txt", b"\x7fELF\0\0", "This is not a text file"),
-        ("essay.docx", b"PK", "Only PDF, text, Markdown and reStructuredText files can be read (.pdf, .txt"),
+        ("essay.odt", b"PK", "Only PDF, text, Markdown, reStructuredText, DOCX, PPTX, EPUB and HTML files can be read"),
         ("folder.md", "folder", "Is a directory"),
     ],
 )  # fmt: skip

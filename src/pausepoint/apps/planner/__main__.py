@@ -273,7 +273,7 @@ def file(
     engine: BlockingEngine, session: str, paths: tuple[Path, ...], course_ids: tuple[str, ...], shared: bool, book: str,
     title: str, run: bool,
 ) -> Any:  # fmt: skip
-    """Add files, or a folder as a book: PDF, text, Markdown or reStructuredText."""
+    """Add files, or a folder as a book: PDF, text, Markdown, reStructuredText, DOCX, PPTX, EPUB or HTML."""
     session_id = _id(engine, session)
     listed = as_listed(paths)
     if title and (len(listed) > 1 or listed[0].is_dir()):

@@ -76,6 +76,8 @@ def _place(file: FileEntry, registry: Mapping[str, FileEntry]) -> dict[str, Any]
     if file.book:
         others = [each.filename for each in registry.values() if each.book == file.book]
         return {"chapter": title_of(file.filename, file.book), "is_last": others[-1] == file.filename}
+    if file.filename.lower().endswith(".pptx"):  # slides are the sections of one talk
+        return {"chapter": title_of(file.filename, "")}
     return {"is_chapter": _is_chapter(file, [each for each in registry.values() if not each.book])}
 
 
@@ -84,7 +86,8 @@ def _is_chapter(file: FileEntry, files: Iterable[FileEntry]) -> bool:
     courses = (file.is_shared, sorted(file.course_ids))
     alike = [each for each in files if each.content_type == file.content_type
              and (each.is_shared, sorted(each.course_ids)) == courses]  # fmt: skip
-    return file.content_type in MARKUPS and len(alike) >= A_SET
+    is_book = file.filename.lower().endswith(".epub")
+    return file.content_type in MARKUPS and len(alike) >= A_SET and not is_book
 
 
 async def _ask(file: FileEntry, topics: Sequence[Topic], texts: Texts, ctx: Context) -> list[str]:

@@ -1,7 +1,7 @@
 """Read course material (PDF, text, Markdown, reStructuredText) as windows of pages, and the outline of a PDF.
 
 A page of text has about 3,000 bytes and ends at the end of a line. Each window is read separately, so a book of any
-size needs only the memory of one window.
+size needs only the memory of one window. Documents of other types become Markdown when they are taken in.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -16,10 +17,12 @@ from typing import Any, BinaryIO, NamedTuple
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.pdf import Style, is_picture, opened, page_text, styled_lines
 from pausepoint.apps.planner.charsets import decoded
+from pausepoint.apps.planner.conversion import DOCX, EPUB, FORMATS, HTML, LARGEST_FILE, PPTX, markdown_of
 
 PDF, TEXT, MARKDOWN, RST = "application/pdf", "text/plain", "text/markdown", "text/x-rst"
 ENDINGS = {
-    ".pdf": PDF, ".txt": TEXT, ".text": TEXT, ".md": MARKDOWN, ".markdown": MARKDOWN, ".rst": RST, ".rest": RST
+    ".pdf": PDF, ".txt": TEXT, ".text": TEXT, ".md": MARKDOWN, ".markdown": MARKDOWN, ".rst": RST, ".rest": RST,
+    ".docx": DOCX, ".pptx": PPTX, ".epub": EPUB, ".html": HTML, ".htm": HTML,
 }  # fmt: skip
 PAGE_BYTES = 3_000
 LONGEST_LINE = 2**16
@@ -60,8 +63,8 @@ def kind_of(path: Path) -> str:
     if kind is None:
         known = ", ".join(ENDINGS)
         raise BadInput(
-            f"{path}: Only PDF, text, Markdown and reStructuredText files can be read ({known})."
-            " Save it as one of these."
+            f"{path}: Only PDF, text, Markdown, reStructuredText, DOCX, PPTX, EPUB and HTML files can be read"
+            f" ({known}). Save it as one of these."
         )
     return kind
 
@@ -74,7 +77,7 @@ def checked(path: Path) -> str:
 def content_of(path: Path) -> tuple[Path | bytes, str]:
     """Return a file as it can be read in windows, and its content type. Raises `BadInput` if it cannot be read.
 
-    This is the path of the file, or its text in UTF-8 if it is in another encoding.
+    This is the path of the file, or its text in UTF-8 if it is in another encoding, or converted to Markdown.
     """
     kind = kind_of(path)
     try:
@@ -84,9 +87,22 @@ def content_of(path: Path) -> tuple[Path | bytes, str]:
         if kind == PDF:
             with opened(path, str(path)):
                 return path, kind
+        if kind in FORMATS:
+            known = path.stat()
+            return _converted(path, kind, known.st_mtime_ns, known.st_size), MARKDOWN
         return path if _is_utf_8(path) else _decoded(path).encode(), kind
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}. Check the path.") from None
+
+
+@lru_cache(maxsize=100)
+def _converted(path: Path, kind: str, changed: int, size: int) -> bytes:
+    """Return a document as Markdown. It is asked for when a file is checked, and again when it is stored."""
+    if size > LARGEST_FILE:
+        raise BadInput(f"{path}: The file has more than {LARGEST_FILE // 2**20} MB. Divide it, or save it as PDF.")
+    if kind == HTML and not _is_utf_8(path):
+        return markdown_of(path, _decoded(path).encode(), kind)
+    return markdown_of(path, path.read_bytes(), kind)
 
 
 def _is_utf_8(path: Path) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -37,6 +38,7 @@ from pausepoint.apps.planner.plan import settled
 from pausepoint.apps.planner.progress import Mark, marked, topic_of, unmarked, unmarking
 from pausepoint.apps.planner.stages import inputs_missing
 from pausepoint.apps.planner.workflow import EVENTS, joined, planner
+from pausepoint.cli import command_line
 from pausepoint.engine import BlockingEngine
 from pausepoint.errors import VerbRefused, did_you_mean
 from pausepoint.model import SessionInfo
@@ -155,6 +157,8 @@ def add_files(engine: BlockingEngine, session_id: str, uploads: Sequence[Upload]
     A chapter with another content than the session has under its name is refused: it is replaced, not added.
     """
     seen, state = _parked(engine, session_id), state_of(engine, session_id)
+    for upload in uploads:
+        _check_chapter(session_id, state, upload)
     added = _stored(engine, session_id, state, uploads)
     registry = {**state.file_registry, **{each.file_id: each.entry for each in added}}
     for book in dict.fromkeys(upload.book for upload in uploads if upload.book):
@@ -162,6 +166,25 @@ def add_files(engine: BlockingEngine, session_id: str, uploads: Sequence[Upload]
     if list(registry.items()) != list(state.file_registry.items()):
         _change(engine, seen, {"file_registry": registry}, "ingest")
     return added
+
+
+def _check_chapter(session_id: str, state: PlannerState, upload: Upload) -> None:
+    """Raise `BadInput` for another content of a chapter that the session has."""
+    alike = {file_id: each for file_id, each in state.file_registry.items()
+             if upload.book and (each.book, each.filename) == (upload.book, upload.filename)}  # fmt: skip
+    if not alike:
+        return
+    content, _ = check_upload(state.user_inputs, upload)
+    digest = sha256(content if isinstance(content, bytes) else content.read_bytes()).hexdigest()
+    if digest in [each.sha256 for each in alike.values()]:
+        return
+    file_id = next(iter(alike))
+    folder = upload.path.parents[upload.name.count("/")]
+    what = (upload.book, str(folder)) if upload.name else (file_id, str(upload.path))
+    raise BadInput(
+        f"{upload.path}: Book {upload.book!r} has another content under the name {upload.filename!r}. Replace it:"
+        f" {command_line('replace', session_id, *what)}"
+    )
 
 
 def _stored(
