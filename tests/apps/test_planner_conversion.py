@@ -135,8 +135,8 @@ def test_the_chapters_of_an_epub_are_in_the_order_of_its_spine(tmp_path: Path) -
 def test_of_a_web_page_the_words_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(
-        '<head><title>Größen</title></head><div class="toc"><a href="#a">Länge</a></div><script>alert(1)</script><style>p {}'
-        "</style>"
+        '<head><title>Größen</title></head><div class="toc"><a href="#a">Länge</a></div><script>alert(1)</script>'
+        "<style>p {}</style>"
         '<table><tr><td><h2 id="a" class="x">Länge</h2><p>Die <a href="http://example.org/a/b">Länge</a> ist eine'
         ' <span style="x">Größe</span>.<img src="data:image/png;base64,AAAA" alt="a.png"></p><td>Für Schüler.</table>',
         "latin-1",
