@@ -88,6 +88,7 @@ BAD: list[tuple[list[str], str]] = [
     (["--course", "a:A", "--file", "b:notes.md"], "notes.md: There is no course 'b'"),
     (["--course", "a:A", "--file", "a:locked.pdf"], "locked.pdf: The PDF is encrypted"),
     (["--course", "a:A", "--file", "damaged.pdf"], "damaged.pdf: The PDF cannot be read. It is damaged"),
+    (["--course", "a:A", "--course", "b:B", "--exam", "1-3"], "--exam: '1-3' is not valid. Write [COURSE=]CHAPTERS"),
     (["--rest-day", "Funday"], "shared_constraints.preferred_rest_day: Input should be 'Monday'"),
     (["--max-minutes", "0"], "shared_constraints.max_minutes_per_day: Input should be greater"),
     (["--start", "tomorrow"], "start_date: 'tomorrow' is not a date"),
@@ -219,6 +220,8 @@ def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Ca
         (["replan", "s1"], 2, "session s1: Nothing changes"),
         (["replan", "s1", "--midterm", "a=soon"], 2, "--midterm: 'soon' is not a date. Write it like 2030-02-21"),
         (["replan", "s1", "--midterm", "z=2031-02-02"], 2, "There is no course 'z'"),
+        (["replan", "s1", "--exam", "z=1-3"], 2, "--exam: 'z=1-3' is not valid. Write [COURSE=]CHAPTERS, such as"),
+        (["replan", "s1", "--exam", "a="], 2, "--exam: 'a=' is not valid."),
         (["replan", "s1", "--rest-day", "Funday"], 2, "--rest-day: 'Funday' is not a weekday. Write Monday"),
         (["replan", "s1", "--start", "2031-02-30"], 2, "'2031-02-30' is not a date. Write it like 2030-02-21"),
         (["replan", "s1", "--start", "3/4/2031"], 2, "'3/4/2031' can be read in two ways. Write 2031-04-03 (Thu 3 Apr"),
@@ -251,6 +254,38 @@ def test_a_wrong_command_says_what_is_wrong_and_changes_nothing(
     assert said in done.err
     assert len(done.err.splitlines()) == 1
     assert call("document", "s1").out == before
+
+
+def test_an_exam_that_covers_what_there_is_not_holds_the_session_and_is_refused_later(here: Path, call: Call) -> None:
+    calc = [
+        "--course",
+        "calc2:Calculus II:2030-02-12",
+        "--start",
+        "2030-02-04",
+        "--file",
+        f"calc2:{SAMPLE / 'calculus.md'}",
+    ]
+    held = call("--session-id", "s1", *calc, "--exam", "chapters 7-9")
+    assert held.code == 3
+    assert "the exam covers “chapters 7-9”, which its files do not have (they have chapters 1 to 6)" in held.err
+    assert re.search(r"What helps: .* replan s1 --exam", held.err)
+    done = call("replan", "s1", "--exam", "up to chapter 4")
+    assert (done.code, "Not in the exam: Calculus II: 2 topics: Sequences and Series; Power Series." in done.out) == (
+        0,
+        True,
+    )
+    before = call("document").out
+    refused = call("replan", "s1", "--exam", "calc2=Witchcraft")
+    assert (refused.code, "the exam covers “Witchcraft”" in refused.err) == (2, True)
+    assert call("document").out == before
+    page = (here / "planner" / "s1" / "study_plan.html").read_text()
+    assert "Calculus II (up to chapter 4)" in page
+    assert "<h2>Not in the exam</h2>" in page
+    again = call("replan", "--exam", "all", "--midterm", "calc2=2030-02-08", "--max-minutes", "20")
+    assert re.search(r"^With \d+ minutes a day instead of 20, everything fits\.$", again.out, re.MULTILINE)
+    minutes = re.search(r"Plan with it: .* replan s1 --max-minutes (\d+)$", again.out, re.MULTILINE)
+    assert minutes is not None
+    assert "approved" in call("replan", "s1", "--max-minutes", minutes[1]).out
 
 
 def test_without_a_store_nothing_is_made(here: Path, call: Call) -> None:
@@ -327,8 +362,7 @@ def test_the_readme_says_what_the_code_does() -> None:
         f"every topic, {excerpts.LONGEST_EXCERPT:,} characters at a time",
         f"{study.FEWEST_QUESTIONS} to {MOST_QUESTIONS} questions | at most {study.LONGEST_QUESTION} characters",
         f"up to {study.MOST_TOPICS} topics of a file and {study.MOST_WINDOWS * excerpts.LONGEST_EXCERPT:,} characters",
-        f"`high` for at least {estimation.MUCH} times the mean of the course,",
-        f"`low` for less than {estimation.LITTLE} times",
+        f"`high` for a topic that at least {estimation.OFTEN:.0%} of the old exams ask about",
         f"fewer than {estimation.SHORT_TEXT} words",
         f"Estimates below {estimation.UNSURE} are flagged",
         f"{intervals.SHARE:.0%} of the course, from {intervals.LEAST} to {intervals.MOST} minutes, on the days"

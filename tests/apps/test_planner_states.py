@@ -63,14 +63,14 @@ def test_the_document_has_the_keys_of_the_specification(engine: BlockingEngine) 
         "timezone", "courses", "shared_constraints", "start_date", "busy", "busy_until", "busy_skipped",
         "own_estimates", "progress",
     }  # fmt: skip
-    assert set(document["user_inputs"]["courses"][0]) == {"course_id", "course_name", "midterm_date", "pace"}
+    assert set(document["user_inputs"]["courses"][0]) == {"course_id", "course_name", "midterm_date", "pace", "exam"}
     assert set(document["user_inputs"]["shared_constraints"]) == {
         "max_minutes_per_day", "preferred_rest_day", "pace", "study_hours",
     }  # fmt: skip
     for file_id, file in document["file_registry"].items():
         assert set(file) == {
             "filename", "content_type", "size_bytes", "storage_uri", "sha256", "upload_status", "course_ids",
-            "is_shared", "book", "title",
+            "is_shared", "book", "title", "role", "chapter",
         }  # fmt: skip
         assert file["storage_uri"].endswith(f"sessions/s1/files/{file_id}.md")
     for progress in document["ingestion_state"]["files"].values():
@@ -93,7 +93,7 @@ def test_the_document_has_the_keys_of_the_specification(engine: BlockingEngine) 
     planning = document["planning_state"]
     assert set(planning) == {
         "plan_version", "last_midterm_date", "plan_rows", "review", "strategy", "planned_for", "cuts", "withdrawn",
-        "added", "made_at",
+        "added", "made_at", "enough_minutes",
     }  # fmt: skip
     assert set(planning["review"]) == {"result_type", "revision_reasons", "validation_report"}
     assert set(document["artifacts"]) == {"markdown_path", "csv_path", "calendar_path", "page_path"}

@@ -20,7 +20,7 @@ from pausepoint.apps.pdf import reads_pdf
 from pausepoint.apps.planner import output, sessions
 from pausepoint.apps.planner.dates import read_date, said
 from pausepoint.apps.planner.folders import as_listed
-from pausepoint.apps.planner.models import WEEKDAYS, PlannerState, PlanningState, Upload
+from pausepoint.apps.planner.models import WEEKDAYS, PlannerState, PlanningState, Role, Upload
 from pausepoint.apps.planner.progress import Mark, standings
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_uploads
 from pausepoint.apps.planner.shown import VERDICTS, Shown
@@ -38,12 +38,22 @@ course, file, then resume.
 """
 COURSE = "ID:NAME[:DAY]"
 FILE = "[COURSE,COURSE:]PATH"
+EXAM = "[COURSE=]CHAPTERS, such as 'chapters 1-6, 9'"
 
 
 def begin(
     course: Annotated[list[str] | None, Field(description=f"A course and its midterm: {COURSE}.")] = None,
+    exam: Annotated[
+        list[str] | None, Field(description=f"What an exam covers: {EXAM}. Default: everything. Repeatable.")
+    ] = None,
     file: Annotated[
         list[str] | None, Field(description=f"A file, or a folder as a book: {FILE}. Default: for all courses.")
+    ] = None,
+    exercises: Annotated[
+        list[str] | None, Field(description=f"Problem sheets, to be solved beside their chapters: {FILE}.")
+    ] = None,
+    old_exam: Annotated[
+        list[str] | None, Field(description=f"Old exams, to be solved at the end. They say what matters: {FILE}.")
     ] = None,
     time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon. Default: this machine's.")] = None,
     start: Annotated[str | None, Field(description="The first day, such as 2030-02-21. Default: today.")] = None,
@@ -57,12 +67,14 @@ def begin(
 ) -> PlannerState:
     """Return the starting state for the given options."""
     inputs = _inputs(course or [], time_zone, start, max_minutes, rest_day, hours or [])
-    if not (course or file or empty):
+    inputs |= {"courses": _with_exams(inputs.get("courses", []), exam)} if exam else {}
+    if not (course or file or exercises or old_exam or empty):
         if not reads_pdf():
             click.echo(f"planner: {WITHOUT_PDF}", err=True)
         return _with_busy(sessions.starting(_over(SAMPLE_INPUTS, inputs), sample_uploads()), busy or [])
     known = {part.partition(":")[0] for part in course or []}
-    uploads = [part for each in file or [] for part in _parts(_upload(each, known))]
+    roles: dict[Role, list[str]] = {"book": file or [], "exercises": exercises or [], "old_exam": old_exam or []}
+    uploads = [part for role, texts in roles.items() for text in texts for part in _parts(_upload(text, known, role))]
     return _with_busy(sessions.starting(inputs, uploads), busy or [])
 
 
@@ -87,6 +99,29 @@ def _inputs(
     return {name: value for name, value in given.items() if value}
 
 
+def _with_exams(courses: list[dict[str, Any]], exam: Sequence[str]) -> list[dict[str, Any]]:
+    covered = _covered(exam, [course["course_id"] for course in courses])
+    return [course | {"exam": covered.get(course["course_id"], "")} for course in courses]
+
+
+def _covered(given: Sequence[str], course_ids: Sequence[str]) -> dict[str, str]:
+    """Read what the exams of courses cover. With one course, its id may be left out.
+
+    >>> _covered(["chapters 1-6"], ["calc2"]), _covered(["bio=none"], ["calc2", "bio"])
+    ({'calc2': 'chapters 1-6'}, {'bio': ''})
+    """
+    found: dict[str, str] = {}
+    for text in given:
+        course_id, equals, chapters = (part.strip() for part in text.partition("="))
+        if not equals and len(course_ids) == 1:
+            course_id, chapters = course_ids[0], course_id
+        if course_id not in course_ids or not chapters:
+            known = ", ".join(course_ids) or "none yet; add one with --course"
+            raise BadInput(f"--exam: {text!r} is not valid. Write {EXAM}. The courses: {known}.")
+        found[course_id] = "" if chapters.lower() in ("none", "all", "everything") else chapters
+    return found
+
+
 def _over(sample: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Return the sample with the given inputs in place of its own."""
     limits = sample["shared_constraints"] | given.get("shared_constraints", {})
@@ -107,7 +142,7 @@ def _course(text: str) -> dict[str, Any]:
     return given | ({"midterm_date": day[0].strip()} if day else {})
 
 
-def _upload(text: str, known: set[str]) -> Upload:
+def _upload(text: str, known: set[str], role: Role = "book") -> Upload:
     """Read a file from the command line. The part before a colon is a list of courses, or part of the path.
 
     >>> _upload("calc2,phys:notes.md", {"calc2", "phys"}).course_ids, _upload("a:b.md", {"calc2"}).is_shared
@@ -116,8 +151,8 @@ def _upload(text: str, known: set[str]) -> Upload:
     before, colon, path = text.partition(":")
     courses = [part.strip() for part in before.split(",")]
     if colon and (set(courses) <= known or not Path(text).exists()) and path:
-        return Upload(path=Path(path), course_ids=courses)
-    return Upload(path=Path(text), is_shared=True)
+        return Upload(path=Path(path), course_ids=courses, role=role)
+    return Upload(path=Path(text), is_shared=True, role=role)
 
 
 def _parts(upload: Upload) -> list[Upload]:
@@ -132,7 +167,10 @@ def result(outcome: Outcome[PlannerState]) -> str:
     """Return the text to print at the end."""
     state = outcome.state
     shown = Shown.of(state)
-    lines = [summary(state.planning_state), *(f"- {each}" for each in shown.cuts)]
+    lines = [summary(state.planning_state), *(f"- {each}" for each in shown.cuts), *filter(None, [shown.enough])]
+    if minutes := state.planning_state.enough_minutes:
+        lines.append(f"Plan with it:  {command_line('replan', _name_of(state), '--max-minutes', str(minutes))}")
+    lines += [f"Not in the exam: {each}" for each in shown.not_in_exam]
     warnings = shown.warnings
     lines += [f"Warning: {each}" for each in warnings[:5]]
     lines += [f"The plan lists {many(len(warnings) - 5, 'more warning')}."] if len(warnings) > 5 else []
@@ -141,10 +179,14 @@ def result(outcome: Outcome[PlannerState]) -> str:
     lines += [f"Not studied: {many(len(shown.set_aside), 'part')} of the files, listed in the plan."] * bool(
         shown.set_aside
     )
-    page = Path(state.artifacts.page_path or "")
-    lines.append(f"Plan: {_near(page)} (also as Markdown, CSV and calendar)")
-    lines.append(f"Open it:  {command_line('open', page.parent.name)}")
+    lines.append(f"Plan: {_near(Path(state.artifacts.page_path or ''))} (also as Markdown, CSV and calendar)")
+    lines.append(f"Open it:  {command_line('open', _name_of(state))}")
     return "\n".join(lines)
+
+
+def _name_of(state: PlannerState) -> str:
+    """Return the id of a session whose plan is written: the name of its folder."""
+    return Path(state.artifacts.page_path or "").parent.name
 
 
 def _near(path: Path) -> Path:
@@ -249,13 +291,16 @@ def create(options: tuple[str, ...]) -> Any:
 @click.argument("course_id")
 @click.argument("name", required=False)
 @click.option("--midterm", type=day, metavar="DAY", help="The day of its midterm, such as 2030-02-21.")
+@click.option("--exam", metavar="CHAPTERS", help="What its exam covers, such as 'chapters 1-6, 9', or all.")
 @run_option
 def course(
-    engine: BlockingEngine, session: str, course_id: str, name: str | None, midterm: date | None, run: bool
-) -> Any:
-    """Add a course, or change its name or its midterm."""
+    engine: BlockingEngine, session: str, course_id: str, name: str | None, midterm: date | None, exam: str | None,
+    run: bool,
+) -> Any:  # fmt: skip
+    """Add a course, or change its name, its midterm or what its exam covers."""
     session_id = _id(engine, session)
-    given = {"course_id": course_id, "course_name": name, "midterm_date": midterm}
+    covered = None if exam is None else _covered([f"{course_id}={exam}"], [course_id])[course_id]
+    given = {"course_id": course_id, "course_name": name, "midterm_date": midterm, "exam": covered}
     found = sessions.add_course(engine, session_id, given)
     told = f"Session {session_id} has {many(len(found.courses), 'course')}."
     return _changed(engine, session_id, told, run)
@@ -268,18 +313,27 @@ def course(
 @click.option("--shared", is_flag=True, help="The file is for all courses.")
 @click.option("--book", default="", metavar="NAME", help="The files are the chapters of one book.")
 @click.option("--title", default="", metavar="TEXT", help="How the plan names the file. Default: the title in it.")
+@click.option("--role", type=click.Choice(["book", "exercises", "old-exam"]), help="What it is for. Default: book.")
+@click.option("--chapter", default="", metavar="TEXT", help="The chapter of exercises. Default: found by their words.")
 @run_option
 def file(
     engine: BlockingEngine, session: str, paths: tuple[Path, ...], course_ids: tuple[str, ...], shared: bool, book: str,
-    title: str, run: bool,
+    title: str, role: str | None, chapter: str, run: bool,
 ) -> Any:  # fmt: skip
-    """Add files, or a folder as a book: PDF, text, Markdown, reStructuredText, DOCX, PPTX, EPUB or HTML."""
+    """Add files or a folder, or change their courses, title or role: PDF, text, Markdown, DOCX, PPTX, EPUB, HTML."""
     session_id = _id(engine, session)
     listed = as_listed(paths)
     if title and (len(listed) > 1 or listed[0].is_dir()):
         raise click.UsageError("--title names one file. Use --book to name several files, or the name of the folder.")
-    given = [Upload(path=path, course_ids=list(course_ids), is_shared=shared, book=book, title=one_line(title))
-             for path in listed]  # fmt: skip
+    if chapter and role != "exercises":
+        raise BadInput("--chapter says where exercises belong. Pass it with --role exercises.")
+    given = [
+        Upload.model_validate({
+            "path": path, "course_ids": list(course_ids), "is_shared": shared, "book": book, "title": one_line(title),
+            "role": role and role.replace("-", "_"), "chapter": one_line(chapter),
+        })
+        for path in listed
+    ]  # fmt: skip
     added = sessions.add_files(engine, session_id, [part for each in given for part in _parts(each)])
     told = [f"{each.file_id} ({each.entry.filename}) {'is already in the session' if each.reused else 'was added'}."
             for each in added]  # fmt: skip
@@ -316,6 +370,7 @@ def replace(engine: BlockingEngine, session: str, file: str, path: Path, run: bo
 @click.option(
     "--midterm", "midterms", multiple=True, metavar="COURSE=DAY", help="The new date of a midterm. Repeatable."
 )
+@click.option("--exam", "exam", multiple=True, metavar="[COURSE=]CHAPTERS", help="What an exam covers, or all.")
 @click.option("--max-minutes", type=int, metavar="N", help="The new daily limit.")
 @click.option("--rest-day", metavar="DAY", help="The new rest day, or none.")
 @click.option("--start", type=day, metavar="DAY", help="The first day. Default: today, once the plan has begun.")
@@ -323,14 +378,17 @@ def replace(engine: BlockingEngine, session: str, file: str, path: Path, run: bo
 @click.option("--busy", multiple=True, metavar="FILE", help="A calendar with your busy times, or none. Repeatable.")
 @click.option("--later", is_flag=True, help="Change the inputs, but do not make the plan now.")
 def replan(
-    engine: BlockingEngine, session: str | None, midterms: tuple[str, ...], max_minutes: int | None,
-    rest_day: str | None, start: date | None, hours: tuple[str, ...], busy: tuple[str, ...], later: bool,
+    engine: BlockingEngine, session: str | None, midterms: tuple[str, ...], exam: tuple[str, ...],
+    max_minutes: int | None, rest_day: str | None, start: date | None, hours: tuple[str, ...], busy: tuple[str, ...],
+    later: bool,
 ) -> Any:  # fmt: skip
     """Plan what is left, from today on. Dates and limits can change."""
     session_id = _id(engine, session)
+    course_ids = [course.course_id for course in sessions.state_of(engine, session_id).user_inputs.courses]
     calendars = None if not busy else [Path(each) for each in busy if each != "none"]
     sessions.replan(
-        engine, session_id, midterms=dict(map(_moved, midterms)), max_minutes=max_minutes,
+        engine, session_id, midterms=dict(map(_moved, midterms)), covered=_covered(exam, course_ids),
+        max_minutes=max_minutes,
         rest_day=None if rest_day is None else _weekday(rest_day), start=start,
         hours=read_hours(hours) if hours else None, busy=calendars, today=_today(engine, session_id),
     )  # fmt: skip

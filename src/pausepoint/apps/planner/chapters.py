@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from pausepoint.apps.planner.headings import Kind, aside, is_generic, label, unaccented
 from pausepoint.apps.planner.levels import AN_ENTRY, contents_of, levels
@@ -45,7 +46,8 @@ OCR = "run OCR first, for example with ocrmypdf, and add the result"
 class Topic:
     """A topic to learn, with its sections in the order of the book, and the chunks in which it was found.
 
-    ``places`` has the pieces of its text: their chunks, and their numbers in them.
+    ``places`` has the pieces of its text: their chunks, and their numbers in them. ``exams`` is the number of old exams
+    of its course, ``asked`` how many of them ask about it.
     """
 
     title: str
@@ -59,6 +61,8 @@ class Topic:
     sections: list[Section] = field(default_factory=list)
     places: list[tuple[str, int]] = field(default_factory=list)
     study: Study | None = None
+    exams: int = 0
+    asked: int = 0
 
     def add(self, found: Topic) -> None:
         """Add the same topic from another place."""
@@ -412,7 +416,9 @@ class _Maker:
 
     def _section(self, title: str, number: str, pieces: Sequence[tuple[str, Piece]]) -> Section:
         pages = _pages(pieces)
-        span = {"first_page": min(pages) + 1, "last_page": max(pages) + 1} if self.paged and pages else {}
+        span: dict[str, Any] = (
+            {"first_page": min(pages) + 1, "last_page": max(pages) + 1} if self.paged and pages else {}
+        )
         return Section(
             title=title[:300] or "Text", number=number, filename=self.filename, **span,
             words=sum(piece.words for _, piece in pieces), signs=sum(piece.signs for _, piece in pieces),

@@ -1,9 +1,8 @@
-"""Cut work that does not fit. Priority decides what is cut; the order of the book never changes.
+"""Cut work that does not fit. Priority, which is what the exam needs, decides what is cut; the order never changes.
 
 All topics are shortened before one is left out, because later chapters build on earlier ones. Those of low priority
-lose most: half of their time, against 30 % for medium and 20 % for high priority. If that is not enough, the others are
-shortened again. Then whole topics go, the last of the book first, and those of high priority last: a short chapter at
-the beginning has a low priority, and the rest of the book needs it.
+lose most: half of their time, against 30 % for medium and 20 % for high priority. If that is not enough, all are
+shortened again. Then whole topics go, those of low priority first, and the last of the book before the others.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from datetime import date
 from pausepoint.apps.planner.models import STEP, Priority
 from pausepoint.apps.planner.work import Work, up
 
-TIERS: tuple[tuple[tuple[Priority, ...], float], ...] = (
-    (("low",), 0.5), (("medium",), 0.7), (("high",), 0.8), (("medium",), 0.5), (("high",), 0.6),
-    (("low", "medium"), 0.0), (("high",), 0.0),
+TIERS: tuple[tuple[Priority, float], ...] = (
+    ("low", 0.5), ("medium", 0.7), ("high", 0.8), ("low", 0.3), ("medium", 0.5), ("high", 0.6),
+    ("low", 0.0), ("medium", 0.0), ("high", 0.0),
 )  # fmt: skip
-"""What is cut, in this order: the priorities, and the share of its time that a topic keeps."""
+"""What is cut, in this order: the priority, and the share of its time that a topic keeps."""
 
 
 def cut(work: Sequence[Work], room: Mapping[date, int], extra: Mapping[date, int]) -> list[Work]:
@@ -28,8 +27,8 @@ def cut(work: Sequence[Work], room: Mapping[date, int], extra: Mapping[date, int
     for due in sorted({each.due for each in work}):
         ahead = [number for number, each in enumerate(work) if each.due <= due]
         over = max(sum(planned[number] for number in ahead) - room[due], 0) + extra.get(due, 0)
-        for priorities, share in TIERS:
-            tier = [number for number in ahead if work[number].priority in priorities]
+        for priority, share in TIERS:
+            tier = [number for number in ahead if work[number].priority == priority]
             over -= _dropped(work, planned, tier, over) if not share else _shortened(work, planned, tier, share, over)
     return [replace(each, planned=minutes) for each, minutes in zip(work, planned, strict=True)]
 

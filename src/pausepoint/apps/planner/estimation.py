@@ -26,9 +26,10 @@ from pausepoint.apps.planner.models import (
 )
 
 WORDS_PER_MINUTE, MINUTES_PER_PAGE, MINUTES_PER_TASK, AGAIN = 100, 4, 5, 1.5
+MINUTES_PER_PROBLEM, LEAST_TO_SOLVE, MINUTES_OF_AN_EXAM = 10, 15, 90
 WITHOUT_MATERIAL = 120
-MUCH, LITTLE = 1.3, 0.6
-"""Factors of a course's mean time. A topic has high priority from MUCH upwards, and low priority below LITTLE."""
+OFTEN = 0.5
+"""A topic that so many of the old exams ask about has high priority. One that none asks about has low priority."""
 
 FACTORS: dict[Difficulty, float] = {"easy": 0.8, "normal": 1, "hard": 1.3}
 """The time of a topic by its difficulty. A wrong answer of a model can do no more than this."""
@@ -46,8 +47,9 @@ def estimate(payload: EstimationPayload) -> EstimationState:
     for course_id in dict.fromkeys(each.course_id for each in payload.course_topic_evidence):
         mine = [each for each in payload.course_topic_evidence if each.course_id == course_id]
         needed = [minutes(each.measure, each.study.difficulty if each.study else "normal") for each in mine]
+        first = {name for each in mine if each.study for name in each.study.prerequisites}
         for each, time in zip(mine, needed, strict=True):
-            found = _estimate(each, time, needed)
+            found = _estimate(each, time, each.topic in first)
             estimates.append(found)
             flags += [_flag(found, each)] if found.confidence < UNSURE or each.measure.missing else []
     return EstimationState(topic_estimates=estimates, uncertainty_flags=flags)
@@ -63,10 +65,22 @@ def minutes(measure: Measure, difficulty: Difficulty = "normal") -> int:
     >>> [minutes(Measure(words=4000), difficulty) for difficulty in FACTORS]
     [50, 60, 80]
     """
-    if measure == Measure(filenames=measure.filenames, titles=measure.titles, missing=measure.missing):
+    kept = {name: getattr(measure, name) for name in ("filenames", "titles", "missing", "exams", "asked")}
+    if measure == Measure(**kept):
         return WITHOUT_MATERIAL
     unread = MINUTES_PER_PAGE * measure.pages * AGAIN if not measure.words else 0
-    return max(STEP, math.ceil(round((_reading(measure) + unread) * FACTORS[difficulty], 6) / STEP) * STEP)
+    read = (_reading(measure) + unread) * FACTORS[difficulty]
+    solved = sum(_time(each) for each in measure.sections if each.role != "book")
+    return max(STEP, math.ceil(round(read + solved, 6) / STEP) * STEP)
+
+
+def _time(section: Section) -> float:
+    """Return the minutes of a section by its role. Exercises are solved, an old exam is written and then marked."""
+    if section.role == "old_exam":
+        return (section.duration or MINUTES_OF_AN_EXAM) * AGAIN
+    if section.role == "exercises":
+        return max(MINUTES_PER_PROBLEM * section.tasks, section.words / WORDS_PER_MINUTE, LEAST_TO_SOLVE)
+    return _reading(section)
 
 
 def _reading(measure: Measure | Section) -> float:
@@ -76,14 +90,14 @@ def _reading(measure: Measure | Section) -> float:
 
 def sections(measure: Measure, whole: int) -> list[SectionEstimate]:
     """Return the sections of a topic that takes ``whole`` minutes, each with its share."""
-    weights = [_reading(each) for each in measure.sections]
+    weights = [_time(each) for each in measure.sections]
     shares = divided(whole, weights)
     names = _named(measure.sections)
     return [
         SectionEstimate(
             section=name, number=each.number, title=each.title, filename=each.filename,
-            book=measure.titles.get(each.filename, ""), first_page=each.first_page, last_page=each.last_page,
-            minutes=share,
+            book=measure.titles.get(each.filename, ""), role=each.role, first_page=each.first_page,
+            last_page=each.last_page, minutes=share,
         )
         for name, each, share in zip(names, measure.sections, shares, strict=True)
     ]  # fmt: skip
@@ -125,24 +139,25 @@ def density(measure: Measure | Section) -> float:
     return min(measure.signs / measure.words, 1.0) if measure.words else 0.0
 
 
-def _estimate(evidence: Evidence, time: int, course: Sequence[int]) -> TopicEstimate:
+def _estimate(evidence: Evidence, time: int, is_needed: bool) -> TopicEstimate:
     return TopicEstimate(
         course_id=evidence.course_id, topic=evidence.topic, estimated_minutes=time,
-        priority=priority(time, course), confidence=confidence(evidence), source_files=evidence.measure.filenames,
-        sections=sections(evidence.measure, time),
+        priority=priority(evidence.measure, is_needed), confidence=confidence(evidence),
+        source_files=evidence.measure.filenames, sections=sections(evidence.measure, time),
     )  # fmt: skip
 
 
-def priority(time: int, course: Sequence[int]) -> Priority:
-    """Return the priority. A topic that takes more than its share of the course matters more.
+def priority(measure: Measure, is_needed: bool) -> Priority:
+    """Return the priority: what old exams ask, and what other topics need, matters most. Length does not count.
 
-    >>> priority(90, [90, 60, 30]), priority(60, [90, 60, 30]), priority(30, [90, 60, 30]), priority(30, [30])
-    ('high', 'medium', 'low', 'high')
+    >>> priority(Measure(), False), priority(Measure(), True)
+    ('medium', 'high')
+    >>> [priority(Measure(exams=3, asked=asked), False) for asked in (0, 1, 2)]
+    ['low', 'medium', 'high']
     """
-    mean = sum(course) / len(course)
-    if len(course) == 1 or time >= MUCH * mean:
+    if is_needed or (measure.exams and measure.asked >= OFTEN * measure.exams):
         return "high"
-    return "low" if time < LITTLE * mean else "medium"
+    return "low" if measure.exams and not measure.asked else "medium"
 
 
 def confidence(evidence: Evidence) -> float:

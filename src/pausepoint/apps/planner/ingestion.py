@@ -31,6 +31,7 @@ from pausepoint.apps.planner.models import (
     Measure,
 )
 from pausepoint.apps.planner.reader import Reader
+from pausepoint.apps.planner.roles import Sheet, sheet_of, with_sheets
 from pausepoint.apps.planner.titles import names_of
 from pausepoint.apps.planner.topics import Findings, findings
 from pausepoint.apps.words import many
@@ -58,16 +59,23 @@ async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
     """Read all files of the session and gather the topics to learn."""
     found = IngestionState()
     books: dict[str, Book] = {}
+    sheets: dict[str, Sheet] = {}
     for file_id, file in payload.file_registry.items():
         read, bookmarks = await _read(file_id, file, ctx)
         pieces = {f"{file_id}:{index}": each for index, each in read.done.items()}
         books[file_id] = book_of(pieces, file.filename, file.content_type == PDF, **_place(file, payload.file_registry))
         found.files[file_id] = _progress(read, books[file_id])
-        found.set_aside += books[file_id].set_aside
         _report(file_id, file, found.files[file_id], ctx)
+        if file.role != "book":
+            sheets[file_id] = await sheet_of(file_id, file, pieces, ctx)
+            continue
+        found.set_aside += books[file_id].set_aside
         texts = Texts(ctx, file_id, file.content_type, bookmarks)
         found.warnings += await _ask(file, books[file_id].topics, texts, ctx)
-    found.course_topic_evidence = gathered(payload, found.files, books)
+    found.course_topic_evidence, notes = gathered(payload, found.files, books, sheets)
+    for note in notes:
+        ctx.emit("warning", note)
+    found.warnings += notes
     return found
 
 
@@ -84,7 +92,7 @@ def _place(file: FileEntry, registry: Mapping[str, FileEntry]) -> dict[str, Any]
 def _is_chapter(file: FileEntry, files: Iterable[FileEntry]) -> bool:
     """Return whether a file is one of several of one markup and the same courses: each has a chapter of one book."""
     courses = (file.is_shared, sorted(file.course_ids))
-    alike = [each for each in files if each.content_type == file.content_type
+    alike = [each for each in files if each.content_type == file.content_type and each.role == file.role == "book"
              and (each.is_shared, sorted(each.course_ids)) == courses]  # fmt: skip
     is_book = file.filename.lower().endswith(".epub")
     return file.content_type in MARKUPS and len(alike) >= A_SET and not is_book
@@ -165,24 +173,33 @@ def _report(file_id: str, file: FileEntry, progress: FileProgress, ctx: Context)
 # evidence
 
 
-def gathered(payload: IngestionPayload, files: dict[str, FileProgress], books: dict[str, Book]) -> list[Evidence]:
-    """Return the topics of every course, in the order of its files. A course without material is one topic."""
+def gathered(
+    payload: IngestionPayload, files: dict[str, FileProgress], books: dict[str, Book], sheets: Mapping[str, Sheet] = {}
+) -> tuple[list[Evidence], list[str]]:  # fmt: skip
+    """Return the topics of every course, in the order of its files, and what has to be said about them.
+
+    A course without material is one topic. Exercises are beside their chapters.
+    """
     found: list[Evidence] = []
+    notes: list[str] = []
     for course in payload.user_inputs.courses:
         mine = {file_id: file for file_id, file in payload.file_registry.items() if _belongs(file, course)}
         copies: dict[tuple[str, str], list[Topic]] = {}
         for file_id, file in mine.items():
-            if file_id in books:  # the chapters of a folder are together, although files may have come between them
+            # the chapters of a folder are together, although files may have come between them
+            if file_id in books and file_id not in sheets:
                 place = ("book", file.book) if file.book else (file_id, file.filename)
                 copies.setdefault(place, []).extend(_copied(topic) for topic in books[file_id].topics)
         _tell_apart(copies)
         listed = merged(copies.values())
         _check_prerequisites(listed)
+        listed, said = with_sheets(listed, [sheet for file_id, sheet in sheets.items() if file_id in mine])
+        notes += [note for note in said if note not in notes]
         titles = names_of(mine.values(), [topic.title for topic in listed])
         found += [_evidence(course, topic, mine, files, books, titles) for topic in listed]
         if not listed:
             found.append(_without_material(course, mine))
-    return found
+    return found, notes
 
 
 def _tell_apart(books: Mapping[tuple[str, str], list[Topic]]) -> None:
@@ -222,6 +239,7 @@ def _evidence(
     names = [mine[file_id].filename for file_id in sources]
     measure = Measure(
         pages=topic.pages, words=topic.words, signs=topic.signs, tasks=topic.tasks, basis=topic.basis, filenames=names,
+        exams=topic.exams, asked=topic.asked,
         missing=_missing((files[file_id], books[file_id]) for file_id in sources), sections=topic.sections,
         titles={name: titles[name] for name in names if name in titles},
     )  # fmt: skip

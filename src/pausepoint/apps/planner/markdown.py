@@ -28,6 +28,7 @@ def as_markdown(shown: Shown, marking: str) -> str:
                                [*shown.past, *shown.weeks]])  # fmt: skip
     lines += _self_tests(shown)
     lines += _section("Cuts", shown.cuts)
+    lines += _section("Not in the exam", shown.not_in_exam)
     lines += _section("Not studied", shown.set_aside)
     lines += _section("Warnings", shown.warnings)
     how = ["", "Mark work as done with its row:", "", f"    {marking}"] if marking else []

@@ -26,6 +26,7 @@ WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 Priority = Literal["high", "medium", "low"]
 ResultType = Literal["approved_plan", "capacity_limited_plan", "needs_revision"]
 Basis = Literal["outline", "heading", "model", "terms", "nothing"]
+Role = Literal["book", "exercises", "old_exam"]
 Difficulty = Literal["easy", "normal", "hard"]
 Strategy = Literal["with_review", "without_review", "with_cuts"]
 """Plans of earlier versions may have ``without_review``; a new plan never omits its reviews."""
@@ -83,12 +84,13 @@ Pace = Annotated[float, Field(ge=0.2, le=5)]
 
 
 class Course(BaseModel):
-    """A course. Without a date it can be stored, but not planned."""
+    """A course. Without a date it can be stored, but not planned. ``exam``: what it covers, if it is not everything."""
 
     course_id: Identifier
     course_name: Title
     midterm_date: Day | None = None
     pace: Pace = 1.0
+    exam: Annotated[str, AfterValidator(one_line), Field(max_length=1000)] = ""
 
 
 def _window(text: str) -> str:
@@ -193,7 +195,8 @@ class UserInputs(BaseModel):
 class Upload(BaseModel):
     """A file that the session takes in when it starts. ``title``: the one that the plan shows instead of its own.
 
-    A chapter of a ``book`` is one of several files. ``name`` is then its path in the folder of the book.
+    A chapter of a ``book`` is one of several files. ``name`` is then its path in the folder of the book. Without a
+    ``role`` the file is a book, or what it was before. ``chapter``: the one that exercises belong to.
     """
 
     path: Annotated[Path, AfterValidator(_absolute)]
@@ -202,6 +205,8 @@ class Upload(BaseModel):
     book: str = ""
     name: str = ""
     title: str = ""
+    role: Role | None = None
+    chapter: str = ""
 
     @property
     def filename(self) -> str:
@@ -212,7 +217,8 @@ class Upload(BaseModel):
 class FileEntry(BaseModel):
     """A file of the session. A shared file belongs to all courses. ``title`` is empty if the file has none.
 
-    A file of a ``book`` is one of its chapters, in the order of the registry.
+    A file of a ``book`` is one of its chapters, in the order of the registry. ``chapter`` is the one that the user
+    names for exercises; otherwise it is found by their words.
     """
 
     filename: str
@@ -225,6 +231,8 @@ class FileEntry(BaseModel):
     is_shared: bool = False
     book: str = ""
     title: str = ""
+    role: Role = "book"
+    chapter: str = ""
 
 
 # results of the agents
@@ -260,6 +268,8 @@ class Section(BaseModel):
     words: int = 0
     signs: int = 0
     tasks: int = 0
+    role: Role = "book"
+    duration: int = Field(default=0, description="the minutes that an old exam says it takes")
 
 
 class SetAside(BaseModel):
@@ -283,6 +293,8 @@ class Measure(BaseModel):
     signs: int = 0
     tasks: int = 0
     basis: Basis = "nothing"
+    exams: int = Field(default=0, description="how many old exams its course has")
+    asked: int = Field(default=0, description="how many of them ask about it")
     missing: float = Field(default=0.0, ge=0, le=1, description="the share of its files that could not be read")
     filenames: list[str] = []
     titles: dict[str, str] = Field(default={}, description="how the plan names its files, by their names")
@@ -334,7 +346,7 @@ class IngestionState(BaseModel):
 class SectionEstimate(BaseModel):
     """The estimate for a section. ``section`` is its name within the topic: its number and title.
 
-    ``book`` is the title of its file, or empty if the file has none.
+    ``book`` is the title of its file, or empty if the file has none. ``role`` is that of its file.
     """
 
     section: str
@@ -342,6 +354,7 @@ class SectionEstimate(BaseModel):
     title: str = ""
     filename: str = ""
     book: str = ""
+    role: Role = "book"
     first_page: int | None = None
     last_page: int | None = None
     minutes: int = Field(ge=0)
@@ -427,6 +440,7 @@ class PlanningState(BaseModel):
 
     ``withdrawn`` has the rows of earlier plans that no later plan has, so that a calendar can remove them and their
     sequence numbers are known if they come back. ``added`` has the ids of the rows that no earlier plan had.
+    ``enough_minutes`` is the daily limit with which nothing would be cut, if there is one.
     """
 
     plan_version: int = 0
@@ -439,6 +453,7 @@ class PlanningState(BaseModel):
     withdrawn: list[PlanRow] = []
     added: list[str] = []
     made_at: datetime | None = None
+    enough_minutes: int | None = None
 
 
 class Artifacts(BaseModel):

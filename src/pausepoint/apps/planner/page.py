@@ -70,6 +70,7 @@ def as_page(shown: Shown, marking: str) -> str:
         *(_week(f"Earlier: {span(monday)}", rows, shown) for monday, rows in _before(shown)),
         _self_tests(shown),
         _items("Cuts", shown.cuts),
+        _items("Not in the exam", shown.not_in_exam),
         _items("Not studied", shown.set_aside),
         _items("Warnings", shown.warnings),
         f'<p class="soft">{escape(shown.title)}.</p>',

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from pausepoint.apps.planner.models import TopicEstimate
+from pausepoint.apps.planner.models import Role, TopicEstimate
 
 _NUMBER = r"(?:[0-9]{1,3}|[A-Z](?![^\W\d_]))(?:\.[0-9]{1,3}){0,4}"
 _WORDS = (
@@ -33,6 +33,7 @@ class Place(NamedTuple):
     section: str
     number: Number
     book: str
+    role: Role = "book"
 
 
 class Numbers(NamedTuple):
@@ -100,7 +101,7 @@ def _of_topic(topic: TopicEstimate, counted: Sequence[tuple[int, int | str]]) ->
         number = next((_number(each.number)[:1] for each in sections if each.number), number)
         for each in sections:
             number = _number(each.number) or number
-            yield Place(topic.course_id, topic.topic, each.section, number, each.book or filename)
+            yield Place(topic.course_id, topic.topic, each.section, number, each.book or filename, each.role)
 
 
 def numbered(places: Sequence[Place], numbers: Numbers, courses: dict[str, str]) -> list[Place]:

@@ -14,10 +14,11 @@ from datetime import date
 
 from pausepoint.apps.planner import intervals
 from pausepoint.apps.planner.cuts import cut
+from pausepoint.apps.planner.enough import enough
 from pausepoint.apps.planner.hours import Calendar
 from pausepoint.apps.planner.models import Cut, PlanningPayload, PlanningState, Strategy, UserInputs
 from pausepoint.apps.planner.rows import REVIEW, as_rows, continued
-from pausepoint.apps.planner.schedule import Days, Effort, Schedule
+from pausepoint.apps.planner.schedule import Days, arranged
 from pausepoint.apps.planner.work import Work, works
 
 STRATEGIES: tuple[Strategy, ...] = ("with_review", "with_cuts")
@@ -40,10 +41,12 @@ def plan(payload: PlanningPayload) -> PlanningState:
     else:
         days, _ = arranged(work, reviews, calendar)
     rows, withdrawn, added = continued(as_rows(days, work, inputs, calendar), before, inputs)
+    is_cut = strategy == "with_cuts"
     return PlanningState(
         plan_version=before.plan_version + 1, last_midterm_date=inputs.last_midterm, plan_rows=rows, review=None,
         strategy=strategy, planned_for=inputs, withdrawn=withdrawn, added=added, made_at=payload.now,
-        cuts=[*_cuts(work), *_missing_reviews(work, reviews)] if strategy == "with_cuts" else [],
+        cuts=[*_cuts(work), *_missing_reviews(work, reviews)] if is_cut else [],
+        enough_minutes=enough(inputs, payload.estimation_state.topic_estimates, payload.start) if is_cut else None,
     )  # fmt: skip
 
 
@@ -60,23 +63,6 @@ def next_strategy(before: PlanningState, inputs: UserInputs) -> Strategy:
             f" `replan`. Reasons: {reasons}"
         )
     return STRATEGIES[after]
-
-
-def arranged(
-    work: Sequence[Work], reviews: intervals.Reviews, calendar: Calendar
-) -> tuple[Days, dict[date, int]]:  # fmt: skip
-    """Return the days, and the minutes that do not fit by midterm. The effort rises only before a midterm that is tight.
-
-    An even distribution wastes a few minutes where a section ends, so full days can succeed where even ones fail.
-    """  # noqa: E501
-    effort = Effort()
-    while True:
-        schedule = Schedule(work, reviews, calendar, effort)
-        days, late = schedule.filled(), schedule.late
-        more = effort.more(max(late)) if late else None
-        if more is None:
-            return days, late
-        effort = more
 
 
 def _cut_to_fit(

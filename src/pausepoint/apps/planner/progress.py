@@ -157,8 +157,8 @@ def _named(state: PlannerState, word: str, see: str) -> list[Place]:
 
 def _of_one_book(word: str, places: list[Place]) -> list[Place]:
     """Return the places if they are in one book. Refuse a number that several books have."""
-    books = list(dict.fromkeys((place.course_id, place.book) for place in places))
-    if len(books) == 1:
+    books = list(dict.fromkeys((place.course_id, place.book) for place in places if place.role == "book"))
+    if len(books) <= 1:
         return places
     number = word.rpartition(":")[2].strip()
     courses = list(dict.fromkeys(course_id for course_id, _ in books))

@@ -11,7 +11,15 @@ from pathlib import PurePath
 
 from pausepoint.apps.planner.dates import said
 from pausepoint.apps.planner.hours import SITTING, Calendar, as_time
-from pausepoint.apps.planner.models import Course, PlanningState, PlanRow, RowPart, SectionEstimate, UserInputs
+from pausepoint.apps.planner.models import (
+    Course,
+    PlanningState,
+    PlanRow,
+    Role,
+    RowPart,
+    SectionEstimate,
+    UserInputs,
+)
 from pausepoint.apps.planner.progress import Marks
 from pausepoint.apps.planner.schedule import Days, Sitting
 from pausepoint.apps.planner.work import WHOLE, Part, Work
@@ -105,10 +113,23 @@ def _task(parts: Sequence[Part], skims: bool, ends: bool) -> str:
 
     The practice comes at the end of a topic.
     """
-    verb = "Skim" if skims else "Study"
-    places = [_place(list(listed)) for _, listed in groupby(parts, key=_source)]
-    practice = "; then practise and test yourself" if ends and not skims else ""
-    return f"{verb} {'; '.join(places)}{practice}"
+    groups = [list(listed) for _, listed in groupby(parts, key=_source)]
+    verbs = [_verb(group[0].section.role, skims) for group in groups]
+    before = ["", *verbs]
+    places = [
+        _place(group) if verb == previous else f"{verb} {_place(group)}"
+        for group, verb, previous in zip(groups, verbs, before, strict=False)
+    ]
+    only_exams = all(part.section.role == "old_exam" for part in parts)
+    practice = "; then mark it" if only_exams else "; then practise and test yourself"
+    told = "; ".join(places) + (practice if ends and not skims else "")
+    return told[0].upper() + told[1:]
+
+
+def _verb(role: Role, skims: bool) -> str:
+    if role == "book":
+        return "skim" if skims else "study"
+    return "solve some of" if skims else "solve"
 
 
 def _source(part: Part) -> tuple[str, str]:
@@ -124,8 +145,8 @@ def _place(parts: Sequence[Part]) -> str:
     first = parts[0].section
     sections = _sections(parts)
     stem = PurePath(first.filename).stem if first.section and not first.book else ""
+    book, stem = (name if sections != f"“{name}”" else "" for name in (first.book, stem))
     where = " ".join(filter(None, [stem, sections])) or parts[0].topic
-    book = first.book if sections != f"“{first.book}”" else ""
     return ", ".join(filter(None, [book, where, _extent(parts), _pages(*_page_range(parts))]))
 
 

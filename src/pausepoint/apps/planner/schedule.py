@@ -206,6 +206,23 @@ class Schedule:
         return self.credit[queue.course.course_id]
 
 
+def arranged(
+    work: Sequence[Work], reviews: Reviews, calendar: Calendar
+) -> tuple[Days, dict[date, int]]:  # fmt: skip
+    """Return the days, and the minutes that do not fit by midterm. The effort rises only before a midterm that is tight.
+
+    An even distribution wastes a few minutes where a section ends, so full days can succeed where even ones fail.
+    """  # noqa: E501
+    effort = Effort()
+    while True:
+        schedule = Schedule(work, reviews, calendar, effort)
+        days, late = schedule.filled(), schedule.late
+        more = effort.more(max(late)) if late else None
+        if more is None:
+            return days, late
+        effort = more
+
+
 def _with_reviews(blocks: Sequence[Block], reviews: Mapping[str, int], courses: Sequence[Course]) -> list[Room]:
     """Return the rooms of a day with its reviews at the end, the one for the next midterm last."""
     rooms = [Room(block, block.minutes) for block in blocks]

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from pausepoint import Status
 from pausepoint.apps.input import BadInput, local_zone, refusal
-from pausepoint.apps.planner import materials
+from pausepoint.apps.planner import exams, materials
 from pausepoint.apps.planner.busy import BEYOND, read_busy
 from pausepoint.apps.planner.folders import read_folder
 from pausepoint.apps.planner.models import (
@@ -127,6 +127,8 @@ def add_course(engine: BlockingEngine, session_id: str, course: Mapping[str, Any
         raise BadInput(f"course {course['course_id']}: There is no such course yet. Add a name to create it.")
     courses = [given if each is before else each.model_dump() for each in inputs.courses]
     changed = _valid(inputs, courses=courses if before else [*courses, given])
+    if given.get("exam"):
+        check_exams(changed, state_of(engine, session_id))
     _change(engine, seen, {"user_inputs": changed}, "review" if before else "ingest")
     return changed
 
@@ -287,23 +289,23 @@ def _files_of(state: PlannerState, name: str) -> list[str]:
 
 def replan(
     engine: BlockingEngine, session_id: str, *, midterms: Mapping[str, date] | None = None,
+    covered: Mapping[str, str] | None = None,
     max_minutes: int | None = None, rest_day: str | None = None, start: date | None = None,
     hours: Mapping[Weekday, Sequence[str]] | None = None, busy: Sequence[Path] | None = None, today: date | None = None,
 ) -> UserInputs:  # fmt: skip
     """Change dates or limits, and plan what is left. Once the plan has begun, the new one starts today.
 
-    An empty ``hours`` or ``busy`` removes the study hours or the busy times.
+    ``covered`` says what the exam of a course covers. An empty text, ``hours`` or ``busy`` removes what there was.
     """
     seen = engine.info(session_id)
     state = state_of(engine, session_id)
     inputs = state.user_inputs
-    for course_id in midterms or {}:
-        _known_course(inputs, course_id)
-    courses = [
-        each.model_dump()
-        | ({"midterm_date": midterms[each.course_id]} if midterms and each.course_id in midterms else {})
-        for each in inputs.courses
-    ]
+    changes: dict[str, dict[str, Any]] = {each.course_id: {} for each in inputs.courses}
+    for name, given in (("midterm_date", midterms or {}), ("exam", covered or {})):
+        for course_id, value in given.items():
+            _known_course(inputs, course_id)
+            changes[course_id][name] = value
+    courses = [each.model_dump() | changes[each.course_id] for each in inputs.courses]
     limits = inputs.shared_constraints.model_dump()
     limits |= {"max_minutes_per_day": max_minutes} if max_minutes is not None else {}
     limits |= {"preferred_rest_day": None if rest_day == "none" else rest_day} if rest_day is not None else {}
@@ -314,6 +316,8 @@ def replan(
     )  # fmt: skip
     if busy is not None:
         changed = with_busy(changed, busy)
+    if covered:
+        check_exams(changed, state)
     planned = state.planning_state.planned_for
     if changed == inputs and (planned is None or settled(changed, planned.start_date or date.min) == planned):
         raise BadInput(
@@ -322,6 +326,13 @@ def replan(
         )
     _change(engine, seen, {"user_inputs": changed}, "review")
     return changed
+
+
+def check_exams(inputs: UserInputs, state: PlannerState) -> None:
+    """Refuse an exam that covers what the files do not have, as far as they have been read."""
+    wrong = exams.unknown(inputs, state.estimation_state.topic_estimates)
+    if wrong:
+        raise BadInput(f"{wrong}.")
 
 
 def _known_course(inputs: UserInputs, course_id: str) -> None:

@@ -11,6 +11,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from itertools import groupby
 
+from pausepoint.apps.planner import exams
 from pausepoint.apps.planner.dates import said
 from pausepoint.apps.planner.models import (
     Cut,
@@ -88,7 +89,30 @@ class Shown:
         """The verdict of the reviewer in a word and a sentence."""
         review = self.planning.review
         kind = review.result_type if review else ""
-        return VERDICTS.get(kind, "not reviewed yet").capitalize(), SAID.get(kind, "The plan has no review yet.")
+        sentence = SAID.get(kind, "The plan has no review yet.")
+        return VERDICTS.get(kind, "not reviewed yet").capitalize(), f"{sentence} {self.enough}".strip()
+
+    @property
+    def enough(self) -> str:
+        """How many minutes a day would be enough, if something was cut."""
+        if not self.planning.cuts:
+            return ""
+        minutes, limit = self.planning.enough_minutes, self.inputs.shared_constraints.limit
+        if minutes is None:
+            return "No daily limit is enough: the days before a midterm have too little free time for everything."
+        return f"With {minutes} minutes a day instead of {limit}, everything fits."
+
+    @property
+    def not_in_exam(self) -> list[str]:
+        """The topics of each course that its exam does not cover."""
+        estimates = self.state.estimation_state.topic_estimates
+        not_asked = exams.outside(self.inputs, estimates)
+        found: list[str] = []
+        for course in self.inputs.courses:
+            names = exams.left_out(course, not_asked.get(course.course_id, set()), estimates)
+            if names:
+                found.append(f"{course.course_name}: {many(len(names), 'topic')}: {'; '.join(names)}.")
+        return found
 
     @property
     def refusals(self) -> list[str]:
@@ -115,7 +139,9 @@ class Shown:
     def midterms(self) -> list[tuple[date, str]]:
         """The midterms in their order."""
         return sorted(
-            (course.midterm_date, course.course_name) for course in self.inputs.courses if course.midterm_date
+            (course.midterm_date, f"{course.course_name} ({course.exam})" if course.exam else course.course_name)
+            for course in self.inputs.courses
+            if course.midterm_date
         )
 
     @property

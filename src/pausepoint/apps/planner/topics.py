@@ -130,10 +130,10 @@ class Heading(NamedTuple):
     rule: str = ""
 
 
-def _is_task(line: str, heading: str) -> bool:
+def is_task(line: str, heading: str) -> bool:
     """Return whether a line begins an exercise or an example. A list is one only under such a heading.
 
-    >>> _is_task("Aufgabe 3", ""), _is_task("1. Integrate x.", "Worked examples"), _is_task("• A point", "Limits")
+    >>> is_task("Aufgabe 3", ""), is_task("1. Integrate x.", "Worked examples"), is_task("• A point", "Limits")
     (True, True, False)
     """
     return bool(_TASK.match(line) or (_LISTED.match(line) and _TASKS.search(heading)))
@@ -169,7 +169,7 @@ class _Open:
         ideographs = len(CJK.findall(line))  # they have no spaces between words: two count as a word
         self.words += sum(not CJK.search(word) for word in words) + (ideographs + 1) // 2
         self.signs += len(_SIGN.findall(line))
-        self.tasks += _is_task(line, self.heading.title if self.heading else "")
+        self.tasks += is_task(line, self.heading.title if self.heading else "")
         self.terms.update(word.lower() for word in words if len(word) > 3 and word.lower() not in COMMON)
 
     def closed(self) -> Piece:

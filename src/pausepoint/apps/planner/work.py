@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
+from pausepoint.apps.planner import exams
 from pausepoint.apps.planner.estimation import divided
 from pausepoint.apps.planner.models import STEP, Course, Priority, SectionEstimate, TopicEstimate, UserInputs
 
@@ -64,17 +65,24 @@ class Work:
 
 
 def works(inputs: UserInputs, estimates: Iterable[TopicEstimate]) -> list[Work]:
-    """Return the work of every course whose midterm is to come, in the order of the book."""
+    """Return the work of every course whose midterm is to come, in the order of the book: what its exam covers."""
     first = inputs.start_date or date.min
     courses = {course.course_id: course for course in inputs.courses if (course.midterm_date or date.min) >= first}
-    found = [_work(inputs, courses[each.course_id], each) for each in estimates if each.course_id in courses]
+    listed = list(estimates)
+    not_asked = exams.outside(inputs, listed)
+    found = [
+        work for each in listed if each.course_id in courses
+        if (work := _work(inputs, courses[each.course_id], each, not_asked.get(each.course_id, set()))).full
+    ]  # fmt: skip
     return sorted(found, key=lambda work: (work.due, inputs.courses.index(work.course)))
 
 
-def _work(inputs: UserInputs, course: Course, estimate: TopicEstimate) -> Work:
-    full = needed(inputs, course, estimate)
-    sections = estimate.sections or [_only_section(estimate)]
-    shares = divided(full, [each.minutes for each in sections])
+def _work(inputs: UserInputs, course: Course, estimate: TopicEstimate, not_asked: Collection[exams.Key]) -> Work:
+    listed = estimate.sections or [_only_section(estimate)]
+    whole = zip(listed, divided(needed(inputs, course, estimate), [each.minutes for each in listed]), strict=True)
+    kept = [(each, minutes) for each, minutes in whole if (estimate.topic, each.section) not in not_asked]
+    sections, shares = [each for each, _ in kept], [minutes for _, minutes in kept]
+    full = sum(shares)
     done = _done(inputs, course.course_id, estimate.topic)
     parts = [
         Part(estimate.topic, section, _share(minutes, last - first), first, last)

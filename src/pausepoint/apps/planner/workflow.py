@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from pausepoint import Context, Retry, Scope, Workflow, guard, route
-from pausepoint.apps.planner import estimation, ingestion, materials, output
+from pausepoint.apps.planner import estimation, exams, ingestion, materials, output
 from pausepoint.apps.planner import plan as planning
 from pausepoint.apps.planner import review as reviewing
 from pausepoint.apps.planner.models import (
@@ -87,8 +87,10 @@ def joined(before: FileEntry | None, entry: FileEntry, upload: Upload, content: 
         named = entry.model_copy(update={"filename": upload.filename, "book": upload.book, "title": title})
     known = [*(before.course_ids if before else []), *upload.course_ids]
     shared = upload.is_shared or (before is not None and before.is_shared)
-    title = upload.title or named.title
-    return named.model_copy(update={"course_ids": list(dict.fromkeys(known)), "is_shared": shared, "title": title})
+    return named.model_copy(update={
+        "course_ids": list(dict.fromkeys(known)), "is_shared": shared, "title": upload.title or named.title,
+        "role": upload.role or named.role, "chapter": upload.chapter or named.chapter,
+    })  # fmt: skip
 
 
 @guard(after=collect)
@@ -146,6 +148,11 @@ async def estimate(
     ctx.emit("handoff", f"{many(len(found.topic_estimates), 'topic')}, {many(minutes, 'minute')},"
                         f" {many(len(found.uncertainty_flags), 'uncertainty flag')}")  # fmt: skip
     return found
+
+
+@guard(after=estimate)
+def every_exam_is_known(user_inputs: UserInputs, estimation_state: EstimationState) -> str | None:
+    return exams.unknown(user_inputs, estimation_state.topic_estimates)
 
 
 # planning and reviewing
@@ -248,7 +255,7 @@ planner = Workflow(
         begin_planning, plan, begin_reviewing, review, finish,
     ],
     routes=[after_review],
-    guards=[every_course_has_a_date, every_file_is_read, every_day_is_planned],
+    guards=[every_course_has_a_date, every_file_is_read, every_exam_is_known, every_day_is_planned],
     events=EVENTS,
     pause="step",
 )  # fmt: skip
