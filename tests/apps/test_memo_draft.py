@@ -133,6 +133,7 @@ def test_the_summary_has_results_cash_customers_and_a_risk_before_anything_else(
         "Acme had cash of $12 million at the end of 2029.", "Net income was $3 million in 2029.",
         "The company had 412 paying customers in Europe.",
     ]  # fmt: skip
+    facts += ["We operate as one operating segment for all customers of the business and the company."]
     outline = outlines.read(outlines.default("direct"))
     found = research.select("Acme", outline, [source("r", *others, *staff, *risks, *BUSINESS, *RESULTS, *facts)])
     summary = [each.sentence for each in found["01-executive-summary"]]
@@ -140,7 +141,7 @@ def test_the_summary_has_results_cash_customers_and_a_risk_before_anything_else(
     for words in ("Acme sells panels", "Revenue grew by 12 %", "Net income", "cash of $12 million", "risk"):
         assert any(words in each for each in summary), words
     assert any("customers" in each for each in summary)
-    assert not any("Delaware" in each or "equip" in each or "assess" in each for each in summary)
+    assert not any("Delaware" in each or "equip" in each or "assess" in each or "segment" in each for each in summary)
 
 
 @on_loop

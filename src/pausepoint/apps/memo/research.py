@@ -131,13 +131,13 @@ SUMMARY = {
 """What a summary has to say, if a source says it: what, and the words of a sentence that says it."""
 
 _OFFERS = (
-    r"(?:the )?(?:{company}|we|our company|the company)\b.{{0,80}}?"
+    r"(?!.*\b(?:also|segments?)\b)(?:the )?(?:{company}|we|our company|the company)\b.{{0,80}}?"
     r"\b(?:(?:is|are) (?:an?|the|one of)|provides?|sells?|makes?|operates?|offers?|manufactures?|designs?)\b"
 )
 """A sentence that says what a company does."""
 
 _HARMS = (
-    r"(?!.*\b(?:mitigat|assess|manag|monitor|program|law\b))"
+    r"(?!.*\b(?:mitigat|assess|manag|monitor|program|law\b|insurance|hypothetical|opportunities))"
     r".*\b(?:risks?|advers|harm|declin|depend|los[es]|fail|disrupt|compet|shortage|lawsuit|threat|delay|uncertain)"
 )
 """A sentence that says what can go wrong, and not what is done against it."""
