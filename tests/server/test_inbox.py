@@ -88,3 +88,29 @@ def test_a_message_answers_no_question_that_its_author_has_not_seen(server: Serv
         assert "412" in described
         check_problem(client.post("/sessions/never/send", json={"value": "this", "seen": "nonsense"}), 400)
         assert client.get("/inbox?sort=asked").json() == before
+
+
+class Order(BaseModel):
+    count: int = 0
+
+
+@step(writes="count")
+async def count(ctx: Context) -> int:
+    found: int = await ctx.ask("How many?", schema={"type": "integer", "minimum": 3})
+    return found
+
+
+def test_an_answer_that_violates_the_schema_is_refused_and_the_question_stays(tmp_path: Path) -> None:
+    order = Workflow("order", state=Order, steps=[count])
+    with served(tmp_path, workflows=(order,)) as server, server.admin() as client:
+        server.run(_started(server, order))
+        [before] = client.get("/inbox").json()["questions"]
+        for value, why in (("x", "'x' is not of type 'integer'"), (2, "2 is less than the minimum of 3")):
+            refused = client.post(f"/inbox/{before['id']}/answer", json={"value": value, "seen": before["digest"]})
+            assert why in check_problem(refused, 422)["reason"]
+        assert client.get("/inbox").json()["questions"] == [before]
+        assert client.post(f"/inbox/{before['id']}/answer", json={"value": "3"}).status_code == 200
+
+
+async def _started(server: Served, workflow: Workflow[Any]) -> None:
+    await (await server.engine.start(workflow, session_id="order")).outcome()
