@@ -12,6 +12,7 @@ from langgraph.types import interrupt
 from pydantic import BaseModel, field_validator
 
 from pausepoint import Engine, Status
+from pausepoint.errors import AnswerRefused
 from pausepoint.integrations.langgraph import graph as graph_module
 from pausepoint.integrations.langgraph import workflow
 from tests.integrations.notes import Notes, answered, chain
@@ -116,7 +117,7 @@ class Price(BaseModel):
 
 
 @on_loop
-async def test_an_answer_that_does_not_fit_is_asked_for_again_and_bytes_are_shown_as_text() -> None:
+async def test_an_answer_that_does_not_fit_is_refused_and_bytes_are_shown_as_text() -> None:
     def ask(state: Notes) -> dict[str, list[Any]]:
         price = interrupt({"question": "price?", "photo": b"\xff"}, response_schema=Price)
         return {"notes": [price.euros, b"\xff"]}
@@ -126,7 +127,8 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again_and_bytes_are_show
         session = await engine.start(agent, session_id="one", input={"notes": []})
         await session.outcome()
         assert (await engine.questions("one"))[0].payload == {"question": "price?", "photo": "_w=="}
-        await answered(engine, price="twelve")  # the schema refuses it
+        with pytest.raises(AnswerRefused, match="is not of type 'object'"):
+            await answered(engine, price="twelve")
         await answered(engine, price={"euros": 11})  # the node refuses it
         assert "must be even" in str((await session.outcome()).failure)
         await engine.resume("one")
