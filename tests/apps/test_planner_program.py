@@ -182,6 +182,7 @@ def test_a_student_with_one_plan_names_no_session_and_sees_no_steps(
     assert {mark["topic"] for mark in marks} == {"Integration by Parts"}
     assert re.match(r"\d+ marks? removed", call("done", "spring", "--undo", "§2").out)
     assert call("document", "--json").last_document["user_inputs"]["progress"] == []
+    assert (call("done", "sprin", "§2").code, call("skip", "sprin").code) == (4, 4)  # the beginning of an id
     page = here / "planner" / "spring" / "study_plan.html"
     assert call("open").out == "Plan: planner/spring/study_plan.html\n"
     assert "No browser could be started. Open this file: " in call("open", "spring").out

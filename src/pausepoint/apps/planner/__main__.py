@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import webbrowser
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -240,10 +239,11 @@ def _only(engine: BlockingEngine) -> str:
 def _id_and_words(engine: BlockingEngine, words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the session that the first word names, and the other words. It may be left out if there is only one."""
     if words:
-        with suppress(UnknownSession):
+        try:
             return _id(engine, words[0]), list(words[1:])
-        if len(engine.sessions(workflow=planner.name, level="root")) != 1:
-            _id(engine, words[0])  # says what is near
+        except UnknownSession as error:
+            if error.near is not None or len(engine.sessions(workflow=planner.name, level="root")) != 1:
+                raise
     return _only(engine), list(words)
 
 
