@@ -24,7 +24,7 @@ from tests.docs.pages import DOCS, PAGES, ROOT, anchors, code, links, name_of, r
 from tests.support.children import outside_sql
 from tests.support.status import settled
 
-CONCEPTS, GUIDE, STORE = DOCS / "concepts.md", DOCS / "guide.md", DOCS / "store.md"
+CONCEPTS, GUIDE, STORE, WRONG = (DOCS / f"{name}.md" for name in ("concepts", "guide", "store", "when-it-goes-wrong"))
 
 
 @pytest.mark.long
@@ -66,7 +66,7 @@ def test_every_page_can_be_reached_from_the_index() -> None:
 
 
 def test_the_table_of_components_names_every_part_of_the_package() -> None:
-    named = code("".join(row[0] + row[1] for row in rows(section(CONCEPTS, "Components"))))
+    named = code("".join(row[0] + row[1] for row in rows(section(ROOT / "CONTRIBUTING.md", "Components"))))
     tops = {Path(name).relative_to("src/pausepoint").parts[0] for name in named if name.startswith("src/pausepoint/")}
     package = ROOT / "src" / "pausepoint"
     assert tops == {path.name for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
@@ -116,7 +116,7 @@ def test_limits_are_those_that_apply() -> None:
 
 
 def test_every_kind_of_pause_is_explained() -> None:
-    said = {name for row in rows(section(GUIDE, "When things go wrong")) for name in code(row[1])}
+    said = {name for row in rows(section(WRONG, "Paused or failed, and a resume does not help")) for name in code(row[1])}
     assert set(get_args(PauseKind)) - {"operator"} <= said
 
 

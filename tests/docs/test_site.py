@@ -24,7 +24,7 @@ from tests.page.browser import chromium
 from tests.support.loop import PATIENCE
 from tools import site
 
-SECTIONS = ["Start here", "How to", "Concepts", "Reference", "Operations", "Why", "Decisions"]
+SECTIONS = ["Start here", "How to", "Concepts", "Reference", "Operations", "Why", "Decisions", "For contributors"]
 WIDTHS = (1280, 390)
 
 
