@@ -116,7 +116,9 @@ def test_limits_are_those_that_apply() -> None:
 
 
 def test_every_kind_of_pause_is_explained() -> None:
-    said = {name for row in rows(section(WRONG, "Paused or failed, and a resume does not help")) for name in code(row[1])}
+    said = {
+        name for row in rows(section(WRONG, "Paused or failed, and a resume does not help")) for name in code(row[1])
+    }
     assert set(get_args(PauseKind)) - {"operator"} <= said
 
 
