@@ -230,6 +230,28 @@ def test_the_author_is_no_chapter_and_an_introduction_below_the_title_is_one() -
     assert titles(book) == ["Introduction", "Eels", "Crabs"]
 
 
+CONTENTS = ["About eels", "Nets", "1.1. Small nets", "1.2. Large nets", "Outlook"]
+
+
+@pytest.mark.parametrize("listed", [CONTENTS, [*CONTENTS, "3 Boats"]])
+def test_chapters_are_those_that_the_contents_list_if_all_of_them_are_there(listed: list[str]) -> None:
+    """The first of them is on the page of the contents. What looks like chapters below them is none."""
+    text = [(LINE, BODY)] * 8
+    entries = [(f"{title} {'.' * 40} {number}", BODY) for number, title in enumerate(listed, 1)]
+    items = [(f"{number}. The {name} net", HEAD) for number, name in enumerate(("red", "blue", "green"), 1)]
+    first, *others = ([(title, HEAD), *text] for title in CONTENTS)
+    others[2] += [line for item in items for line in (item, *text)]
+    appendix = [("Appendix A. Knots", HEAD), *text]
+    book = in_styles([("Contents", SECTION), *entries, ("Appendix A. Knots A-1", BODY), *first], *others, appendix)
+    if listed == CONTENTS:
+        assert titles(book) == ["About eels", "Nets", "Small nets", "Large nets", "Outlook", "Knots"]
+        assert [section.title for section in book.topics[3].sections] == [
+            "Large nets", "The red net", "The blue net", "The green net",
+        ]  # fmt: skip
+    else:
+        assert "About eels" not in titles(book)
+
+
 def test_a_tree_of_dots_is_no_contents() -> None:
     text = [(LINE, BODY)] * 8
     tree = [(f"........| the {name} menu", BODY) for name in ("first", "second", "third", "fourth")]

@@ -157,7 +157,9 @@ def book_of(
     contents = [page for each in found.values() for page in each.contents]
     early = [page for page in contents if page <= max(book.pages * EARLY, 10)]
     listed = contents_of([piece for _, piece in pieces])
-    heads = levels([piece for _, piece in pieces], styles, max(book.pages, 1), max(early, default=-1) + 1, listed)
+    numbered = [entry for each in found.values() for entry in each.entries if entry.on in early]
+    front = max(early, default=-1) + 1
+    heads = levels([piece for _, piece in pieces], styles, max(book.pages, 1), front, listed, numbered)
     before, nodes = _nodes(pieces, heads)
     entries = [pieces[at] for at in sorted(listed) if at < len(before) and pieces[at][1].words < AN_ENTRY]
     before = [each for each in before if each not in entries]

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pausepoint.apps.pdf import Style
 from pausepoint.apps.planner.headings import Label, aside, is_generic, key_of, label
-from pausepoint.apps.planner.topics import Piece, stands_out, usual_style
+from pausepoint.apps.planner.topics import Entry, Piece, stands_out, usual_style
 
 ENOUGH = 2
 """The fewest headings that divide a book."""
@@ -30,6 +30,9 @@ A_LIST = 3
 AN_ENTRY, ENTRIES = 60, 3
 """A line of the contents has fewer words before the next line, and contents have at least so many lines."""
 
+MISSING = 0.1
+"""The share of the lines of the contents that may be missing among the headings, as they do not stand out."""
+
 FREQUENT = 2.5
 """More lines of a style per page are not headings: they are terms, names of functions or table cells."""
 
@@ -43,12 +46,13 @@ _HAN_DIGITS = "〇一二三四五六七八九"
 
 
 def levels(
-    pieces: Sequence[Piece], styles: Counter[str], pages: int, front: int, listed: Container[int] = ()
-) -> list[int | None]:
+    pieces: Sequence[Piece], styles: Counter[str], pages: int, front: int,
+    listed: Container[int] = (), entries: Sequence[Entry] = (),
+) -> list[int | None]:  # fmt: skip
     """Return the level of each piece's heading, or None for text that continues the piece before it.
 
     ``front`` is the first page after the table of contents. What stands out before it is the title and the author.
-    ``listed`` are lines of contents of a text.
+    ``listed`` are lines of contents of a text, ``entries`` the lines on the pages of contents of a PDF.
     """
     labels = [label(piece.title) for piece in pieces]
     marked = [piece for piece in pieces if piece.sure and piece.title]
@@ -60,8 +64,13 @@ def levels(
         return _by_marks(pieces, labels, listed)  # a single underlined title does not hide numbered chapters
     found: dict[int, int] = {}
     if any(piece.size for piece in pieces):
-        items = _lists(pieces, labels, A_LIST)
-        found = _by_style({at: pieces[at] for at in possible - items}, labels, usual_style(styles), pages)
+        usual = usual_style(styles)
+        heads = {at: pieces[at] for at in possible - _lists(pieces, labels, A_LIST)}
+        found = _by_style(heads, labels, usual, pages)
+        chapters = _in_contents(pieces, entries, front, usual)
+        if chapters:
+            above = _by_style({at: pieces[at] for at in chapters}, labels, usual, pages, are_listed=True)
+            found = _below_chapters(above, found, labels)
     if len(found) < ENOUGH:
         found = _by_number(pieces, labels, possible)
     return [found.get(at) if len(found) >= ENOUGH else None for at in range(len(pieces))]
@@ -149,7 +158,13 @@ def _named(pieces: Sequence[Piece], labels: Sequence[Label], listed: Container[i
 # by style
 
 
-def _by_style(pieces: dict[int, Piece], labels: Sequence[Label], usual: Style, pages: int) -> dict[int, int]:
+def _by_style(
+    pieces: dict[int, Piece], labels: Sequence[Label], usual: Style, pages: int, are_listed: bool = False
+) -> dict[int, int]:  # fmt: skip
+    """Return the levels of headings by their styles and numbers.
+
+    ``are_listed``: the contents list all of them, so none is a fragment, the book's title or its author.
+    """
     kinds: dict[Style, list[int]] = {}
     for at, piece in pieces.items():
         style = Style(piece.size, piece.bold)
@@ -157,10 +172,12 @@ def _by_style(pieces: dict[int, Piece], labels: Sequence[Label], usual: Style, p
             kinds.setdefault(style, []).append(at)
     if not kinds:
         return {}
-    kinds = {style: _kept(members, labels, pages) for style, members in kinds.items()}
-    kinds = _without_fragments(kinds, labels, pieces)
+    if not are_listed:
+        kinds = {style: _kept(members, labels, pages) for style, members in kinds.items()}
+        kinds = _without_fragments(kinds, labels, pieces)
     ranked = sorted((style for style in kinds if kinds[style]), reverse=True)
-    ranked = ranked[1:] if len(ranked) > 1 and _is_title(kinds[ranked[0]], labels, pieces) else ranked
+    if not are_listed and len(ranked) > 1 and _is_title(kinds[ranked[0]], labels, pieces):
+        ranked = ranked[1:]
     shift = above = numbered_above = _unnumbered_above(ranked, kinds, labels, pieces)
     found: dict[int, int] = {}
     for style in ranked:
@@ -173,7 +190,46 @@ def _by_style(pieces: dict[int, Piece], labels: Sequence[Label], usual: Style, p
             found[at] = level + deeper
         above = level + 1
         numbered_above = above if said is not None else numbered_above
-    return _in_sequence(found, labels, pieces)
+    return _in_sequence(found, labels, pieces, are_listed)
+
+
+def _in_contents(pieces: Sequence[Piece], entries: Sequence[Entry], front: int, usual: Style) -> list[int]:
+    """Return the headings that the contents list, if they stand out on the pages that the contents say.
+
+    Nothing if a chapter with a number is missing, or more than a few of the others.
+    """
+    wanted = {(key, entry.page): label(entry.title) for entry in entries if (key := key_of(entry.title))}
+    by_key: dict[str, list[int]] = {}
+    for key, page in wanted:
+        by_key.setdefault(key, []).append(page)
+    heads = {
+        at: key_of(piece.title) for at, piece in enumerate(pieces)
+        if piece.title and piece.page >= front - 1 and stands_out(Style(piece.size, piece.bold), usual)
+    }  # fmt: skip
+    shifts = Counter(pieces[at].page - page for at, key in heads.items() for page in by_key.get(key, ()))
+    shift = shifts.most_common(1)[0][0] if shifts else 0
+    first: dict[tuple[str, int], int] = {}
+    for at, key in heads.items():
+        first.setdefault((key, pieces[at].page - shift), at)
+    missing = [entry for place, entry in wanted.items() if place not in first and not aside(entry.title, 1.0)]
+    is_complete = not any(entry.number and not entry.depth for entry in missing)
+    if len(wanted) < ENTRIES or not is_complete or len(missing) > MISSING * len(wanted):
+        return []
+    return sorted(first[place] for place in wanted if place in first)
+
+
+def _below_chapters(chapters: dict[int, int], found: dict[int, int], labels: Sequence[Label]) -> dict[int, int]:
+    """Return the levels of the headings that the contents list, and those of the others, which are below them.
+
+    `Appendix A` is no section, even if its page number is `A-1`, which the contents' entries do not have.
+    """
+    levels = dict(chapters)
+    above = -1
+    for at in sorted({*chapters, *found}):
+        above = chapters.get(at, above)
+        if at not in chapters:
+            levels[at] = found[at] if labels[at].kind in ("chapter", "part") else max(found[at], above + 1)
+    return levels
 
 
 def _is_title(members: Sequence[int], labels: Sequence[Label], pieces: dict[int, Piece]) -> bool:
@@ -240,11 +296,11 @@ def _unnumbered_above(
 
 
 def _in_sequence(
-    found: dict[int, int], labels: Sequence[Label], pieces: dict[int, Piece]
+    found: dict[int, int], labels: Sequence[Label], pieces: dict[int, Piece], are_listed: bool
 ) -> dict[int, int]:  # fmt: skip
     """Drop numbered lines whose number is not above the one before: steps of a list, lines of a table.
 
-    On the first pages, smaller lines before the first chapter are the author and the date.
+    On the first pages, smaller lines before the first chapter are the author and the date, unless contents list them.
     """
     last, kept = 0, {}
     chapters = [labels[at].kind for at, level in found.items() if level == 0 and labels[at].number]
@@ -253,7 +309,7 @@ def _in_sequence(
     start = _first_chapter(found, pieces)
     for at, level in sorted(found.items()):
         precedes = (at < first and not is_generic(pieces[at].title)) or (at < start and not labels[at].number)
-        if precedes and pieces[at].page < TITLE_PAGES:
+        if precedes and not are_listed and pieces[at].page < TITLE_PAGES:
             continue
         number = _value(labels[at])
         if level > 0 and counted and labels[at].kind == "numbered" and labels[at].depth == 0:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from pydantic import BaseModel
@@ -38,6 +39,9 @@ A_RUNNING_HEADER, A_LINE = 10, 20
 
 A_FEW_PAGES = 3
 """A large line that more pages of a window have at their edge is a running header."""
+
+A_GAP = 3
+"""On a page that is mostly text, lines of contents are no further apart."""
 
 LONG_TEXT = 1_500
 """Text of more words is divided at the end of the page, so that a long chapter can be read in parts."""
@@ -105,6 +109,14 @@ class Piece(BaseModel):
     at: int = 0
 
 
+class Entry(NamedTuple):
+    """A line of the contents: the page it is on, counted from 0, its title, and the page number it says."""
+
+    on: int
+    title: str
+    page: int
+
+
 class Findings(BaseModel):
     """The pieces of one window. ``pictures`` are pages without text that show a picture; ``contents``: lists of contents.
 
@@ -115,6 +127,7 @@ class Findings(BaseModel):
     pages: int = 0
     pictures: list[int] = []
     contents: list[int] = []
+    entries: list[Entry] = []
     styles: dict[str, int] = {}
 
 
@@ -207,7 +220,8 @@ def _divided(
             pieces.append(_Open(None, number, number))
         if page.styles and _lists_contents(page.text, goes_on=found.contents[-1:] == [number - 1]):
             found.contents.append(number)
-            page = _after_contents(page, usual)
+            found.entries += _entries(page.text, number)
+            page = _after_contents(page, usual, found.entries)
         for line in _lines(page, number, content_type, bookmarks, usual, running):
             if isinstance(line, Heading):
                 pieces.append(_Open(line, number, number))
@@ -396,21 +410,36 @@ def _undated(line: str) -> str:
 def _lists_contents(text: str, goes_on: bool) -> bool:
     """Return whether a page is a table of contents: most of its lines end in a page number, after dots or a title.
 
+    Below the title, some lines with dots are enough: the first chapter may start on the page.
     ``goes_on``: the page before is one.
     """
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     dotted = sum(_LEADS_TO_A_PAGE.search(line) is not None for line in lines)
     entries = sum(_ENTRY.search(line) is not None for line in lines)
     titled = goes_on or any(aside(line, 0) == "contents" for line in lines[:3])
-    return dotted >= max(4, len(lines) * 0.35) or (titled and entries >= max(2, len(lines) * 0.4))
+    if dotted >= max(4, len(lines) * 0.35):
+        return True
+    return titled and (dotted >= 4 or entries >= max(2, len(lines) * 0.4))
 
 
-def _after_contents(page: Page, usual: Style) -> Page:
-    """Return the rest of a page on which a table of contents ends and the first chapter starts."""
+def _entries(text: str, number: int) -> list[Entry]:
+    """Return the entries of a page of contents whose page numbers are not Roman."""
+    matches = (re.search(r"\d{1,4}$", line.strip()) for line in text.split("\n") if _ENTRY.search(line.strip()))
+    return [Entry(number, cleaned(match.string[: match.start()]), int(match[0])) for match in matches if match]
+
+
+def _after_contents(page: Page, usual: Style, entries: Sequence[Entry]) -> Page:
+    """Return the rest of a page on which contents end and the first chapter starts, or most of which is text."""
     lines = list(zip(page.text.split("\n"), page.styles, strict=True))
-    last = max((at for at, (line, _) in enumerate(lines) if _ENTRY.search(line)), default=-1)
-    begun = (at for at in range(last + 1, len(lines)) if label(lines[at][0]).number and stands_out(lines[at][1], usual))
-    rest = lines[next(begun, len(lines)) :]
+    ends = [at for at, (line, _) in enumerate(lines) if _ENTRY.search(line)]
+    breaks = [at for at, after in pairwise(ends) if after - at > A_GAP and 2 * len(ends) < len(lines)]
+    last = breaks[0] if breaks else max(ends, default=-1)  # in a text, a line may end with a number
+    listed = {key_of(entry.title) for entry in entries}
+    begun = (
+        at for at in range(last + 1, len(lines))
+        if stands_out(lines[at][1], usual) and (label(lines[at][0]).number or key_of(lines[at][0]) in listed)
+    )  # fmt: skip
+    rest = lines[next(begun, len(lines) if len(lines) < 2 * (last + 1) else last + 1) :]
     return Page("\n".join(line for line, _ in rest), tuple(style for _, style in rest))
 
 
