@@ -161,10 +161,10 @@ LIES: list[tuple[Lie, str]] = [
 def written(
     findings: dict[str, list[Finding]], lies: list[tuple[Lie, str]], seed: int
 ) -> tuple[dict[str, list[Finding]], set[str]]:
-    """What a model makes of the findings: it says many in other words, and a liar also tells these lies."""
+    """What a model makes of the findings: it says all that it can in other words, and a liar also tells these lies."""
     chance = random.Random(seed)
     said = {
-        name: [_but(each, chance.choice([*TRUTHS.get(each.sentence, []), each.sentence])) for each in those]
+        name: [_but(each, chance.choice(TRUTHS.get(each.sentence, [each.sentence]))) for each in those]
         for name, those in findings.items()
     }  # fmt: skip
     places = {each.sentence: (name, at) for name, those in findings.items() for at, each in enumerate(those)}

@@ -20,7 +20,6 @@ import click
 
 import pausepoint.cli
 from pausepoint.cli.app import COMMANDS, app
-from pausepoint.cli.options import verbose
 from pausepoint.name import NAME
 
 ROOT = Path(pausepoint.cli.__file__).parent
@@ -169,7 +168,6 @@ def wrong_options() -> Iterator[str]:
     commands = [found for name in COMMANDS if (found := app.get_command(click.Context(app), name)) is not None]
     commands += [below for each in commands if isinstance(each, click.Group) for below in each.commands.values()]
     params = [param for each in commands for param in each.params]
-    params.append(verbose())  # of programs that show no steps without it
     known = {option for param in params for option in (*param.opts, *param.secondary_opts)}
     for path, text in texts():
         named = re.findall(r"(?<![\w-])--[a-z][a-z-]*\b(?![-{])", text)
