@@ -15,9 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from pausepoint import Engine
-from pausepoint.cli import drive, findings
+from pausepoint.cli import context, drive, findings
 from pausepoint.cli.commands import doctor, redact
-from pausepoint.cli.commands import run as running
 from pausepoint.cli.console import Output
 from pausepoint.cli.context import ADD, Cli
 from tests.apps.test_planner_program import (
@@ -211,7 +210,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.long
 def test_every_command_that_is_printed_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "PICK_UP_LOOKS", 1)  # no other process is there to pick a session up
+    monkeypatch.setattr(context, "PICK_UP_LOOKS", 1)  # no other process is there to pick a session up
     followed = Followed(folder)
     for name, scene in SCENES.items():
         followed.play(name, scene)

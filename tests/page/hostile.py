@@ -154,7 +154,7 @@ async def attack(engine: Engine, folder: Path) -> None:
     await engine.answer(question.id, text("answer"), by=text("answeredby"))
     await session.outcome()
     (question,) = await session.questions()
-    await session.answer({"number": 1, "choice": text("complaint")}, by=text("refusedby"))
+    await session.send({"number": 1, "choice": text("complaint")}, by=text("refusedby"))
     await session.outcome()
     await session.files.add(io.BytesIO(b"x"), name("file") + ".html", content_type="text/html")
     for path in (folder / "asks").glob("*.md"):

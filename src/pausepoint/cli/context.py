@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from pausepoint.model.views import SessionInfo
 
 
+LOOK_EVERY = 0.1
+"""Seconds between two looks at a session whose pause was withdrawn."""
+
+PICK_UP_LOOKS = 15
+"""The number of looks until a session counts as left alone. Open engines look for sessions at least once a second."""
+
 ADD = " (add --target file.py:name)"
 """What a person must add to a command that needs code which the command line does not know."""
 
@@ -197,6 +203,15 @@ async def picked_up(engine: Engine, infos: Sequence[SessionInfo]) -> list[Sessio
     engines = await engine.engines() if infos else []
     found = [(info, (info.workflow, info.session_id, info.queue)) for info in infos]
     return [info for info, facts in found if any(each.picks_up(*facts) for each in engines)]
+
+
+async def when_picked_up(engine: Engine, session_id: str) -> SessionInfo:
+    """Return a session once a process drives it, or after a time in which every open engine would have noticed it."""
+    for _ in range(PICK_UP_LOOKS):
+        if (await engine.info(session_id)).status.value not in ("ready", "created"):
+            break
+        await asyncio.sleep(LOOK_EVERY)
+    return await engine.info(session_id)
 
 
 def command_of(holder: str) -> str:

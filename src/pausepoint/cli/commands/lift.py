@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pausepoint.cli.commands.pause import LOOK_EVERY, print_sessions
 from pausepoint.cli.commands.worker import STOPPED, shown_log
-from pausepoint.cli.context import Cli, picked_up, program_of, run_async
+from pausepoint.cli.context import Cli, picked_up, program_of, run_async, when_picked_up
 from pausepoint.cli.exits import CONFLICT, DONE, stopped_by
 from pausepoint.cli.text import counted, standing_pause_line
 from pausepoint.engine import documents
@@ -66,8 +66,11 @@ async def _report(cli: Cli, engine: Engine, pause: StandingPause | None, found: 
     left = [info for info in idle if info.workflow not in engine.workflows and not info.guest]
     taken = await picked_up(engine, left)
     left = [info for info in left if info not in taken]
-    for info in (named := [info for info in left if program_of(info.tags) is not None]):
-        cli.out.note(cli.resume_line(info))
+    named = [info for info in left if program_of(info.tags) is not None]
+    # A process that stands by may be about to begin.
+    for now in await asyncio.gather(*(when_picked_up(engine, info.session_id) for info in named)):
+        if now.status.value in ("ready", "created"):
+            cli.out.note(cli.resume_line(now))
     left = [info for info in left if info not in named]
     if left:
         many = counted(len(left), "session is ready, but its code is", "sessions are ready, but their code is")

@@ -6,14 +6,13 @@ interrupted or terminated.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pausepoint.cli.context import Cli, picked_up, program_of, run_async
+from pausepoint.cli.context import Cli, picked_up, program_of, run_async, when_picked_up
 from pausepoint.cli.description import GUEST
 from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, PERSON, USAGE, Refused
@@ -43,14 +42,6 @@ if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
     from pausepoint.engine.plans import Plan
     from pausepoint.model.views import SessionInfo
-
-
-LOOK_EVERY = 0.1
-"""Seconds between two looks at a session whose pause was withdrawn."""
-
-
-PICK_UP_LOOKS = 15
-"""The number of looks until a session counts as left alone. Open engines look for sessions at least once a second."""
 
 
 WITHOUT_CODE = ("by", "owner", "budget")
@@ -408,7 +399,7 @@ async def _handed_over(cli: Cli, engine: Engine, info: SessionInfo, how: dict[st
 async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, **known: Any) -> int:
     """Withdraw the pause of a session whose code is not loaded. A process that has the code continues it."""
     await engine.resume(info.session_id, here=False, **known)
-    now = await _picked_up(engine, info.session_id)
+    now = await when_picked_up(engine, info.session_id)
     holder = now.holder or now.kept_by or info.kept_by or info.holder
     alone = holder is None and now.status.value in ("ready", "created")
     where = f" It continues in {short_holder(holder)}." if holder else f" It {cli.out.status_phrase(now.status.value)}."
@@ -428,15 +419,6 @@ async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, **known: Any) 
 
         cli.out.document(documents.stopped(now, cli.resume(now)))
     return PERSON if alone or is_paused else DONE
-
-
-async def _picked_up(engine: Engine, session_id: str) -> SessionInfo:
-    """Return a session once a process drives it, or after a time in which every open engine would have noticed it."""
-    for _ in range(PICK_UP_LOOKS):
-        if (await engine.info(session_id)).status.value not in ("ready", "created"):
-            break
-        await asyncio.sleep(LOOK_EVERY)
-    return await engine.info(session_id)
 
 
 async def _resumed_guest(cli: Cli, engine: Engine, info: SessionInfo, how: dict[str, Any]) -> int:
