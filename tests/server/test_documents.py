@@ -216,8 +216,9 @@ def _everything(call: Caller, server: Served) -> None:
             ("/schedules/late", late, "The overlap 'queue' lets a run wait"),
         ):
             assert why in check_problem(client.put(path, json=body), 400, 422)["detail"]
-        assert client.put("/limits/lane/acme%2Feu", json={"most": 1}).json()["limit"]["name"] == "acme/eu"
-        assert client.delete("/limits/lane/acme%2Feu").json()["removed"] == 1
+        for name, text in (("acme%2Feu", "acme/eu"), ("%0Aa%0A", "\na\n")):
+            assert client.put(f"/limits/lane/{name}", json={"most": 1}).json()["limit"]["name"] == text
+            assert client.delete(f"/limits/lane/{name}").json()["removed"] == 1
         check_problem(client.put("/limits/lane/", json={"most": 1}), 400)
     assert {each["name"] for each in call("GET /workflows")["workflows"]} == {"brief", "letter", "ship"}
     assert call("GET /workflows/brief")["state"]["required"] == ["topic"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
@@ -150,6 +151,7 @@ class _Path(StarletteRoute):
 
     def __init__(self, path: str, endpoint: Any) -> None:
         super().__init__(path, endpoint=endpoint, methods=endpoint.methods)
+        self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)  # the name of a lane may contain a line end
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
         if self.methods and scope["method"] not in self.methods:
