@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 from pausepoint import Append, Context, Engine, Session, Workflow, route, step
 from pausepoint.stores.sqlite import SqliteStore, writer
-from pausepoint.stores.sqlite.writer import Work, Writer
+from pausepoint.stores.sqlite.work import Work
+from pausepoint.stores.sqlite.writer import Writer
 from tests.support.loop import on_loop
 
 TURNS = 10

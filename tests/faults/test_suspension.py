@@ -24,15 +24,15 @@ from tests.support.waits import async_until, until
 
 SLOW_COMMIT = """
 import signal, threading, time
-from pausepoint.stores.sqlite import writer
+from pausepoint.stores.sqlite import transactions
 os.setpgid(0, 0)  # as a shell does: the default action of SIGTSTP needs it
-commit = writer.Transactions._commit
+commit = transactions.Transactions._commit
 def slow(transactions, place, trace):
     if (threading.current_thread() is threading.main_thread()) in watched:
         say("in a transaction")
         time.sleep(0.3)
     commit(transactions, place, trace)
-writer.Transactions._commit = slow
+transactions.Transactions._commit = slow
 watched = []
 """
 

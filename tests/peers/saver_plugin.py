@@ -17,7 +17,7 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from pausepoint.integrations.langgraph import PausepointSaver
-from pausepoint.stores.sqlite import writer
+from pausepoint.stores.sqlite import transactions
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def _saver() -> Iterator[PausepointSaver]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems() -> None:
     """Replace the checkpointer once the modules of the tests are imported."""
-    writer.uuid = SimpleNamespace(uuid4=uuid.uuid4)  # type: ignore[assignment, attr-defined]
+    transactions.uuid = SimpleNamespace(uuid4=uuid.uuid4)  # type: ignore[assignment, attr-defined]
     from tests import conftest
 
     assert hasattr(conftest, "_checkpointer_memory"), f"LangGraph's tests have changed: {conftest.__file__}"

@@ -142,7 +142,7 @@ class Life(RuleBasedStateMachine):
                 self.refused(answering, AnswerConflict)
         elif self.over or self.gave_up or self.late:
             self.refused(answering, QuestionClosed)
-        elif not isinstance(value, int):  # it cannot be right: somebody else may still be first
+        elif not isinstance(value, int):  # it cannot be right, so another answer may still be the first
             self.refused(answering, AnswerRefused)
             self.do(self.session.send(value, by=by))  # a chat gets another round
             self.unread = value

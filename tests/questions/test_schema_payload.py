@@ -256,11 +256,14 @@ async def test_an_answer_that_a_validator_of_the_step_reads_is_left_to_the_step(
 
 
 @on_loop
-async def test_without_jsonschema_the_step_judges_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_jsonschema_the_step_judges_an_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async with held(one := one_step(lambda ctx: ctx.ask("What?", schema=ORDER))) as (engine, _):
         session = await engine.start(one)
         question = await waits(session)
         with monkeypatch.context() as without:
             without.setitem(sys.modules, "jsonschema.exceptions", None)
             assert objection(question.answer_schema, {"item": ""}, "schema") == ""
+        assert "cannot check the answer, so only the step does" in caplog.text
         assert objection(question.answer_schema, {"item": ""}, "schema")

@@ -17,7 +17,8 @@ from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
 from pausepoint.stores.found import Found
 from pausepoint.stores.sqlite import SqliteStore, writer
-from pausepoint.stores.sqlite.writer import Transactions, Work
+from pausepoint.stores.sqlite.transactions import Transactions
+from pausepoint.stores.sqlite.work import Work
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import ConcurrencySuite, interleaving
 from pausepoint.testing.suite.base import Place

@@ -1,4 +1,4 @@
-"""Creating a store: it gets its name when it is complete, whoever else creates it at the same time."""
+"""Creating a store: the file gets its name when it is complete, even if several processes create it at once."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from pausepoint.model.sessions import Filter, SessionRow
 from pausepoint.stores.sqlite import SqliteStore, ballast, trouble, writer
 from pausepoint.stores.sqlite.ballast import SIZE, SLICE, Ballast
 from pausepoint.stores.sqlite.sql import QUERIES
+from pausepoint.stores.sqlite.transactions import REFUSALS
 from tests.faults.vfs import Fail, FaultVFS
 from tests.stores.kit import Driver, new_session, on_loop, opened, operator, process, started, stored
 from tests.support.waits import async_until
@@ -303,7 +304,7 @@ async def test_after_three_refusals_in_a_row_the_rest_of_a_batch_is_not_tried(pa
         disk.healed = False
         results = await asyncio.gather(*(driver.commit() for driver in drivers), return_exceptions=True)
         assert [type(result) for result in results] == [StoreReadOnly] * 20
-        assert disk.fired <= 1 + writer.REFUSALS
+        assert disk.fired <= 1 + REFUSALS
         disk.healed = True
         await async_until(lambda: store.trouble is None)
         assert {row.holder for row in await store.find(Filter())} == {None}

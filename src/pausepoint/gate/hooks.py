@@ -47,6 +47,9 @@ class AgentKind:
     """A version that reads `BLOCKS`; an older one may ignore it. Empty: none does."""
     limits: dict[str, int] = field(default_factory=dict)
     """The most seconds that it allows for some events."""
+    gaps: str = ""
+    """When it runs a call without its hook, whatever the settings say; with `remedy`, the way to close what can be."""
+    remedy: str = ""
 
     def file(self, scope: Scope, root: Path) -> Path:
         """Return the settings file. Raises `SettingsRefused` if the agent has none of this scope."""
@@ -79,6 +82,9 @@ AGENT_KINDS = {
         "CODEX_HOME",
         (BEFORE, "PostToolUse", "UserPromptSubmit", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),
         limits={"SessionEnd": 3},
+        gaps="if its hook is missing or takes too long, skips hooks that you have not trusted, and calls none for some"
+        " of its tools",
+        remedy="start codex and type /hooks",
     ),
 }  # fmt: skip
 

@@ -5,12 +5,16 @@ The package ``jsonschema`` does the work. It is an extra, because most programs 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
 
 from pausepoint.errors import StepError
+from pausepoint.name import NAME
+
+logger = logging.getLogger(NAME)
 
 MOST_COMPLAINTS = 5
 """How many complaints one answer gets."""
@@ -136,8 +140,8 @@ def _full_objection(schema: dict[str, Any], value: Any, decides: Decides) -> str
     if decides == "schema":
         try:
             return JsonSchema(schema).read(value)[1]
-        except (StepError, ValueError):  # jsonschema is not installed here, or a reference leads nowhere
-            return ""
+        except (StepError, ValueError) as error:  # jsonschema is not installed here, or a reference leads nowhere
+            logger.warning("This process cannot check the answer, so only the step does: %s", error)
     return ""
 
 

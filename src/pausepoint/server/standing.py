@@ -19,7 +19,7 @@ async def put(call: Call) -> Reply:
     found = await call.engine.pause(
         everything=True, reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze
     )
-    await call.desk.hub.look_at_standing()  # whoever reads next sees it
+    await call.desk.hub.look_at_standing()  # the next request sees it
     return Reply(await _document(call) | {"sessions": heads(found)["sessions"]})
 
 

@@ -122,11 +122,8 @@ def _left_open(kind: AgentKind, on_loss: OnLoss) -> Finding:
     """Say when a call of this agent runs without the gate."""
     version = _version(kind)
     title = f"{kind.title} {'.'.join(map(str, version))}".rstrip()
-    if kind.name == "codex":
-        text = (
-            f"{title} runs a call if its hook is missing or takes too long, skips hooks that you have not trusted, and"
-        )
-        return Finding("warn", kind.name, f"{text} calls none for some of its tools", "start codex and type /hooks")
+    if kind.gaps:
+        return Finding("warn", kind.name, f"{title} runs a call {kind.gaps}", kind.remedy)
     if on_loss == "open":
         return Finding(
             "ok", kind.name, f"{title} runs a call if its hook fails, is missing or takes too long: it fails open"

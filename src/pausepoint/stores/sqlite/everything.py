@@ -1,7 +1,7 @@
 """The pause of everything while it is requested in the flag file and is not stored yet.
 
-A process that is suspended in the middle of a write keeps the database locked. A person who wants to stop everything
-must not wait for it. So the request is written into the flag file first. Every engine of the store then reads its
+A process that is suspended in the middle of a write keeps the database locked. A pause of everything must not wait
+until it goes on. So the request is written into the flag file first. Every engine of the store then reads its
 sessions as asked to pause, and its next transaction stores the request before it does anything else.
 """
 

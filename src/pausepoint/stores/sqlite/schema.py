@@ -359,7 +359,8 @@ def _make_file(path: Path) -> None:
                 _fill(descriptor, _new_database())
                 os.rename(draft, path)
         except BaseException:
-            os.unlink(draft)
+            with suppress(OSError):  # the first error is the one to tell
+                os.unlink(draft)
             raise
         finally:
             os.close(descriptor)
