@@ -136,6 +136,25 @@ def pages_of(entry: Any) -> Iterator[str]:
             yield from pages_of(each)
 
 
+def overview(folder: Path) -> str:
+    """Return llms.txt: the pages of the navigation with a sentence each, for programs that read instead of looking."""
+    project = tomllib.loads((folder / "zensical.toml").read_text("utf-8"))["project"]
+    lines = [f"# {project['site_name']}", "", f"> {project['site_description']}"]
+    for entry in project["nav"]:
+        for name, below in entry.items():
+            lines += ["", f"## {name}", ""]
+            lines += [_described(folder / "pages", page) for page in pages_of(below) if "decisions/0" not in page]
+    return "\n".join(lines) + "\n"
+
+
+def _described(folder: Path, page: str) -> str:
+    title, _, text = (folder / page).read_text("utf-8").removeprefix("# ").partition("\n")
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|<!--.*?-->", r"\1", text, flags=re.DOTALL)
+    first = next(part for part in plain.split("\n\n") if re.match(r"\s*(?!```)[A-Z*`]", part))
+    sentence = re.split(r"(?<=\.)\s", " ".join(first.split()))[0]
+    return f"- [{title.strip()}]({page}): {sentence.rstrip(':')}"
+
+
 def build(folder: Path) -> str:
     """Build the site from the staged pages, and return what Zensical printed."""
     program = Path(sys.executable).with_name("zensical")
@@ -151,6 +170,10 @@ def build(folder: Path) -> str:
     if done.returncode:
         raise SystemExit(f"{done.stdout}\nZensical did not build the site (exit code {done.returncode}).")
     return done.stdout
+
+
+def _only_markdown(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if not (name.endswith(".md") or Path(folder, name).is_dir())]
 
 
 class Reference(NamedTuple):
@@ -248,6 +271,8 @@ def main() -> None:
     wrong += [f"zensical.toml names {page}, which does not exist" for page in named if page not in there]
     if not wrong:
         build(folder)
+        shutil.copytree(folder / "pages", folder / "site", ignore=_only_markdown, dirs_exist_ok=True)
+        (folder / "site" / "llms.txt").write_text(overview(folder), "utf-8")
         wrong = problems(folder / "site")
     if wrong:
         raise SystemExit("\n".join([*wrong, f"The site has {len(wrong)} problems."]))

@@ -383,7 +383,7 @@ SCENES = {
     "no gate": Scene(project, ("gate spend --usd 1", "gate check")),
     "a guest": Scene(guest, ("show web1", "resume web1 --json", "ls")),
     "nothing": Scene(nothing, ("ls", "status", "inbox", "doctor", "verify", "show x", "init")),
-    "a file of my own": Scene(project, ("init",)),
+    "a file of my own": Scene(project, ("init", "skill")),
     "an empty store": Scene(lambda folder: stored(project(folder), _removed_all), ("ls", "answer --later", "resume")),
     "sessions of every kind": Scene(
         topics(*EVERY_KIND),

@@ -128,7 +128,8 @@ def test_a_command_that_does_not_exist_gets_the_nearest_one(tmp_path: Path) -> N
 
 
 CALLS: dict[str, str] = {
-    "init": "", "run": "brief --topic octopus", "resume": "student", "send": "WAITING hello", "worker": "--once",
+    "init": "", "skill": "", "run": "brief --topic octopus", "resume": "student", "send": "WAITING hello",
+    "worker": "--once",
     "ls": "", "show": "FAILED", "status": "", "watch": "FAILED --history", "events": "FAILED", "plan": "FAILED",
     "inbox": "", "notify": "json://127.0.0.1:1 --once", "answer": "ASKED formal",
     "mirror": "firestore --project none --once", "mcp": "--tools",

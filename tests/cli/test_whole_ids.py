@@ -33,8 +33,8 @@ READING: dict[str, list[str]] = {
     "export": ["-"], "verify": [], "artifacts ls": [], "artifacts verify": [],
 }  # fmt: skip
 WITHOUT_SESSION = {
-    "init", "demo", "run", "worker", "dev", "schedule", "serve", "notify", "mcp", "mirror", "ls", "status", "workflows",
-    "limit", "gate", "doctor", "gc", "import", "move", "completion",
+    "init", "skill", "demo", "run", "worker", "dev", "schedule", "serve", "notify", "mcp", "mirror", "ls", "status",
+    "workflows", "limit", "gate", "doctor", "gc", "import", "move", "completion",
 }  # fmt: skip
 
 PROGRAMS: dict[str, tuple[dict[str, list[str]], dict[str, list[str]], set[str]]] = {

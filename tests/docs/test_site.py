@@ -46,6 +46,9 @@ def test_the_site_is_complete_and_a_browser_asks_no_other_host(tmp_path: Path) -
     expected = {str(Path(page).with_suffix(".html")) for page in site.pages().values()}
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.html")} - {"404.html"} == expected
     assert site.problems(folder) == []
+    listed = re.findall(r"^- \[[^\]]+\]\(([^)]+\.md)\): .{20}", (folder / "llms.txt").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page for page in site.pages().values() if not re.match(r"decisions/\d", page))
+    assert all((folder / page).is_file() for page in listed)
     check_in_browser(folder)
 
 

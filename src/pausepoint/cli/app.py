@@ -14,6 +14,7 @@ from pausepoint.name import NAME
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "init": ("setup", "Set up a Pausepoint project in this folder."),
+        "skill": ("skill", "Teach a coding agent how to put a script under Pausepoint."),
         "demo": ("setup", "Watch a session being killed, resumed and paused."),
         "run": ("run", "Start a session and show it until it ends or needs a person."),
         "resume": ("run", "Resume an interrupted, paused or failed session."),

@@ -121,7 +121,7 @@ def _check_arguments(arguments: Sequence[str], fields: Mapping[str, Any], name: 
 class Program(App):
     """A click group. Calling it runs the program and exits the process. You can add commands as to any group."""
 
-    left_out = frozenset({"init", "demo", "dev", "completion", "gate"})
+    left_out = frozenset({"init", "skill", "demo", "dev", "completion", "gate"})
 
     def __init__(
         self, workflows: tuple[Workflow[Any], ...], begin: _Begin | None,
