@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -139,7 +140,9 @@ def check_wheel(wheel: Path) -> None:
     needed = {
         path.relative_to(package).as_posix()
         for path in (package / "pausepoint").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and path.name != "README.md"  # a page of the documentation
     }
     if lost := sorted(needed - there):
         raise Failed(f"{wheel.name} lacks {', '.join(lost[:5])}{' …' if len(lost) > 5 else ''}")
@@ -180,6 +183,21 @@ def try_out(python: Path, archive: Path, expected: str) -> None:
         installed.smoke(made)
 
 
+def try_uvx(wheel: Path) -> str:
+    """Run a command from the wheel without installing it, as people try a tool. Says so if uv is not at hand."""
+    uv = shutil.which("uv")
+    if uv is None:
+        return "uv not found, so nothing was tried"
+    with tempfile.TemporaryDirectory(prefix="pausepoint-release-") as place:
+        words = [uv, "tool", "run", "--isolated", "--from", str(wheel.resolve()), "pausepoint", "gate"]
+        done = subprocess.run([*words, "check"], cwd=place, capture_output=True, text=True, check=False, timeout=900)
+    if "pausepoint gate install" not in done.stdout + done.stderr:
+        raise Failed(
+            f"uvx --from {wheel.name} pausepoint gate check ended with {done.returncode}: {done.stderr.strip()}"
+        )
+    return ""
+
+
 def release(report: Report, names: Sequence[str], required: bool, tag: str | None, folder: Path) -> None:
     """Do everything, and note it in the report. What cannot work any more after a failure is left out."""
     report.check("version and notes", lambda: check_notes(report.version, tag))
@@ -189,6 +207,7 @@ def release(report: Report, names: Sequence[str], required: bool, tag: str | Non
     sdist, wheel = only(folder, "*.tar.gz"), only(folder, "*.whl")
     report.check("twine check --strict", lambda: _run("twine", "check", "--strict", str(sdist), str(wheel)))
     report.check("content of the wheel", lambda: check_wheel(wheel))
+    report.check("uvx --from the wheel", lambda: try_uvx(wheel))
     found = {name: find_python(name) for name in names}
     for name, python in found.items():
         if python is not None:
