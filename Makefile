@@ -11,6 +11,7 @@ PYTEST := $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 SUITE := $(PY) -m tools.suite --workers $(WORKERS)
 CORE := .venv/.core
 DEV := .venv/.dev
+NATIVE := tools/native.py src/pausepoint/integrations/gate.c
 
 # All targets share one .venv: never build it twice at the same time.
 .NOTPARALLEL:
@@ -21,10 +22,10 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Install again when the dependencies, or the way they are installed, have changed.
-$(CORE): pyproject.toml tools/venv
+$(CORE): pyproject.toml tools/venv $(NATIVE)
 	@tools/venv core
 
-$(DEV): pyproject.toml tools/venv
+$(DEV): pyproject.toml tools/venv $(NATIVE)
 	@tools/venv dev
 
 venv: $(DEV) ## build .venv with everything that tests and checks need

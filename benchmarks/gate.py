@@ -19,16 +19,15 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pausepoint.integrations.gate as hook
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
-from pausepoint.gate import Installation, socket_path
+from pausepoint.gate import HookCommand, Installation, hook_command, socket_path
 
 CALLS = 10
 """The number of calls of each agent."""
 
-ANSWER, CPU = 200.0, 60.0
-"""Milliseconds until a hook must have its answer, and of processor time for a call of the hook."""
+ANSWER, CPU, CPU_C = 200.0, 60.0, 4.0
+"""Milliseconds until a hook must have its answer, and of processor time for a call of the hook in Python and in C."""
 
 SPREAD = 5.0
 """The agents begin at different times within so many times their pace."""
@@ -40,19 +39,22 @@ def gate(folder: Path, scale: Scale) -> list[Figure]:
     """Measure agents that work at their own pace, agents that all ask at once, and the hook as a program."""
     paced: list[list[float]] = []
     burst: list[list[float]] = []
-    used: list[float] = []
+    used: dict[str, list[float]] = {"python": [], "c": []}
     for n in range(min(scale.rounds, ROUNDS)):
         with served(folder / f"gate-{n}") as socket:
             paced.append(asyncio.run(_answers(socket, scale.gated, scale.gated_pace)))
             burst.append(asyncio.run(_answers(socket, scale.gated, 0.0)))
-            used += [_hook(folder / f"gate-{n}") for _ in range(scale.hooks)]
+            for name, command in _commands().items():
+                used[name] += [_hook(folder / f"gate-{n}", command) for _ in range(scale.hooks)]
     what = f"{scale.gated} agents × {CALLS} calls: a hook has its answer"
     return [
         Figure("gate-answer", f"{what}, p50", "ms", ANSWER, tuple(median(each) for each in paced)),
         Figure("gate-answer-p99", f"{what}, p99", "ms", ANSWER, tuple(_p99(each) for each in paced)),
         Figure("gate-burst-p99", f"{what}, all of them ask at the same time, p99", "ms", None,
                tuple(_p99(each) for each in burst), {"p50 ms": median(map(median, burst))}),
-        Figure("gate-hook-cpu", "one call of the hook, interpreter included, processor time", "ms", CPU, tuple(used)),
+        Figure("gate-hook-cpu", "one call of the hook in Python, processor time", "ms", CPU, tuple(used["python"])),
+        *([Figure("gate-hook-c-cpu", "one call of the hook in C, its shell included, processor time", "ms", CPU_C,
+                  tuple(used["c"]))] if used["c"] else []),
     ]  # fmt: skip
 
 
@@ -120,12 +122,18 @@ async def _said(socket: Path, report: dict[str, Any]) -> Any:
         writer.close()
 
 
-def _hook(project: Path) -> float:
+def _commands() -> dict[str, HookCommand]:
+    """Return the command of the hook in Python, and the one in C if it was compiled."""
+    command = hook_command("claude")
+    return {"python": command._replace(native="")} | ({"c": command} if command.native else {})
+
+
+def _hook(project: Path, command: HookCommand) -> float:
     """Run the hook before a tool call, as an agent does, and return its milliseconds of processor time."""
     call = {"hook_event_name": "PreToolUse", "session_id": "hook", "cwd": str(project), "tool_name": "Bash"}
     given = json.dumps(call | {"tool_use_id": os.urandom(4).hex(), "tool_input": {"command": "make test"}})
     before = _used()
-    subprocess.run([sys.executable, "-I", "-S", hook.__file__, "claude"], input=given.encode(), check=True)
+    subprocess.run(["/bin/sh", "-c", command.line("PreToolUse", "open")], input=given.encode(), check=True)
     return (_used() - before) * 1000
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,7 +16,8 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from tools import installed, release
+from pausepoint.gate.hooks import native_hook
+from tools import installed, native, release
 from tools.installed import Failed, Installed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +47,24 @@ def without(wheel: Path, folder: Path, change: Callable[[str], str | None]) -> P
 @pytest.mark.long
 def test_the_wheel_is_let_through(wheel: Path) -> None:
     release.check_wheel(wheel)
+
+
+def test_the_hook_of_the_gate_is_compiled_where_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook, source = tmp_path / "gate-hook", ROOT / native.FOLDER / "gate.c"
+    if compiled := shutil.which("cc") is not None:
+        assert native.compile_hook(source, hook).startswith("py3-none-")
+        done = subprocess.run([hook], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (1, b"usage: gate-hook PYTHON GATE.PY KIND\n")
+    (tmp_path / "broken.c").write_text("int main(void) { return 0; }")
+    assert native.compile_hook(tmp_path / "broken.c", hook) == "", "a program that does not answer is no hook"
+    assert not hook.exists()
+    monkeypatch.setenv("PAUSEPOINT_NATIVE_HOOK", "0")
+    assert native.compile_hook(source, hook) == ""
+    monkeypatch.delenv("PAUSEPOINT_NATIVE_HOOK")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert native.compile_hook(source, hook) == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["broken.c"]
+    assert compiled == (native_hook() != ""), "this installation has the hook if it could be compiled"
 
 
 @pytest.mark.long
@@ -161,7 +181,7 @@ def test_the_workflows_pin_their_actions_and_cover_every_python() -> None:
 def test_only_the_job_that_publishes_can_prove_who_it_is() -> None:
     build, _, publish = (WORKFLOWS / "release.yml").read_text("utf-8").partition("\n  publish:\n")
     assert "id-token" not in build
-    for needed in ("id-token: write", "environment:", "needs: [test, build]", "pypa/gh-action-pypi-publish@"):
+    for needed in ("id-token: write", "environment:", "needs: [test, build, wheels]", "pypa/gh-action-pypi-publish@"):
         assert needed in publish, needed
     assert "--tag $GITHUB_REF_NAME" in build
     assert "password" not in publish

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pausepoint.integrations.gate as hook
 from tests.support.loop import PATIENCE
 
 OK = {"do": "ok"}
@@ -35,14 +36,20 @@ class FakeGate:
                 threading.Thread(target=self._answer, args=(wire,), daemon=True).start()
 
     def _answer(self, wire: socket.socket) -> None:
-        with wire, wire.makefile("rw", encoding="utf-8") as stream, suppress(OSError):
+        with wire, wire.makefile("rwb") as stream, suppress(OSError):
             asked = json.loads(stream.readline())
+            raw, kind = asked.get("raw"), asked.get("kind")
+            if raw is not None:  # the hook in C
+                asked = hook.report(json.loads(stream.read(raw)), kind, asked["token"], asked["pid"])
             self.asked.append(asked)
             for said in self.answers if asked["event"] == "before" else (OK,):
                 if said == {"do": "hold"}:
                     self.opened.wait(PATIENCE)
                     continue
-                stream.write(json.dumps(said) + "\n")
+                line = json.dumps(said)
+                if raw is not None:
+                    line = "wait" if said["do"] == "wait" else f"={hook.printed(said, kind)}"
+                stream.write(line.encode() + b"\n")
                 stream.flush()
 
     def events(self) -> list[str]:

@@ -19,12 +19,19 @@ from typing import Any
 import pausepoint.integrations.gate as hook
 from pausepoint import Engine
 from pausepoint.gate.guests import GuestAgents
+from pausepoint.gate.hooks import native_hook
 from pausepoint.gate.settings import socket_path
 from tests.gate import fake_agent
 from tests.support.waits import async_until
 
 EVENTS = list(hook.EVENTS)
-COMMAND = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(hook.__file__)} claude"
+HOOKS = {"python": [sys.executable, "-I", "-S", hook.__file__, "claude"]}
+if native_hook():
+    HOOKS["c"] = [native_hook(), sys.executable, hook.__file__, "claude"]
+HOOK = [*HOOKS.values()][-1]
+"""The hook that `gate install` would name here."""
+
+COMMAND = shlex.join(HOOK)
 
 
 class Project:
@@ -98,9 +105,10 @@ def write_hooks(folder: Path, on_loss: str = "open", command: str = COMMAND) -> 
     (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
 
 
-async def called(given: dict[str, Any] | bytes, env: dict[str, str] | None = None) -> tuple[int, Any]:
+async def called(
+    given: dict[str, Any] | bytes, env: dict[str, str] | None = None, words: Sequence[str] = HOOK
+) -> tuple[int, Any]:
     """Call the hook with this input."""
-    words = [sys.executable, "-I", "-S", hook.__file__, "claude"]
     process = await asyncio.create_subprocess_exec(
         *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **(env or {})},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pausepoint.gate import socket_path
-from pausepoint.gate.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_command
+from pausepoint.gate.hooks import AGENT_KINDS, HookCommand, HookSettings, hook_command, native_hook
 from tests.cli import documents
 from tests.cli.zoo import here
 from tests.gate.fake_server import serving
@@ -37,7 +37,8 @@ def test_a_healthy_gate_is_reported_as_such(installed: Path) -> None:
     assert {level for each in found.values() for level, _, _ in each} <= {"ok", "warn"}, found
     assert found["settings"] == [("ok", f"{installed}/.claude/settings.json: 12 hooks of Claude Code", "")]
     assert found["server"][0][1].startswith("answers in ")
-    assert found["hook"][0][1].startswith("answers claude in ")
+    form = "C" if native_hook() else "Python"
+    assert found["hook"][0][1].startswith(f"in {form}, answers claude in ")
     assert server.events() == ["end", "end"], "one from the check, one through the hook"
     assert server.asked[1]["agent"]["session"] == "pausepoint-check"
 
@@ -130,6 +131,8 @@ def test_a_missing_interpreter_or_hook_is_named(installed: Path, tmp_path: Path)
     right = hook_command("claude")
     moved(installed, right._replace(python=str(tmp_path / "gone")))
     assert checked(installed)[1]["python"][0][1] == f"{tmp_path / 'gone'} is not a program"
+    moved(installed, right._replace(native=str(tmp_path / "gate-hook")))
+    assert checked(installed)[1]["hook"][0][1] == f"{tmp_path / 'gate-hook'} is not a program"
     moved(installed, right._replace(hook=str(tmp_path / "pausepoint" / "integrations" / "gate.py")))
     assert "there is no file" in checked(installed)[1]["hook"][0][1]
     other = tmp_path / "pausepoint" / "integrations" / "gate.py"

@@ -122,7 +122,7 @@ async def test_a_restricted_call_waits_for_a_person_and_the_other_agent_goes_on(
         ada, no = sorted(await engine.questions(), key=lambda each: each.session_id)
         assert "git push ada-1" in ada.next_question
         assert "restricted (git push)" in ada.next_question
-        assert (await statuses(engine))["ada"] == "waiting"
+        await async_until(lambda: _is(engine, "ada", "waiting"))
         await engine.answer(ada.id, {"approved": True}, by="ann")
         await engine.answer(no.id, {"approved": False, "reason": "not on a Friday"}, by="ann")
         await ended([asks])
@@ -315,7 +315,7 @@ async def test_a_hook_with_another_parent_does_not_hide_that_the_agent_has_gone(
         orphan = f"(while kill -0 $$ 2> {os.devnull}; do sleep 0.01; done; {COMMAND} < report.json; touch told) &"
         subprocess.run(["sh", "-c", orphan], cwd=project.folder, check=True)
         await async_until((project.folder / "told").exists)
-        assert await statuses(engine) == {"s": "running"}
+        await async_until(lambda: have_statuses(engine, {"s": "running"}))
         agent.kill()
         agent.wait()
         await async_until(lambda: have_statuses(engine, {"s": "failed"}))

@@ -15,7 +15,11 @@ import pytest
 
 import pausepoint.integrations.gate as hook
 from pausepoint import Engine
-from tests.gate.kit import Project, called, said_to
+from pausepoint.errors import GateRefused
+from pausepoint.gate.gates import Gate
+from pausepoint.gate.reports import Report
+from pausepoint.gate.sockets import GateSocket
+from tests.gate.kit import HOOKS, Project, called, said_to
 from tests.stores.kit import LOCKER, process
 from tests.support.loop import on_loop
 from tests.support.waits import async_until
@@ -246,8 +250,6 @@ async def test_an_agent_that_has_the_hook_twice_or_repeats_an_id_gets_every_answ
 
 @on_loop
 async def test_a_second_server_at_the_same_gate_is_refused(project: Project) -> None:
-    from pausepoint.errors import GateRefused
-
     async with project.served():
         with pytest.raises(GateRefused, match="Another process serves the gate"):
             async with project.served():
@@ -267,3 +269,88 @@ def test_an_agent_that_would_be_refused_every_call_is_stopped_if_it_can_be(kind:
     assert denied(said) == "It was cancelled."
     assert said is not None
     assert (said.get("continue"), said.get("stopReason")) == ((False, "It was cancelled.") if stops else (None, None))
+
+
+# the hook in C does what the one in Python does
+
+needs_c = pytest.mark.skipif("c" not in HOOKS, reason="no C compiler was at hand when Pausepoint was installed")
+TASK = {"type": "shell", "status": "running", "command": "make"}
+REPORTED: list[dict[str, Any]] = [
+    {"hook_event_name": "PreToolUse", **CALL},
+    {"hook_event_name": "PreToolUse", "tool_name": "Ünï\n\"'", "tool_input": ["\ud83d\ude00", {"cwd": "/else"}]},
+    {"hook_event_name": "PreToolUse", "tool_input": {"command": "x" * 600_000}, "agent_id": "sub"},
+    {"hook_event_name": "PostToolUse", **CALL},
+    {"hook_event_name": "PostToolUseFailure", **CALL},
+    {"hook_event_name": "PermissionRequest", "tool_name": "Bash", "transcript_path": "/t.jsonl"},
+    {"hook_event_name": "StopFailure", "error": "rate_limit", "background_tasks": [TASK, TASK | {"status": "done"}]},
+    {"hook_event_name": "Notification", "notification_type": "auth_success"},
+    {"hook_event_name": "Notification", "notification_type": "idle_prompt"},
+    {"hook_event_name": "SessionEnd", "nested": [{"cwd": "/else"}, [[]], "cwd", {"": "}{[]"}]},
+    {"hook_event_name": "Unheard"},
+]
+
+
+@needs_c
+@on_loop
+async def test_both_hooks_report_the_same(project: Project) -> None:
+    reports: list[Report] = []
+
+    def find(heard: Report) -> Gate:
+        reports.append(heard)
+        raise GateRefused("no")
+
+    async with GateSocket(project.socket, find):
+        for shape in REPORTED:
+            fields = {"session_id": "s", "cwd": str(project.folder), **shape}
+            text = json.dumps(fields, indent=2, ensure_ascii="tool_name" not in fields)
+            before = len(reports)
+            python, c = [await called(text.encode("utf-8", "surrogatepass"), words=words) for words in HOOKS.values()]
+            assert python == c, shape
+            assert len({*map(repr, reports[before:])}) * 2 == len(reports[before:]), shape
+    assert {report.event for report in reports} == {"before", "after", "asks", "stop", "idle", "end"}
+
+
+@needs_c
+@on_loop
+async def test_both_hooks_do_the_same_where_one_leaves_it_to_the_other(project: Project, tmp_path: Path) -> None:
+    call = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": str(project.folder), **CALL}
+    broken = tmp_path / "broken"
+    (broken / ".pausepoint").mkdir(parents=True)
+    (broken / ".pausepoint" / "gate.json").write_text("{")
+    texts = [
+        *BAD,
+        json.dumps(call | {"cwd": str(tmp_path / "nowhere" / "in" / "it")}).encode(),
+        json.dumps(call | {"cwd": str(broken)}).encode(),
+        json.dumps(call | {"cwd": ""}).encode(),
+        json.dumps(call | {"cwd": 7}).encode(),
+        json.dumps(call).replace('"cwd"', '"\\u0063wd"').encode(),
+        json.dumps(call).encode() + b"\0",
+        json.dumps(call | {"hook_event_name": "Stop", "background_tasks": 7}).encode(),
+        json.dumps(call | {"tool_input": {"content": "x" * 1_200_000}}).encode(),
+    ]
+    async with project.served() as (_, agents):
+        codes = []
+        for text in texts:
+            python, c = [await called(text, words=words) for words in HOOKS.values()]
+            assert python == c, text[:200]
+            codes.append(c[0])
+        assert set(codes) == {0, 1}
+        assert len(list(agents)) == 1
+
+
+@needs_c
+@on_loop
+async def test_the_hook_in_c_obeys_a_server_of_a_former_version(project: Project) -> None:
+    """That one cannot read it, and says so in the form for the hook in Python."""
+
+    async def former(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = json.loads(await reader.readline())
+        reason = "raw" if "raw" in asked else asked["event"]
+        writer.write(json.dumps({"do": "refuse", "reason": reason}).encode() + b"\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(former, str(project.socket)):
+        code, said = await called(
+            {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": str(project.folder), **CALL}
+        )
+    assert (code, denied(said)) == (0, "before")

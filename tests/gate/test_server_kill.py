@@ -37,6 +37,7 @@ async def killed_while_paused(project: Project, names: Sequence[str], calls: int
         (project.folder / "go").touch()  # the first calls end now, so the pause is in time
         assert run("pause", "--all", "--wait", cwd=project.folder).code == 0
         made = project.done
+        await async_until(lambda: all(_waits(server, name) for name in names))
         server.signal(signal.SIGKILL)
         assert server.wait().code == -9
         assert made == {f"{name}-1": 1 for name in names}

@@ -137,10 +137,11 @@ def test_what_a_person_added_to_an_entry_stays() -> None:
 @pytest.mark.parametrize("path", ["/a b/py", '/a"b/py', "/a$HOME/py", "/a'b/`py`", "/ä!/py"])
 def test_any_path_survives_the_shell(path: str) -> None:
     command = HookCommand(path, f"{path}/pausepoint/integrations/gate.py", "codex")
-    assert HookCommand.of(command.line("PreToolUse", "closed")) == command
+    for form in (command, command._replace(native=f"{path}/gate-hook")):
+        assert HookCommand.of(form.line("PreToolUse", "closed")) == form
 
 
-@pytest.mark.parametrize("fault", ["no hook", "no interpreter", "the hook fails"])
+@pytest.mark.parametrize("fault", ["no hook", "no interpreter", "no hook in C", "the hook fails"])
 def test_a_fault_refuses_only_tool_calls_and_only_where_it_must(tmp_path: Path, fault: str) -> None:
     """Python ends with 2 if there is no hook. For other events that would discard prompts, and keep turns going."""
     hook = tmp_path / "pausepoint" / "integrations" / "gate.py"
@@ -149,6 +150,7 @@ def test_a_fault_refuses_only_tool_calls_and_only_where_it_must(tmp_path: Path, 
         hook.write_text("raise SystemExit(1)")
     command = COMMAND._replace(hook=str(hook))
     command = command._replace(python=str(tmp_path / "gone")) if fault == "no interpreter" else command
+    command = command._replace(native=str(tmp_path / "gate-hook")) if fault == "no hook in C" else command
     ends = {
         (event, on_loss): subprocess.run(["/bin/sh", "-c", command.line(event, on_loss)], capture_output=True)
         for event in ("PreToolUse", "UserPromptSubmit")

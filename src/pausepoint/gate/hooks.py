@@ -25,6 +25,9 @@ HELD, SHORT = 86_400, 60
 
 BEFORE = "PreToolUse"
 
+NATIVE = "gate-hook"
+"""The file of the hook in C, beside the one in Python."""
+
 _ENDS = {"closed": "{ echo 'The gate of Pausepoint failed, so this call is refused.' >&2; exit 2; }", "open": "exit 1"}
 """What the shell does after a hook that failed. 2 refuses the call, in Codex only with a line on stderr. With 1 the
 agent shows the failure and continues."""
@@ -94,12 +97,19 @@ def hook_file() -> Path:
     return Path(__file__).absolute().parents[2] / HOOK
 
 
+def native_hook() -> str:
+    """Return the hook in C. Empty if this installation has none: no C compiler was at hand when it was built."""
+    path = hook_file().with_name(NATIVE)
+    return str(path) if os.access(path, os.X_OK) else ""
+
+
 class HookCommand(NamedTuple):
-    """The command of a hook, taken apart."""
+    """The command of a hook, taken apart. ``native`` is the hook in C, or empty."""
 
     python: str
     hook: str
     kind: str
+    native: str = ""
 
     def line(self, event: str, on_loss: OnLoss) -> str:
         """Return the shell command for an event.
@@ -111,14 +121,17 @@ class HookCommand(NamedTuple):
         '"/bin/python" -I -S "/x/pausepoint/integrations/gate.py" claude || exit 1'
         """
         end = _ENDS[on_loss if event == BEFORE else "open"]
-        return f"{_quoted(self.python)} -I -S {_quoted(self.hook)} {self.kind} || {end}"
+        start = f"{_quoted(self.native)} {_quoted(self.python)}" if self.native else f"{_quoted(self.python)} -I -S"
+        return f"{start} {_quoted(self.hook)} {self.kind} || {end}"
 
     @classmethod
     def of(cls, line: object) -> HookCommand | None:
         """Return the parts of a command that `line` made, also with other paths; None for any other command.
 
         >>> HookCommand.of("'/old/py' -I -S /y/pausepoint/integrations/gate.py codex || exit 1")
-        HookCommand(python='/old/py', hook='/y/pausepoint/integrations/gate.py', kind='codex')
+        HookCommand(python='/old/py', hook='/y/pausepoint/integrations/gate.py', kind='codex', native='')
+        >>> HookCommand.of('"/x/gate-hook" /py "/x/pausepoint/integrations/gate.py" claude || exit 1')
+        HookCommand(python='/py', hook='/x/pausepoint/integrations/gate.py', kind='claude', native='/x/gate-hook')
         >>> HookCommand.of("nice -I -S gate.py claude") is None
         True
         """
@@ -126,21 +139,25 @@ class HookCommand(NamedTuple):
             words = shlex.split(line) if isinstance(line, str) else []
         except ValueError:
             return None
+        native = words.pop(0) if words and words[0].endswith(f"/{NATIVE}") else ""
+        if not native and words[1:3] == ["-I", "-S"]:
+            del words[1:3]
+        elif not native:
+            return None
         is_ours = (
-            len(words) >= 5
-            and words[1:3] == ["-I", "-S"]
-            and words[3].endswith(f"/{HOOK}")
-            and words[4] in AGENT_KINDS
-            and words[5:7] in ([], ["||", "exit"], ["||", "{"])
+            len(words) >= 3
+            and words[1].endswith(f"/{HOOK}")
+            and words[2] in AGENT_KINDS
+            and words[3:5] in ([], ["||", "exit"], ["||", "{"])
         )
-        return cls(words[0], words[3], words[4]) if is_ours else None
+        return cls(words[0], words[1], words[2], native) if is_ours else None
 
 
 def hook_command(kind: str) -> HookCommand:
     """Return the command of this installation."""
     if not sys.executable:
         raise SettingsRefused("The path of the Python interpreter is not known. Install from another Python.")
-    return HookCommand(sys.executable, str(hook_file()), kind)
+    return HookCommand(sys.executable, str(hook_file()), kind, native_hook())
 
 
 def missing_hooks(kind: AgentKind, folder: Path) -> str:

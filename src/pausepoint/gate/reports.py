@@ -24,14 +24,18 @@ Missing = tuple[int, Name]
 """The number of bytes that an argument lacks, and the SHA-256 of the whole."""
 
 
+Kind = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+Pid = Annotated[int, Meta(ge=0)]
+
+
 class AgentFacts(msgspec.Struct, frozen=True):
     """Who reports: the program, its own session, and the process. ``sub`` is the id of a sub-agent inside it."""
 
-    kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+    kind: Kind
     session: Annotated[str, Meta(pattern=SESSION)]
     sub: Name | None = None
     folder: Text = ""
-    pid: Annotated[int, Meta(ge=0)] = 0
+    pid: Pid = 0
 
 
 class CallFacts(msgspec.Struct, frozen=True):
@@ -75,3 +79,19 @@ class Report(msgspec.Struct, frozen=True):
 
 
 decode_report = msgspec.json.Decoder(Report).decode
+
+
+RAW = b'{"raw":'
+"""How the first line of the hook in C begins."""
+
+
+class RawHead(msgspec.Struct, frozen=True):
+    """The first line of the hook in C. ``raw`` bytes follow: the JSON of the agent, as it came."""
+
+    raw: Annotated[int, Meta(ge=0, le=1_000_000)]
+    kind: Kind
+    pid: Pid
+    token: Name | None = None
+
+
+decode_head = msgspec.json.Decoder(RawHead).decode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import stat
@@ -16,11 +17,16 @@ from typing import Any, Self
 import msgspec
 
 from pausepoint.errors import GateRefused
-from pausepoint.gate.gates import Answer, Gate
-from pausepoint.gate.reports import Report, decode_report
+from pausepoint.gate.gates import OK, Answer, Gate
+from pausepoint.gate.reports import RAW, Report, decode_head, decode_report
+from pausepoint.integrations.gate import printed, report
 
 LIMIT = 1 << 20
 """The most bytes of one line."""
+
+_WAIT, _PRINT = b"wait\n", b"="
+"""What the hook in C is told: to wait on, or to print the rest of the line. After any other line, such as an error, it
+leaves the call to the hook in Python."""
 
 
 class GateSocket:
@@ -76,15 +82,22 @@ class GateSocket:
         task = asyncio.current_task()
         assert task is not None
         self._talks.add(task)
+        hook = _Hook()
 
         def answer(said: Answer) -> None:
             if not writer.is_closing():
-                writer.write(msgspec.json.encode(said) + b"\n")
+                writer.write(hook.line(said))
                 if said["do"] != "wait":
                     writer.close()
 
         try:
-            await self._heard(reader, answer, writer)
+            if _uid(writer) not in (None, os.getuid()):
+                raise GateRefused("it comes from another user.")
+            heard = await hook.heard(reader)
+            if heard is None:
+                answer(OK)
+            else:
+                await self._attend(heard, answer, reader)
         except (ValueError, RecursionError, GateRefused) as error:
             answer({"do": "refuse", "reason": f"The gate refuses this report: {error}"})
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -93,19 +106,47 @@ class GateSocket:
             self._talks.discard(task)
             writer.close()
 
-    async def _heard(
-        self, reader: asyncio.StreamReader, answer: Callable[[Answer], None], writer: asyncio.StreamWriter
-    ) -> None:
-        if _uid(writer) not in (None, os.getuid()):
-            raise GateRefused("it comes from another user.")
-        report = decode_report(await reader.readline())
-        gate = self._find(report)
-        call = gate.heard(report, answer)
+    async def _attend(self, heard: Report, answer: Callable[[Answer], None], reader: asyncio.StreamReader) -> None:
+        gate = self._find(heard)
+        call = gate.heard(heard, answer)
         if call is not None:
             try:
                 await reader.read(1)  # ends when the hook has read the answer, or has gone
             finally:
                 gate.left(call, answer)
+
+
+class _Hook:
+    """The hook at the other end. The one in C sends the JSON of the agent as it is, and prints what it is told."""
+
+    def __init__(self) -> None:
+        self.kind = ""  # of the agent, once the hook in C has been understood
+        self.event = ""
+
+    async def heard(self, reader: asyncio.StreamReader) -> Report | None:
+        """Read what it reports. None if the gate does not need it."""
+        line = await reader.readline()
+        if not line.startswith(RAW):
+            return decode_report(line)
+        head = decode_head(line)
+        data = await reader.readexactly(head.raw)
+        try:
+            message = report(json.loads(data), head.kind, head.token, head.pid)
+        except Exception as error:  # whatever it is, the hook in Python fails in the same way, and says so
+            raise ValueError(f"it cannot be read: {error}") from error
+        self.kind = head.kind
+        if message is None:
+            return None
+        self.event = message["event"]
+        return decode_report(json.dumps(message))  # as the hook in Python sends it
+
+    def line(self, said: Answer) -> bytes:
+        """Return an answer as this hook reads it."""
+        if not self.kind:
+            return msgspec.json.encode(said) + b"\n"
+        if said["do"] == "wait":
+            return _WAIT
+        return _PRINT + (printed(said, self.kind) if self.event == "before" else "").encode() + b"\n"
 
 
 def _uid(writer: asyncio.StreamWriter) -> int | None:

@@ -1,7 +1,8 @@
 """The hook that an agent calls before and after each tool call. It asks the gate, and waits there while paused.
 
 It starts for every tool call, so it uses only the standard library and is run as a file:
-``python -I -S gate.py claude``, with the hook's JSON as its input. The other side is `pausepoint.gate.gates`.
+``python -I -S gate.py claude``, with the hook's JSON as its input. The other side is `pausepoint.gate.gates`. Where a C
+compiler was at hand, ``gate.c`` starts instead. It handles the plain case, and becomes this program for all others.
 
 The socket of the gate is in the environment of the agent, or in the nearest ``.pausepoint/gate.json``. Without a server
 there, the hook looks at the flag file that exists while everything is paused.
@@ -116,8 +117,11 @@ def find(environ: Mapping[str, str], folder: str) -> GatePlace | None:
         folder = above
 
 
-def report(given: dict[str, Any], kind: str, place: GatePlace) -> dict[str, Any] | None:
-    """Return the message for the gate, from the JSON of a hook. None for a hook that the gate does not need."""
+def report(given: dict[str, Any], kind: str, token: str | None, pid: int) -> dict[str, Any] | None:
+    """Return the message for the gate, from the JSON of a hook. None for a hook that the gate does not need.
+
+    ``pid`` is the process of the agent.
+    """
     event = EVENTS.get(str(given.get("hook_event_name")))
     if event is None or (event == "idle" and given.get("notification_type", "idle_prompt") != "idle_prompt"):
         return None
@@ -126,9 +130,9 @@ def report(given: dict[str, Any], kind: str, place: GatePlace) -> dict[str, Any]
         "session": str(given.get("session_id") or "")[:200],
         "sub": str(given.get("agent_id") or "")[:200] or None,
         "folder": str(given.get("cwd") or os.getcwd())[:4096],
-        "pid": lineage()[-1],
+        "pid": pid,
     }
-    found: dict[str, Any] = {"v": 1, "token": place.token, "event": event, "agent": agent}
+    found: dict[str, Any] = {"v": 1, "token": token, "event": event, "agent": agent}
     if event in ("before", "after", "asks"):
         name = str(given.get("tool_name") or "")[:200]
         found["call"] = {"id": str(given.get("tool_use_id") or "")[:200], "name": name}
@@ -209,12 +213,12 @@ class Talk:
 
     ``limit`` are the seconds until it is too late for an answer. ``waits`` is called with each new reason to wait.
     ``agent`` are the processes from the hook's parent up to the agent: the talk ends if they do. None means that
-    nothing but the limit ends it.
+    nothing but the limit ends it. ``heard`` are the seconds for which a server was heard before; None if none was.
     """
 
     def __init__(
         self, place: GatePlace, message: dict[str, Any], limit: float, waits: Callable[[str], None] | None = None,
-        agent: list[int] | None = None,
+        agent: list[int] | None = None, heard: float | None = None,
     ) -> None:  # fmt: skip
         self.place = place
         self.flag = place.flag if message["event"] == "before" else ""  # nothing else has to wait
@@ -222,9 +226,9 @@ class Talk:
         self.limit = limit
         self.waits = waits
         self.agent = agent
-        self.began = time.monotonic()
+        self.began = time.monotonic() - (heard or 0)
         self.why = ""
-        self.reached = False
+        self.reached = heard is not None
 
     def answer(self, patience: float) -> dict[str, Any]:
         """Return the last word of the gate. Raises `Lost` if no server answers for ``patience`` seconds.
@@ -301,11 +305,11 @@ class Talk:
             raise TooLate(self.why or "the gate does not answer")
 
 
-def before(place: GatePlace, message: dict[str, Any]) -> dict[str, Any]:
+def before(place: GatePlace, message: dict[str, Any], heard: float | None = None) -> dict[str, Any]:
     """Return what to do with a tool call, as the gate or, without one, the place says."""
     patience = PATIENCE if place.own or place.on_loss == "closed" else 0.0
     try:
-        return Talk(place, message, DEADLINE, agent=lineage()).answer(patience)
+        return Talk(place, message, DEADLINE, agent=lineage(), heard=heard).answer(patience)
     except TooLate as late:  # the agent's own time-out comes soon, and would run the tool
         return {"do": "refuse", "reason": f"This call has waited for a day: {late}. Stop here."}
     except Lost:
@@ -327,6 +331,13 @@ def tell(place: GatePlace, message: dict[str, Any]) -> None:
         pass
 
 
+def printed(said: dict[str, Any], kind: str) -> str:
+    """Return the line that the hook prints before a tool call; empty if the agent needs none."""
+    found = decision(said, kind)
+    is_read = found is not None and (kind == "claude" or found["hookSpecificOutput"]["permissionDecision"] == "deny")
+    return json.dumps(found) if is_read else ""
+
+
 def decision(said: dict[str, Any], kind: str) -> dict[str, Any] | None:
     """Return what the agent reads: nothing if its own rules apply, otherwise a permission or a refusal.
 
@@ -340,29 +351,28 @@ def decision(said: dict[str, Any], kind: str) -> dict[str, Any] | None:
     return {"hookSpecificOutput": found} | ({"continue": False, "stopReason": str(reason)} if stops else {})
 
 
-def main(kind: str, text: bytes, environ: Mapping[str, str]) -> int:
+def main(kind: str, text: bytes, environ: Mapping[str, str], heard: float | None = None) -> int:
     """Handle one call of the hook and return its exit code."""
     given = json.loads(text)
     if not isinstance(given, dict):
         raise ValueError("the hook's input is not an object")
     folder = str(given.get("cwd") or environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
     place = find(environ, folder)
-    message = None if place is None else report(given, kind, place)
+    message = None if place is None else report(given, kind, place.token, lineage()[-1])
     if place is None or message is None:
         return 0
     if message["event"] != "before":
         tell(place, message)
-        return 0
-    found = decision(before(place, message), kind)
-    if found is not None and (kind == "claude" or found["hookSpecificOutput"]["permissionDecision"] == "deny"):
-        print(json.dumps(found))
+    elif line := printed(before(place, message, heard), kind):
+        print(line)
     return 0
 
 
 def run() -> int:
     """Handle one call of the hook. A failure ends with 1; the settings turn that into 2 where a failure must refuse."""
     try:
-        code = main(sys.argv[1], sys.stdin.buffer.read(), os.environ)
+        heard = float(sys.argv[2]) if len(sys.argv) > 2 else None
+        code = main(sys.argv[1], sys.stdin.buffer.read(), os.environ, heard)
         sys.stdout.flush()
     except Orphaned:
         return 1

@@ -196,6 +196,9 @@ def _hook(root: Path, command: HookCommand) -> Iterator[Finding]:
     if not os.access(command.python, os.X_OK):
         yield Finding("bad", "python", f"{command.python} is not a program", way)
         return
+    if command.native and not os.access(command.native, os.X_OK):
+        yield Finding("bad", "hook", f"{command.native} is not a program", way)
+        return
     if not os.path.isfile(command.hook):
         yield Finding("bad", "hook", f"there is no file {command.hook}", way)
         return
@@ -220,7 +223,8 @@ def _round_trip(root: Path, command: HookCommand) -> Finding:
     if done.returncode:
         said = one_line(done.stderr.decode(errors="replace"))[-300:]
         return Finding("bad", "hook", f"it failed with exit code {done.returncode}: {said}", _install(command.kind))
-    text = f"answers {command.kind} in {took * 1000:.0f} ms, {cpu * 1000:.0f} ms of them on the processor"
+    form = "in C" if command.native else "in Python"
+    text = f"{form}, answers {command.kind} in {took * 1000:.0f} ms, {cpu * 1000:.0f} ms of them on the processor"
     if cpu > CPU:
         return Finding("warn", "hook", text, f"more than {CPU * 1000:.0f} ms slow every tool call: use a faster Python")
     return Finding("ok", "hook", text)
