@@ -11,9 +11,9 @@ import pytest
 
 from pausepoint import Engine
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.planner import conversion, materials, planner, sessions
+from pausepoint.apps.planner import conversion, materials, planner
 from pausepoint.apps.planner.__main__ import main
-from pausepoint.apps.planner.folders import read_folder
+from pausepoint.apps.planner.folders import expanded, read_folder
 from pausepoint.apps.planner.materials import content_of
 from pausepoint.apps.planner.models import SessionDocument, Upload
 from pausepoint.engine import BlockingEngine
@@ -155,7 +155,7 @@ def test_a_document_in_a_folder_is_a_chapter(engine: BlockingEngine, tmp_path: P
     found = read_folder(folder)
     assert found.chapters == ["1-crabs.md", "2-eels.docx"]
     assert [note.partition(" (")[0] for note in found.notes] == ["Skipped 1 file"] * 2
-    uploads, _ = sessions.expanded(Upload(path=folder, course_ids=["calc2"]))
+    uploads, _ = expanded([Upload(path=folder, course_ids=["calc2"])])
     assert list(topics(run(engine, uploads=uploads))) == ["Crabs", "Eels"]
 
 

@@ -133,7 +133,7 @@ def test_a_file_of_a_folder_is_a_chapter_with_the_title_of_its_text_or_its_metad
         "04-long_eels.txt": WORDS * 3, "05.md": chapter("Indexes"), "06.md": chapter("Exercises"),
         "07.md": chapter("Exercises") + WORDS, "08.md": "# Not yet\n", "LICENSE.md": chapter("License"),
     })  # fmt: skip
-    uploads, notes = sessions.expanded(Upload(path=folder, course_ids=["calc2"]))
+    uploads, notes = folders.expanded([Upload(path=folder, course_ids=["calc2"])])
     document = run(engine, uploads=uploads)
     topics = [each.topic for each in document.ingestion_state.course_topic_evidence if each.course_id == "calc2"]
     assert topics == ["Eels", "Two", "Of rivers", "Long eels", "Indexes", "Exercises", "Exercises (2)"]
@@ -260,6 +260,64 @@ def test_a_book_follows_its_folder(here: Path, call: Call) -> None:
     assert [each["topic"] for each in found["estimation_state"]["topic_estimates"]] == ["Second", "Three", "Four"]
 
 
+def test_folders_of_one_name_are_two_books(here: Path, call: Call) -> None:
+    for course in ("calc", "phys"):
+        written(here / course / "notes", {"1.md": chapter(f"First {course}"), "2.md": chapter(f"Second {course}")})
+    courses = ["--course", "calc:Calculus:2031-01-01", "--course", "phys:Physics:2031-01-01", "--start", "2030-12-20"]
+    made = call("create", "--session-id", "s1", *courses, "--file", "calc:calc/notes", "--file", "phys:phys/notes")
+    assert made.code == 3
+    assert call("resume", "s1").code == 0
+    found = call("document", "s1").document
+    assert [(each["book"], each["filename"], each["course_ids"]) for each in found["file_registry"].values()] == [
+        (f"{course}/notes", name, [course]) for course in ("calc", "phys") for name in ("1.md", "2.md")
+    ]
+    assert [each["topic"] for each in found["estimation_state"]["topic_estimates"]] == [
+        "First calc", "Second calc", "First phys", "Second phys"
+    ]  # fmt: skip
+    assert call("remove", "s1", "calc/notes").code == 0
+
+
+def test_a_folder_with_the_name_of_a_book_of_another_course_is_a_book_of_its_own(here: Path, call: Call) -> None:
+    for course in ("calc", "phys"):
+        written(here / course / "notes", {"1.md": chapter(f"First {course}")})
+    courses = ["--course", "calc:Calculus:2031-01-01", "--course", "phys:Physics:2031-01-01", "--start", "2030-12-20"]
+    assert call("create", "--session-id", "s1", *courses, "--file", "calc:calc/notes").code == 3
+    assert call("resume", "s1").code == 0
+    assert call("file", "s1", "phys/notes", "--course", "phys", "--run").code == 0
+    found = call("document", "s1").document
+    assert [each["book"] for each in found["file_registry"].values()] == ["notes", "phys/notes"]
+    written(here / "calc" / "notes", {"2.md": chapter("Second calc")})
+    assert call("file", "s1", "calc/notes", "--course", "calc", "--run").code == 0  # the same folder, added again
+    books = [each["book"] for each in call("document", "s1").document["file_registry"].values()]
+    assert books == ["notes", "notes", "phys/notes"]
+
+
+def test_two_chapters_of_one_name_in_a_book_are_refused(here: Path, call: Call) -> None:
+    written(here, {"a/1.md": chapter("A"), "b/1.md": chapter("B"), "c/2.md": chapter("C"), "d/2.md": chapter("D")})
+    written(here / "d", {"1.md": chapter("E")})
+    made = ["create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20"]
+    assert call(*made, "--file", "a:d").code == 3
+    assert call("resume", "s1").code == 0
+    refused = call("file", "s1", "a/1.md", "b/1.md", "--course", "a", "--book", "x")
+    assert refused.code == 2
+    assert f"{here}/b/1.md: Book 'x' would have two chapters called '1.md'. The other is {here}/a/1.md. " in refused.err
+    refused = call("replace", "s1", "1.md", "c")
+    assert refused.code == 2
+    assert "c/2.md: Book 'd' has '2.md' already. To replace all of it, name the book: " in refused.err
+
+
+def test_a_folder_in_the_place_of_a_file_keeps_its_role_and_says_what_is_not_read(here: Path, call: Call) -> None:
+    written(here, {"a.md": chapter("A"), "old.md": "1. Integrate x.", "new/1.md": "1. Solve y.", "new/2.png": "x"})
+    made = ["create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20"]
+    assert call(*made, "--file", "a:a.md", "--exercises", "a:old.md").code == 3
+    assert call("resume", "s1").code == 0
+    replaced = call("replace", "s1", "old.md", "new", "--run")
+    assert replaced.code == 0
+    assert "new: Skipped 1 file (a type that cannot be read): 2.png." in replaced.err
+    files = call("document", "s1").document["file_registry"].values()
+    assert [(each["filename"], each["role"]) for each in files] == [("a.md", "book"), ("1.md", "exercises")]
+
+
 # texts that are not UTF-8
 
 TEXTS = [
@@ -267,6 +325,17 @@ TEXTS = [
     ("cp1252", "# L’été\n\nIl « a été » à la forêt – où ça ? Les élèves français s’ennuient déjà…\n"),
     ("latin-1", "# Cálculo\n\nLa función está en el índice. ¿Qué significa «año»? Mañana, señor.\n"),
     ("cp1250", "# Łodzie\n\nŻeglarze są mądrzy i płyną dalej. Jeśli wieje wiatr, źle się dzieje.\n"),
+    *(
+        (charset, text)
+        for charset in ("cp1250", "iso8859-2")
+        for text in (
+            "# Úhoři\n\nÚhoři žijí v řece. Příběh je dlouhý, šťastný a žádný člověk ho nezná.\n",
+            "# Úhory\n\nMuži žijú pri rieke. Príbeh je dlhý, šťastný a ľúbezný.\n",
+            "# Anghile\n\nAnghila trăieşte în râu şi înoată spre mare, ştiută de toţi pescarii.\n",
+            "# Angolnák\n\nA fűzfa és az őszi erdő között élő angolna hosszú útja.\n",
+            "# Jegulje\n\nŽivot je čudan, a šuma šumi. Žena čeka.\n",
+        )
+    ),
     ("cp1251", "# Угри\n\nУгри живут в реке и плывут в море. Это длинная история.\n"),
     ("koi8-r", "# Угри\n\nУгри живут в реке и плывут в море. Это длинная история.\n"),
     ("iso8859-7", "# Χέλια\n\nΤα χέλια ζουν στο ποτάμι και πηγαίνουν στη θάλασσα.\n"),

@@ -28,7 +28,7 @@ from pausepoint.apps.planner import __main__ as program
 from pausepoint.apps.planner import review as reviewing
 from pausepoint.apps.planner import rows as rows_of
 from pausepoint.apps.planner.__main__ import main
-from pausepoint.apps.planner.models import DEFAULT_MINUTES, MOST_QUESTIONS, PAGES_PER_CHUNK, STEP
+from pausepoint.apps.planner.models import DEFAULT_MINUTES, PAGES_PER_CHUNK, QUESTIONS, STEP
 from pausepoint.apps.planner.sample import SAMPLE
 from pausepoint.apps.planner.sessions import KINDS
 from pausepoint.apps.planner.stages import ALLOWED
@@ -359,9 +359,8 @@ def test_the_readme_says_what_the_code_does() -> None:
         f"times {estimation.AGAIN} for going over it again. Add {estimation.MINUTES_PER_TASK} minutes for each",
         f"takes {estimation.MINUTES_PER_PAGE} minutes a page, times {estimation.AGAIN}. Minutes are in steps of"
         f" {STEP}. Without any material: {estimation.WITHOUT_MATERIAL}.",
-        "the estimate is {easy}, {normal} or {hard} times the computed one".format(**estimation.FACTORS),
         f"every topic, {excerpts.LONGEST_EXCERPT:,} characters at a time",
-        f"{study.FEWEST_QUESTIONS} to {MOST_QUESTIONS} questions | at most {study.LONGEST_QUESTION} characters",
+        f"{QUESTIONS} questions | at most {study.LONGEST_QUESTION} characters",
         f"up to {study.MOST_TOPICS} topics of a file and {study.MOST_WINDOWS * excerpts.LONGEST_EXCERPT:,} characters",
         f"`high` for a topic that at least {estimation.OFTEN:.0%} of the old exams ask about",
         f"fewer than {estimation.SHORT_TEXT} words",

@@ -51,8 +51,8 @@ def book(folder: Path) -> Path:
 
 
 def reply(topic: str, difficulty: str = "normal", first: Sequence[str] = (), *more: str) -> str:
-    questions = [f"Why do sailors trust {topic}?", f"When do {topic} fail at sea?", *more]
-    return json.dumps({"difficulty": difficulty, "prerequisites": first, "questions": questions})
+    questions = [f"Why do sailors trust {topic}?", f"When do {topic} fail at sea?", f"Which sailors trust {topic}?"]
+    return json.dumps({"difficulty": difficulty, "prerequisites": first, "questions": [*questions, *more]})
 
 
 GOOD = [reply("anchors", "easy", ["Rudders"]), reply("currents"), reply("rudders", "hard", ["anchors", "Witchcraft"])]
@@ -90,26 +90,26 @@ def test_a_model_says_how_hard_a_topic_is_what_comes_first_and_what_to_ask(tmp_p
     document, outputs = planned(tmp_path, book(tmp_path))
     anchors, _, rudders = studies(document)
     assert anchors == Study(
-        difficulty="easy", questions=["Why do sailors trust anchors?", "When do anchors fail at sea?"]
+        difficulty="easy",
+        questions=["Why do sailors trust anchors?", "When do anchors fail at sea?", "Which sailors trust anchors?"],
     )
     assert rudders is not None
     assert (rudders.difficulty, rudders.prerequisites) == ("hard", ["Anchors"])
-    assert [each.estimated_minutes for each in document.estimation_state.topic_estimates] == [15, 20, 25]
-    assert "fewer than 2 different questions use the words of the text" in json.dumps(server.requests[1])
+    assert "fewer than 3 different questions use the words of the text" in json.dumps(server.requests[1])
     asked = [json.dumps(request["messages"][1]) for request in server.requests[1:]]
     for at, words in enumerate(asked):  # each topic is asked about with its own text alone
         assert [f"trust their {each}" in words for each in TOPICS] == [each == TOPICS[at] for each in TOPICS]
     for text in (outputs["md"], outputs["html"]):
         told = text.rpartition("Test yourself")[2]
         assert "Calculus II: Rudders" in told
-        assert "Hard: 1.3 times the usual time. Know this first: Anchors." in told
+        assert "Hard, according to a language model. Know this first: Anchors." in told
         assert "Why do sailors trust rudders?" in told
         assert not re.search("wizards|https:|Explain Explain", text)
     week = outputs["md"].partition("## Midterms")[0]
     assert "min (`calc2-" in week
-    assert "  - Easy: 0.8 times the usual time.\n  - Test yourself: Why do sailors trust anchors?" in week
+    assert "  - Easy, according to a language model.\n  - Test yourself: Why do sailors trust anchors?" in week
     assert re.search(
-        "<summary>Test yourself: 2 questions</summary><ul[^>]*><li>Why do sailors trust anch", outputs["html"]
+        "<summary>Test yourself: 3 questions</summary><ul[^>]*><li>Why do sailors trust anch", outputs["html"]
     )
     assert (warnings(document), document.ingestion_state.warnings) == ([], [])
 
@@ -143,7 +143,7 @@ def test_a_model_that_fails_leaves_the_computed_plan(
         server.will(*[answer] * 9)
     document, found = planned(tmp_path / "asked", book(tmp_path))
     (told,) = document.ingestion_state.warnings
-    assert told.startswith("boats.md: A language model gave no usable answer about 3 topics. The computed ")
+    assert told.startswith("boats.md: A language model gave no usable answer about 3 topics.")
     without_it = {
         "md": found["md"].replace(f"\n## Warnings\n\n- {told}\n", ""),
         "html": re.sub(f"<h2>Warnings</h2><ul[^>]*><li>{re.escape(told)}</li></ul>\n", "", found["html"]),
@@ -156,6 +156,56 @@ def test_a_model_that_fails_leaves_the_computed_plan(
     (warning,) = warnings(document)
     assert warning.startswith(f"{told} ")
     assert why in warning
+
+
+def test_a_model_that_is_wrong_makes_no_plan_worse(tmp_path: Path, server: ModelServer) -> None:
+    """It calls everything hard, names nonsense as what comes first, and names texts as the old exam names a chapter.
+
+    The time is too short, so there are cuts. Rows, minutes, priorities and cuts are those of a plan without a model.
+    """
+    notes, exam = tmp_path / "notes.txt", tmp_path / "exam.txt"
+    lines = "whale {} sings in deep currents to krill, far from rudders\n", "squid {} hides from seals below dark ice\n"
+    notes.write_text("".join(line.format(number) for line in lines for number in range(1_100)))
+    exam.write_text("Explain currents and rudders. Time: 90 minutes")
+    inputs = INPUTS | {"courses": [CALC], "shared_constraints": {"max_minutes_per_day": 15}}
+    uploads = [
+        Upload(path=book(tmp_path), is_shared=True), Upload(path=notes, is_shared=True),
+        Upload(path=exam, is_shared=True, role="old_exam"),
+    ]  # fmt: skip
+
+    def plan(store: str) -> SessionDocument:
+        with Engine(tmp_path / store, workflows=[planner]) as engine:
+            engine.start(planner, sessions.starting(inputs, uploads), session_id="s1").outcome()
+            return sessions.document(engine, "s1")
+
+    with pytest.MonkeyPatch.context() as without:
+        without.delenv("PAUSEPOINT_MODEL")
+        computed = plan("computed.db")
+    names = [Says(json.dumps({"topic": name})) for name in ("Rudders", "Rudders", "Dark ice", "Dark ice")]
+    of_whales = [reply("krill", "hard", ["Rudders"]).replace("sailors", "whales").replace("sea", "deep")] * 2
+    of_squid = [reply("ice", "hard", ["Rudders"]).replace("sailors", "squid").replace("sea", "seals")] * 2
+    of_boats = [reply(topic.lower(), "hard", ["Anchors", "Witchcraft"]) for topic in TOPICS]
+    server.will(*map(Says, of_boats), *names, *map(Says, [*of_whales, *of_squid]))
+    asked = plan("asked.db")
+    assert (len(server.requests), len(server.script)) == (11, 0)
+    assert [study.difficulty for study in studies(asked) if study] == ["hard"] * 5
+    assert [study.prerequisites for study in studies(asked) if study][1:3] == [["Anchors"], ["Anchors"]]
+    names_of = [[each.topic for each in found.estimation_state.topic_estimates] for found in (computed, asked)]
+    assert [names[:3] for names in names_of] == [list(TOPICS)] * 2
+    assert names_of[1][3:5] == ["Rudders (2)", "Dark ice"] != names_of[0][3:5]
+    assert essence(asked) == essence(computed)
+    assert {each.planned_minutes for each in asked.planning_state.cuts} > {0}
+
+
+def essence(document: SessionDocument) -> object:
+    """A plan without the names of its topics: what is done when, what matters, and what is cut."""
+    planning = document.planning_state
+    parts = [[(part.first, part.last, part.minutes) for part in row.parts] for row in planning.plan_rows]
+    rows = [(row.date, row.starts_at, row.estimated_minutes, row.priority, row.status) for row in planning.plan_rows]
+    estimates = [(each.estimated_minutes, each.priority, each.confidence)
+                 for each in document.estimation_state.topic_estimates]  # fmt: skip
+    cuts = [(cut.needed_minutes, cut.planned_minutes) for cut in planning.cuts]
+    return estimates, rows, parts, cuts, planning.enough_minutes, planning.review and planning.review.result_type
 
 
 def test_the_limits_of_what_a_model_is_asked_are_said(
@@ -172,13 +222,13 @@ def test_the_limits_of_what_a_model_is_asked_are_said(
     assert first is not None
     assert second is not None
     assert third is None
-    assert (first.difficulty, len(first.questions), len(second.questions)) == ("hard", 4, 2)
+    assert (first.difficulty, len(first.questions), len(second.questions)) == ("hard", 3, 3)
     assert first.questions[:2] == ["Why do sailors trust anchors?", "Why do sailors trust currents?"]
     said = warnings(document)
     assert said == document.ingestion_state.warnings
     assert said[0].startswith("boats.pdf: A language model read the first ")
     assert said[0].endswith(" characters of “Anchors”.")
-    assert said[2].startswith("boats.pdf: A language model read the first 2 of 3 topics. The others have computed esti")
+    assert said[2].startswith("boats.pdf: A language model read the first 2 of 3 topics. The others have no questions.")
 
 
 def test_a_file_that_is_added_later_is_read_and_the_others_are_not_read_again(

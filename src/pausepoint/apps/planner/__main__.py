@@ -18,7 +18,7 @@ from pausepoint.apps.input import BadInput
 from pausepoint.apps.pdf import reads_pdf
 from pausepoint.apps.planner import output, sessions
 from pausepoint.apps.planner.dates import read_date, said
-from pausepoint.apps.planner.folders import as_listed
+from pausepoint.apps.planner.folders import as_listed, expanded
 from pausepoint.apps.planner.models import WEEKDAYS, PlannerState, PlanningState, Role, Upload
 from pausepoint.apps.planner.progress import Mark, standings
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_uploads
@@ -73,7 +73,8 @@ def begin(
         return _with_busy(sessions.starting(_over(SAMPLE_INPUTS, inputs), sample_uploads()), busy or [])
     known = {part.partition(":")[0] for part in course or []}
     roles: dict[Role, list[str]] = {"book": file or [], "exercises": exercises or [], "old_exam": old_exam or []}
-    uploads = [part for role, texts in roles.items() for text in texts for part in _parts(_upload(text, known, role))]
+    uploads, notes = expanded(_upload(text, known, role) for role, texts in roles.items() for text in texts)
+    _tell(notes)
     return _with_busy(sessions.starting(inputs, uploads), busy or [])
 
 
@@ -154,12 +155,9 @@ def _upload(text: str, known: set[str], role: Role = "book") -> Upload:
     return Upload(path=Path(text), is_shared=True, role=role)
 
 
-def _parts(upload: Upload) -> list[Upload]:
-    """Return the chapters of a folder, or the file itself. Say what is skipped."""
-    uploads, notes = sessions.expanded(upload)
+def _tell(notes: Sequence[str]) -> None:
     for note in notes:
         click.echo(f"planner: {note}", err=True)
-    return uploads
 
 
 def result(outcome: Outcome[PlannerState]) -> str:
@@ -334,7 +332,10 @@ def file(
         })
         for path in listed
     ]  # fmt: skip
-    added = sessions.add_files(engine, session_id, [part for each in given for part in _parts(each)])
+    state = sessions.state_of(engine, session_id)
+    uploads, notes = expanded(given, [*state.file_registry.values(), *state.uploads])
+    _tell(notes)
+    added = sessions.add_files(engine, session_id, uploads)
     told = [f"{each.file_id} ({each.entry.filename}) {'is already in the session' if each.reused else 'was added'}."
             for each in added]  # fmt: skip
     return _changed(engine, session_id, "\n".join(told), run)
@@ -359,7 +360,8 @@ def remove(engine: BlockingEngine, session: str, files: tuple[str, ...], run: bo
 def replace(engine: BlockingEngine, session: str, file: str, path: Path, run: bool) -> Any:
     """Replace a FILE, or a book, by the file or folder at PATH. Marks stay where the topics stay."""
     session_id = _id(engine, session)
-    added = sessions.replace_file(engine, session_id, file, path)
+    added, notes = sessions.replace_file(engine, session_id, file, path)
+    _tell(notes)
     fresh = [each.entry.filename for each in added if not each.reused]
     told = f"{file} was replaced: {', '.join(fresh) if fresh else 'nothing is new'}."
     return _changed(engine, session_id, told, run)

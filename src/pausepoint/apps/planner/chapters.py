@@ -559,12 +559,15 @@ def _told_apart(topics: Iterable[Topic]) -> list[Topic]:
 
 
 def merged(books: Iterable[Sequence[Topic]]) -> list[Topic]:
-    """Return the topics of several books. A topic of the same title in a later book belongs to that of the first."""
+    """Return the topics of several books. A topic of the same title in a later book belongs to that of the first.
+
+    A name that a language model gave does not make one topic of two.
+    """
     topics: list[Topic] = []
     for book in books:
-        earlier = {unaccented(topic.title): topic for topic in topics}
+        earlier = {unaccented(topic.title): topic for topic in topics if topic.basis != "model"}
         for topic in book:
-            same = earlier.pop(unaccented(topic.title), None)
+            same = earlier.pop(unaccented(topic.title), None) if topic.basis != "model" else None
             if same is None:
                 topics.append(topic)
             else:

@@ -1,16 +1,17 @@
 """Decode texts that are not UTF-8: the old encodings of Western and Eastern Europe, of Cyrillic, Greek and East Asia.
 
 Nothing in such a file says its encoding. The right one gives the letters that people use, in words; a wrong one gives
-signs in the middle of words, or letters that no language of that encoding has.
+signs in the middle of words, or letters that no language has together.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Callable
 
-SAMPLE = 2**18
+SAMPLE = 2**17
 """So many bytes of lines with other letters than those of ASCII are enough to know the encoding."""
 
 _WORD = re.compile(r"[^\W\d_]*[^\x00-\x7f][^\W\d_]*")
@@ -62,20 +63,24 @@ def _ideographs(code: str, first: int, last: int, kana: bool = False) -> Score:
     return score
 
 
-_CHARSETS: dict[str, Callable[[str], float]] = {
-    "cp1252": _letters("äöüßéèêëàâáåãæçíìîïñóòôõøœúùûýÿ"),
-    "cp1250": _letters("ąćęłńóśźżáčďéěíňřšťúůýžőűöüäôľĺŕăâîşţđßçë"),
-    "iso8859-2": _letters("ąćęłńóśźżáčďéěíňřšťúůýžőűöüäôľĺŕăâîşţđßçë"),
-    "cp1251": _alphabet("Ё", "ґ"),
-    "koi8-r": _alphabet("Ё", "ё"),
-    "cp1253": _alphabet("Ά", "ώ"),
-    "iso8859-7": _alphabet("Ά", "ώ"),
-    "shift_jis": _ideographs("euc-jp", 0xB0, 0xCF, kana=True),
-    "euc-jp": _ideographs("euc-jp", 0xB0, 0xCF, kana=True),
-    "gb18030": _ideographs("gb2312", 0xB0, 0xD7),
-    "euc-kr": _ideographs("euc-kr", 0xB0, 0xC8),
-    "big5": _ideographs("big5", 0xA4, 0xC6),
-}
+_WESTERN = ("äöüßéèêëàâáåæçíìîïñóòôøœúùûýÿ", "áâãàçéêíóôõúäöüšž")
+_EASTERN = ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "ăâîşţ", "čćđšž")
+"""The letters of languages: Portuguese and Estonian apart; Polish, Czech, Slovak, Hungarian, Romanian, Croatian."""
+
+_CHARSETS: list[tuple[str, Score]] = [
+    *(("cp1252", _letters(usual)) for usual in _WESTERN),
+    *(("iso8859-2", _letters(usual)) for usual in _EASTERN),  # before cp1250, which other bytes give away
+    *(("cp1250", _letters(usual)) for usual in _EASTERN),
+    ("cp1251", _alphabet("Ё", "ґ")),
+    ("koi8-r", _alphabet("Ё", "ё")),
+    ("cp1253", _alphabet("Ά", "ώ")),
+    ("iso8859-7", _alphabet("Ά", "ώ")),
+    ("shift_jis", _ideographs("euc-jp", 0xB0, 0xCF, kana=True)),
+    ("euc-jp", _ideographs("euc-jp", 0xB0, 0xCF, kana=True)),
+    ("gb18030", _ideographs("gb2312", 0xB0, 0xD7)),
+    ("euc-kr", _ideographs("euc-kr", 0xB0, 0xC8)),
+    ("big5", _ideographs("big5", 0xA4, 0xC6)),
+]
 """Each encoding, with the score of a text that is decoded with it. Of equal scores, the first one counts."""
 
 
@@ -98,11 +103,15 @@ def decoded(content: bytes) -> str:
 def charset_of(content: bytes) -> str:
     """Return the most likely encoding of a text that is not UTF-8."""
     lines = b"\n".join(line for line in content.split(b"\n") if not line.isascii())[:SAMPLE]
-    scores = {name: _score(lines.decode(name, "replace"), score) for name, score in _CHARSETS.items()}
-    return max(scores, key=scores.__getitem__)
+    words = {name: _counted(lines.decode(name, "replace")) for name in dict(_CHARSETS)}
+    return max(_CHARSETS, key=lambda charset: _score(*words[charset[0]], charset[1]))[0]
 
 
-def _score(text: str, score: Score) -> float:
-    """Return how well a text fits an encoding, for each of its bytes beyond ASCII."""
+def _counted(text: str) -> tuple[Counter[str], int]:
+    """Return the words with other letters than those of ASCII, and how many bytes mean nothing in the encoding."""
     lost = sum(each == "\ufffd" or "\x80" <= each < "\xa0" for each in text)
-    return sum(score(word) for word in _WORD.findall(text.replace("\ufffd", " "))) - 5 * lost
+    return Counter(_WORD.findall(text.replace("\ufffd", " "))), lost
+
+
+def _score(words: Counter[str], lost: int, score: Score) -> float:
+    return sum(count * score(word) for word, count in words.items()) - 5 * lost

@@ -2,8 +2,8 @@
 
 Reading takes one minute per 100 words, and up to twice as long for material that is full of formulas. Going over it
 again adds half of that time. Each exercise or example takes 5 minutes. A topic without readable text takes 4 minutes a
-page, and half of that again. A language model may say that a topic is easy or hard, which changes its time within fixed
-limits. Minutes are in steps of 5. The minutes of a topic are divided among its sections in the same way.
+page, and half of that again. Minutes are in steps of 5. The minutes of a topic are divided among its sections in the
+same way. Nothing that a language model says changes an estimate.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from pausepoint.apps.planner.models import (
     STEP,
-    Difficulty,
     EstimationPayload,
     EstimationState,
     Evidence,
@@ -31,10 +30,7 @@ WITHOUT_MATERIAL = 120
 OFTEN = 0.5
 """A topic that so many of the old exams ask about has high priority. One that none asks about has low priority."""
 
-FACTORS: dict[Difficulty, float] = {"easy": 0.8, "normal": 1, "hard": 1.3}
-"""The time of a topic by its difficulty. A wrong answer of a model can do no more than this."""
-
-CONFIDENCE = {"outline": 0.9, "heading": 0.85, "model": 0.8, "terms": 0.55, "nothing": 0.2}
+CONFIDENCE = {"outline": 0.9, "heading": 0.85, "model": 0.55, "terms": 0.55, "nothing": 0.2}
 SHORT_TEXT = 300
 UNSURE = 0.6
 """Estimates below this confidence are flagged. So are estimates from files that were not read completely."""
@@ -44,34 +40,27 @@ def estimate(payload: EstimationPayload) -> EstimationState:
     """Estimate every topic."""
     estimates: list[TopicEstimate] = []
     flags: list[str] = []
-    for course_id in dict.fromkeys(each.course_id for each in payload.course_topic_evidence):
-        mine = [each for each in payload.course_topic_evidence if each.course_id == course_id]
-        needed = [minutes(each.measure, each.study.difficulty if each.study else "normal") for each in mine]
-        first = {name for each in mine if each.study for name in each.study.prerequisites}
-        for each, time in zip(mine, needed, strict=True):
-            found = _estimate(each, time, each.topic in first)
-            estimates.append(found)
-            flags += [_flag(found, each)] if found.confidence < UNSURE or each.measure.missing else []
+    for evidence in payload.course_topic_evidence:
+        estimates.append(_estimate(evidence))
+        is_unsure = estimates[-1].confidence < UNSURE or evidence.measure.missing
+        flags += [_flag(estimates[-1], evidence)] if is_unsure else []
     return EstimationState(topic_estimates=estimates, uncertainty_flags=flags)
 
 
-def minutes(measure: Measure, difficulty: Difficulty = "normal") -> int:
+def minutes(measure: Measure) -> int:
     """Return how many minutes a topic takes.
 
     >>> minutes(Measure(words=2400, pages=6)), minutes(Measure(words=2400, signs=1200)), minutes(Measure(tasks=5))
     (40, 55, 25)
     >>> minutes(Measure(pages=10, basis="outline")), minutes(Measure())
     (60, 120)
-    >>> [minutes(Measure(words=4000), difficulty) for difficulty in FACTORS]
-    [50, 60, 80]
     """
     kept = {name: getattr(measure, name) for name in ("filenames", "titles", "missing", "exams", "asked")}
     if measure == Measure(**kept):
         return WITHOUT_MATERIAL
     unread = MINUTES_PER_PAGE * measure.pages * AGAIN if not measure.words else 0
-    read = (_reading(measure) + unread) * FACTORS[difficulty]
     solved = sum(_time(each) for each in measure.sections if each.role != "book")
-    return max(STEP, math.ceil(round(read + solved, 6) / STEP) * STEP)
+    return max(STEP, math.ceil(round(_reading(measure) + unread + solved, 6) / STEP) * STEP)
 
 
 def _time(section: Section) -> float:
@@ -139,23 +128,22 @@ def density(measure: Measure | Section) -> float:
     return min(measure.signs / measure.words, 1.0) if measure.words else 0.0
 
 
-def _estimate(evidence: Evidence, time: int, is_needed: bool) -> TopicEstimate:
+def _estimate(evidence: Evidence) -> TopicEstimate:
+    time = minutes(evidence.measure)
     return TopicEstimate(
         course_id=evidence.course_id, topic=evidence.topic, estimated_minutes=time,
-        priority=priority(evidence.measure, is_needed), confidence=confidence(evidence),
+        priority=priority(evidence.measure), confidence=confidence(evidence),
         source_files=evidence.measure.filenames, sections=sections(evidence.measure, time),
     )  # fmt: skip
 
 
-def priority(measure: Measure, is_needed: bool) -> Priority:
-    """Return the priority: what old exams ask, and what other topics need, matters most. Length does not count.
+def priority(measure: Measure) -> Priority:
+    """Return the priority: what old exams ask matters most. Length does not count.
 
-    >>> priority(Measure(), False), priority(Measure(), True)
-    ('medium', 'high')
-    >>> [priority(Measure(exams=3, asked=asked), False) for asked in (0, 1, 2)]
-    ['low', 'medium', 'high']
+    >>> priority(Measure()), [priority(Measure(exams=3, asked=asked)) for asked in (0, 1, 2)]
+    ('medium', ['low', 'medium', 'high'])
     """
-    if is_needed or (measure.exams and measure.asked >= OFTEN * measure.exams):
+    if measure.exams and measure.asked >= OFTEN * measure.exams:
         return "high"
     return "low" if measure.exams and not measure.asked else "medium"
 
@@ -173,7 +161,7 @@ def _flag(found: TopicEstimate, evidence: Evidence) -> str:
     why = []
     if measure.basis == "nothing":
         why.append(evidence.evidence_summary)
-    if measure.basis == "terms":
+    if measure.basis in ("terms", "model"):
         why.append("the material has no headings")
     if measure.words < SHORT_TEXT and measure.basis != "nothing":
         why.append(f"only {measure.words} words cover it" if measure.words else "its pages have no text")

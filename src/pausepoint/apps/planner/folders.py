@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -18,6 +18,7 @@ from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner import materials
 from pausepoint.apps.planner.charsets import decoded
 from pausepoint.apps.planner.materials import ENDINGS, MARKDOWN, PDF, RST
+from pausepoint.apps.planner.models import FileEntry, Upload
 from pausepoint.apps.words import many, one_line
 
 MOST_FILES, MOST_ENTRIES = 500, 20_000
@@ -56,6 +57,62 @@ class Folder(NamedTuple):
     path: Path
     chapters: list[str]
     notes: list[str]
+
+
+def expanded(
+    uploads: Iterable[Upload], known: Iterable[FileEntry | Upload] = ()
+) -> tuple[list[Upload], list[str]]:  # fmt: skip
+    """Return some uploads with the chapters of a folder in its place, and which of its files are not read.
+
+    ``known``: the files that the session has. Raises `BadInput` for two chapters of one name.
+    """
+    given = list(uploads)
+    books = _books({each.path.resolve(): each for each in given if each.path.is_dir() and not each.book}, [*known])
+    found: list[Upload] = []
+    notes: list[str] = []
+    for upload in given:
+        if not upload.path.is_dir():
+            found.append(upload)
+            continue
+        folder = read_folder(upload.path)
+        book = upload.book or books[upload.path.resolve()]
+        found += [upload.model_copy(update={"path": folder.path / name, "book": book, "name": name})
+                  for name in folder.chapters]  # fmt: skip
+        notes += [f"{upload.path}: {note}" for note in folder.notes]
+    paths: dict[tuple[str, str], Path] = {}
+    for upload in found:
+        other = paths.setdefault((upload.book, upload.filename), upload.path) if upload.book else upload.path
+        if other.resolve() != upload.path.resolve():
+            raise BadInput(
+                f"{upload.path}: Book {upload.book!r} would have two chapters called {upload.filename!r}. The other is"
+                f" {other}. Rename one of them, or give them different books."
+            )
+    return found, notes
+
+
+def _books(folders: Mapping[Path, Upload], known: Sequence[FileEntry | Upload]) -> dict[Path, str]:
+    """Return the names of the books in some folders. Those of one name have the name of the folder above, too.
+
+    A book of other courses is another book. A book of the same course is the folder that is added again.
+    """
+    found: dict[Path, str] = {}
+    for folder, upload in folders.items():
+        taken = {each.book for each in known if not _share_a_course(each, upload)}
+        name = folder.name or "book"
+        for count in range(2, len(folder.parts)):
+            if name not in taken and all(other == folder or _end(other, count - 1) != name for other in folders):
+                break
+            name = _end(folder, count)
+        found[folder] = name
+    return found
+
+
+def _end(folder: Path, count: int) -> str:
+    return "/".join(folder.parts[-count:])
+
+
+def _share_a_course(file: FileEntry | Upload, other: Upload) -> bool:
+    return file.is_shared or other.is_shared or bool({*file.course_ids} & {*other.course_ids})
 
 
 def read_folder(path: Path) -> Folder:
@@ -267,18 +324,3 @@ def _is_list(path: Path) -> bool:
 def _text(path: Path) -> str:
     with path.open("rb") as stream:
         return decoded(stream.read(LONGEST_INDEX))
-
-
-def title_of(name: str, book: str) -> str:
-    """Return the title of a chapter that only the name of its file says.
-
-    >>> title_of("notes/02-limits_and_series.md", "Calculus"), title_of("README.md", "Calculus")
-    ('Limits and series', 'Calculus')
-    """
-    path = Path(name)
-    if path.stem.casefold() in INDEXES:
-        return title_of(path.parent.as_posix(), book) if path.parent.name else book
-    stem = path.stem if path.suffix.lower() in ENDINGS else path.name
-    shown = re.sub(r"^\d+(?:[.\-_]\d+)*[.)\-_\s]+(?=\w)", "", stem)
-    words = one_line(re.sub(r"[-_]+", " ", shown))
-    return words[:1].upper() + words[1:] or path.name

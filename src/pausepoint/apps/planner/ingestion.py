@@ -16,7 +16,6 @@ from pausepoint.apps import model
 from pausepoint.apps.planner import materials, names, study
 from pausepoint.apps.planner.chapters import Book, Topic, book_of, merged
 from pausepoint.apps.planner.excerpts import Texts
-from pausepoint.apps.planner.folders import title_of
 from pausepoint.apps.planner.headings import is_generic
 from pausepoint.apps.planner.materials import MARKDOWN, PDF, RST, Bookmark
 from pausepoint.apps.planner.models import (
@@ -32,7 +31,7 @@ from pausepoint.apps.planner.models import (
 )
 from pausepoint.apps.planner.reader import Reader
 from pausepoint.apps.planner.roles import Sheet, sheet_of, with_sheets
-from pausepoint.apps.planner.titles import names_of
+from pausepoint.apps.planner.titles import names_of, title_of_name
 from pausepoint.apps.planner.topics import Findings, findings
 from pausepoint.apps.words import many
 from pausepoint.model import Chunk, Chunked
@@ -83,9 +82,9 @@ def _place(file: FileEntry, registry: Mapping[str, FileEntry]) -> dict[str, Any]
     """Return the place of a file in a book of several files."""
     if file.book:
         others = [each.filename for each in registry.values() if each.book == file.book]
-        return {"chapter": title_of(file.filename, file.book), "is_last": others[-1] == file.filename}
+        return {"chapter": title_of_name(file.filename, file.book), "is_last": others[-1] == file.filename}
     if file.filename.lower().endswith(".pptx"):  # slides are the sections of one talk
-        return {"chapter": title_of(file.filename, "")}
+        return {"chapter": title_of_name(file.filename, "")}
     return {"is_chapter": _is_chapter(file, [each for each in registry.values() if not each.book])}
 
 
@@ -110,9 +109,7 @@ async def _ask(file: FileEntry, topics: Sequence[Topic], texts: Texts, ctx: Cont
     if reader.problem:
         asked = [topic for topic in topics[: study.MOST_TOPICS] if topic.words]
         lacking = sum(topic.study is None or topic.basis == "terms" for topic in asked)
-        reader.notes.append(
-            f"A language model gave no usable answer about {many(lacking, 'topic')}. The computed estimates are used."
-        )
+        reader.notes.append(f"A language model gave no usable answer about {many(lacking, 'topic')}.")
         ctx.emit("warning", f"{file.filename}: {reader.notes[-1]} {reader.problem}", file_id=texts.file_id)
     return [f"{file.filename}: {note}" for note in reader.notes]
 

@@ -30,8 +30,13 @@ LONGEST_FOREIGN = 64 * 2**20
 """The most bytes of a text that is not UTF-8. It is decoded in memory."""
 
 _FENCE = re.compile(r"^\s*(?P<fence>`{3,}(?=[^`]*$)|~{3,})(?P<rest>.*)$")
-_MATTER = re.compile(r"(?P<mark>---|\+\+\+) *\r?\n(?P<matter>(?:[^\n]*\n){0,80}?)(?P=mark) *(?:\r?\n|$)")
-_MATTER_TITLE = re.compile(r"""^title\s*[:=]\s*(?P<quote>["']?)(?P<title>[^\s"'].*?)(?P=quote)\s*$""", re.MULTILINE)
+LONGEST_MATTER = 82
+"""The most lines of the metadata of Markdown, with the marks around it."""
+
+_MATTER = re.compile(
+    rf"(?P<mark>---|\+\+\+) *\r?\n(?P<matter>(?:[^\n]*\n){{0,{LONGEST_MATTER - 2}}}?)(?:(?P=mark)|\.\.\.) *(?:\r?\n|$)"
+)
+_MATTER_TITLE = re.compile(r"""^title\s*[:=]\s*(?P<quote>["']?)(?P<title>[^\s"'].*?)(?P=quote)\s*$""", re.M | re.I)
 
 
 class Bookmark(NamedTuple):
@@ -182,21 +187,26 @@ def _texts(path: str, content_type: str, first: int, end: int) -> Iterator[str]:
         for start, stop in pairwise(_edge(stream, number) for number in range(first, end + 1)):
             stream.seek(start)
             text = stream.read(stop - start).decode("utf-8-sig" if start == 0 else "utf-8")
-            yield _without_matter(text) if start == 0 and content_type == MARKDOWN else text
+            yield _titled(text) if start == 0 and content_type == MARKDOWN else text
 
 
-def _without_matter(text: str) -> str:
-    """Return the first page of Markdown with empty lines in place of its metadata. Their title is that of the text.
+def without_matter(text: str) -> tuple[str, str]:
+    """Return the beginning of Markdown with empty lines in place of its metadata, and the title in the metadata.
 
-    >>> _without_matter("---\\ntitle: 'Eels'\\n---\\nThey swim.")
-    '# Eels\\n\\n\\nThey swim.'
+    >>> without_matter("---\\ntitle: 'Eels'\\n---\\nThey swim.")
+    ('\\n\\n\\nThey swim.', 'Eels')
     """
-    found = _MATTER.match(text)
-    if not found:
-        return text
-    title, body = _MATTER_TITLE.search(found["matter"]), text[found.end() :]
-    heading = f"# {title['title']}" if title and not re.search(r"^# ", body, re.MULTILINE) else ""
-    return heading + "\n" * found[0].count("\n") + body
+    matter = _MATTER.match(text)
+    if not matter:
+        return text, ""
+    title = _MATTER_TITLE.search(matter["matter"])
+    return "\n" * matter[0].count("\n") + text[matter.end() :], title["title"] if title else ""
+
+
+def _titled(text: str) -> str:
+    """Return the first page of Markdown without metadata. Their title becomes the heading if the page has none."""
+    body, title = without_matter(text)
+    return f"# {title}{body}" if title and not re.search(r"^# ", body, re.MULTILINE) else body
 
 
 def _fence_after_page(fence: str, text: str) -> str:

@@ -38,8 +38,8 @@ STEP = 5
 """Minutes come in steps of 5."""
 
 PAGES_PER_CHUNK = 20
-MOST_QUESTIONS = 4
-"""A topic has at most so many questions."""
+QUESTIONS = 3
+"""A topic that a language model has read has so many questions."""
 
 
 def _name(text: str) -> str:
@@ -315,7 +315,7 @@ class Study(BaseModel):
         return cls(
             difficulty=max((each.difficulty for each in studies), key=get_args(Difficulty).index),
             prerequisites=list(dict.fromkeys(name for each in studies for name in each.prerequisites)),
-            questions=list(dict.fromkeys(each for each in in_turn if each))[:MOST_QUESTIONS],
+            questions=list(dict.fromkeys(each for each in in_turn if each))[:QUESTIONS],
         )
 
 

@@ -180,8 +180,11 @@ class _Words:
 
     def __init__(self, topics: Sequence[Topic]) -> None:
         counted = {topic.title: _stems(topic.terms) for topic in topics}
+        self._titles = {topic.title for topic in topics if topic.basis in ("outline", "heading")}
+        """The titles that books have. A title that a language model gave does not say what an exam asks."""
         for topic in topics:
-            title = [word for word in _WORD.findall(topic.title.lower()) if word not in COMMON]
+            shown = topic.title.lower() if topic.title in self._titles else ""
+            title = [word for word in _WORD.findall(shown) if word not in COMMON]
             most = max(counted[topic.title].values(), default=1)
             counted[topic.title].update({word[:STEM]: most for word in title})
         within = Counter(stem for stems in counted.values() for stem in stems)
@@ -208,7 +211,7 @@ class _Words:
         found = set()
         for title, weights in self._weights.items():
             distinct = sorted(weights, key=lambda stem: (-weights[stem], stem))[:DISTINCT]
-            is_named = f" {key_of(title)} " in keys
+            is_named = title in self._titles and f" {key_of(title)} " in keys
             if is_named or sum(stem in stems for stem in distinct) >= min(ASKED, len(distinct)) > 0:
                 found.add(title)
         return found

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pausepoint.apps.planner.estimation import FACTORS
-from pausepoint.apps.planner.models import MOST_QUESTIONS, Evidence, PlanRow, Progress, Study, UserInputs
+from pausepoint.apps.planner.models import QUESTIONS, Evidence, PlanRow, Progress, Study, UserInputs
 from pausepoint.apps.planner.rows import REVIEW
 
 MINUTES_PER_QUESTION = 4
@@ -63,7 +62,7 @@ class SelfTests:
         if row.row_id in self._reviewed:
             return self._reviewed[row.row_id]
         ended = [name for name in _names(row) if self._last[name] == row.row_id and name in self._studies]
-        few = max(MOST_QUESTIONS // max(len(ended), 1), 1)
+        few = max(QUESTIONS // max(len(ended), 1), 1)
         return [each for name in ended for each in self._studies[name].questions[:few]]
 
     def _reviews(self, rows: Sequence[PlanRow]) -> Iterator[tuple[str, list[str]]]:
@@ -102,8 +101,8 @@ def note(study: Study) -> str:
     """Return how hard a topic is and what to know first, in words, or nothing.
 
     >>> note(Study(difficulty="hard", prerequisites=["Limits"])), note(Study())
-    ('Hard: 1.3 times the usual time. Know this first: Limits.', '')
+    ('Hard, according to a language model. Know this first: Limits.', '')
     """
-    time = f"{study.difficulty.capitalize()}: {FACTORS[study.difficulty]:g} times the usual time."
+    difficulty = f"{study.difficulty.capitalize()}, according to a language model."
     first = f"Know this first: {', '.join(study.prerequisites)}."
-    return " ".join([time] * (study.difficulty != "normal") + [first] * bool(study.prerequisites))
+    return " ".join([difficulty] * (study.difficulty != "normal") + [first] * bool(study.prerequisites))

@@ -19,7 +19,7 @@ from pausepoint import Status
 from pausepoint.apps.input import BadInput, local_zone, refusal
 from pausepoint.apps.planner import exams, materials
 from pausepoint.apps.planner.busy import BEYOND, read_busy
-from pausepoint.apps.planner.folders import read_folder
+from pausepoint.apps.planner.folders import expanded
 from pausepoint.apps.planner.models import (
     Chunking,
     EventEntry,
@@ -82,17 +82,6 @@ def _named(error: ValidationError, inputs: Mapping[str, Any]) -> BadInput:
         if name:
             return BadInput(f"course {name}: {str(found).partition('.')[2].partition('.')[2] or found}")
     return found
-
-
-def expanded(upload: Upload) -> tuple[list[Upload], list[str]]:
-    """Return an upload for each chapter of a folder, and which of its files are not read. A file stays as it is."""
-    if not upload.path.is_dir():
-        return [upload], []
-    folder = read_folder(upload.path)
-    book = upload.book or folder.path.resolve().name or "book"
-    return [
-        upload.model_copy(update={"path": folder.path / name, "book": book, "name": name}) for name in folder.chapters
-    ], [f"{upload.path}: {note}" for note in folder.notes]
 
 
 def check_upload(inputs: UserInputs, upload: Upload) -> tuple[Path | bytes, str]:
@@ -234,19 +223,32 @@ def remove_files(engine: BlockingEngine, session_id: str, names: Sequence[str]) 
     return removed
 
 
-def replace_file(engine: BlockingEngine, session_id: str, name: str, path: Path) -> list[Added]:
-    """Put a file, or a folder for a book, in the place of one of the session. Marks stay where the topics stay."""
+def replace_file(
+    engine: BlockingEngine, session_id: str, name: str, path: Path
+) -> tuple[list[Added], list[str]]:  # fmt: skip
+    """Put a file, or a folder for a book, in the place of one of the session. Marks stay where the topics stay.
+
+    Also return which files of the folder are not read. The courses, the role and the chapter stay.
+    """
     seen, state = _parked(engine, session_id), state_of(engine, session_id)
     old = _files_of(state, name)
     if not old:
         raise BadInput(f"{name}: The session has not read its files yet. Remove the file, and add the other one.")
     first = state.file_registry[old[0]]
-    given = Upload(path=path, course_ids=first.course_ids, is_shared=first.is_shared,
-                   book=first.book if path.is_dir() or len(old) == 1 else "")  # fmt: skip
+    given = Upload(path=path, course_ids=first.course_ids, is_shared=first.is_shared, role=first.role,
+                   chapter=first.chapter, book=first.book if path.is_dir() or len(old) == 1 else "")  # fmt: skip
     if first.book and len(old) == 1 and not path.is_dir():
         given = given.model_copy(update={"name": first.filename})
     kept = {file_id: each for file_id, each in state.file_registry.items() if file_id not in old}
-    added = _stored(engine, session_id, state.model_copy(update={"file_registry": kept}), expanded(given)[0])
+    uploads, notes = expanded([given], kept.values())
+    chapters = {(each.book, each.filename) for each in kept.values() if each.book}
+    for upload in uploads:
+        if (upload.book, upload.filename) in chapters:
+            raise BadInput(
+                f"{upload.path}: Book {upload.book!r} has {upload.filename!r} already. To replace all of it, name the"
+                f" book: {command_line('replace', session_id, upload.book, str(path))}"
+            )
+    added = _stored(engine, session_id, state.model_copy(update={"file_registry": kept}), uploads)
     registry: dict[str, FileEntry] = {}
     for file_id, entry in state.file_registry.items():
         if file_id == old[0]:
@@ -256,7 +258,7 @@ def replace_file(engine: BlockingEngine, session_id: str, name: str, path: Path)
     renamed = {first.filename: added[0].entry.filename} if len(old) == len(added) == 1 else {}
     inputs = _renamed(state.user_inputs, renamed)
     _change(engine, seen, {"file_registry": registry, "user_inputs": inputs}, "ingest", f"{name} was replaced")
-    return [each._replace(reused=each.file_id in old) for each in added]
+    return [each._replace(reused=each.file_id in old) for each in added], notes
 
 
 def _renamed(inputs: UserInputs, names: Mapping[str, str]) -> UserInputs:

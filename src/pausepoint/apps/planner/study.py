@@ -1,7 +1,7 @@
 """Let a language model read the topics: how hard they are, what comes first, and questions to test oneself.
 
 The model sees all of a topic's text, window by window. An answer that does not fit the text is asked for again. A topic
-without a usable answer keeps its computed estimate.
+without a usable answer has none of this. What the model says is shown in the plan, and changes no time in it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from pydantic import BaseModel, Field, field_validator
 from pausepoint.apps.planner.chapters import Topic
 from pausepoint.apps.planner.excerpts import Texts, excerpts, is_about
 from pausepoint.apps.planner.headings import key_of
-from pausepoint.apps.planner.models import MOST_QUESTIONS, Difficulty, Study
+from pausepoint.apps.planner.models import QUESTIONS, Difficulty, Study
 from pausepoint.apps.planner.reader import Reader
 from pausepoint.apps.words import many, one_line
 
 INSTRUCTIONS = (
     "These are pages of learning material about one topic. Say how hard they are, compared with the usual material for"
     " students of the subject. Name the earlier topics that a student must know first, exactly as they are listed; most"
-    " topics need none or one. Write 2 to 4 questions with which a student can test what was learned. The text must"
+    " topics need none or one. Write 3 questions with which a student can test what was learned. The text must"
     " contain the answers. Use the language and the words of the text."
 )
 MOST_TOPICS, MOST_WINDOWS = 200, 5
 """The limits of what is asked: topics of a file, and windows of a topic. What is left out is said."""
 
 _LINK = re.compile(r"(?i)://|\bwww\.")
-FEWEST_QUESTIONS, LONGEST_QUESTION, MOST_PREREQUISITES = 2, 300, 5
+LONGEST_QUESTION, MOST_PREREQUISITES = 300, 5
 
 
 async def study_topics(topics: Sequence[Topic], texts: Texts, reader: Reader) -> None:
@@ -39,8 +39,8 @@ async def study_topics(topics: Sequence[Topic], texts: Texts, reader: Reader) ->
             reader.progress(at + 1, min(len(topics), MOST_TOPICS))
     if len(topics) > MOST_TOPICS:
         reader.notes.append(
-            f"A language model read the first {MOST_TOPICS} of {many(len(topics), 'topic')}. The others have computed"
-            " estimates and no questions."
+            f"A language model read the first {MOST_TOPICS} of {many(len(topics), 'topic')}. The others have no"
+            " questions."
         )
 
 
@@ -84,7 +84,7 @@ def _is_usable(question: str, text: str) -> bool:
 class _Read(BaseModel):
     difficulty: Difficulty
     prerequisites: list[str]
-    questions: list[str] = Field(min_length=FEWEST_QUESTIONS)
+    questions: list[str] = Field(min_length=QUESTIONS)
 
 
 def _answer(text: str) -> type[_Read]:
@@ -96,8 +96,8 @@ def _answer(text: str) -> type[_Read]:
         def are_about_the_text(cls, questions: list[str]) -> list[str]:
             shown = dict.fromkeys(one_line(each) for each in questions)
             kept = [each for each in shown if _is_usable(each, text)]
-            if len(kept) < FEWEST_QUESTIONS:
-                raise ValueError(f"fewer than {FEWEST_QUESTIONS} different questions use the words of the text")
-            return kept[:MOST_QUESTIONS]
+            if len(kept) < QUESTIONS:
+                raise ValueError(f"fewer than {QUESTIONS} different questions use the words of the text")
+            return kept[:QUESTIONS]
 
     return Read

@@ -6,14 +6,17 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from pausepoint.apps.pdf import opened, page_text, styled_lines
-from pausepoint.apps.planner.headings import aside, is_generic, key_of, label, reads_like_a_title, unmarked
-from pausepoint.apps.planner.materials import MARKDOWN, PDF, RST, TEXT, fence_after
+from pausepoint.apps.planner.folders import INDEXES
+from pausepoint.apps.planner.headings import aside, is_generic, key_of, label, reads_like_a_title
+from pausepoint.apps.planner.materials import ENDINGS, LONGEST_MATTER, MARKDOWN, PDF, RST, TEXT, without_matter
 from pausepoint.apps.planner.models import FileEntry
+from pausepoint.apps.planner.topics import Heading, headed
+from pausepoint.apps.planner.underlines import is_rule
 from pausepoint.apps.words import one_line
 
 LONGEST, SHOWN = 200, 60
@@ -30,15 +33,29 @@ _MADE_BY_A_PROGRAM = re.compile(
 """A title that no person wrote: a name of a file, or what a program writes if it is not told a title."""
 
 _SENTENCE = re.compile(r"[.,;:!]$|\. [A-Z]")
-_LINE = re.compile(r"([=\-~^*+#\"'`._:])\1{2,}\s*$")
 
 
 def title_of(content: Path | bytes, content_type: str) -> str:
     """Return the title of a file, or of a text in UTF-8; nothing if it has none that can be trusted."""
-    title = one_line(_READS[content_type](content)).rstrip(" *∗†‡")[:LONGEST]
+    title = one_line(_READS[content_type](content, content_type)).rstrip(" *∗†‡")[:LONGEST]
     said = label(title)
     is_title = not said.number and said.kind == "plain" and not is_generic(title) and aside(title, 0.0) is None
     return title if is_title and re.search(r"[^\W\d_]{2}", title) else ""
+
+
+def title_of_name(name: str, book: str) -> str:
+    """Return the title of a chapter whose text has none: what the name of its file says.
+
+    >>> title_of_name("notes/02-limits_and_series.md", "Calculus"), title_of_name("README.md", "Calculus")
+    ('Limits and series', 'Calculus')
+    """
+    path = Path(name)
+    if path.stem.casefold() in INDEXES:
+        return title_of_name(path.parent.as_posix(), book) if path.parent.name else book
+    stem = path.stem if path.suffix.lower() in ENDINGS else path.name
+    shown = re.sub(r"^\d+(?:[.\-_]\d+)*[.)\-_\s]+(?=\w)", "", stem)
+    words = one_line(re.sub(r"[-_]+", " ", shown))
+    return words[:1].upper() + words[1:] or path.name
 
 
 def names_of(files: Iterable[FileEntry], topics: Sequence[str]) -> dict[str, str]:
@@ -71,7 +88,7 @@ def short(title: str) -> str:
 # PDF
 
 
-def _of_pdf(path: Any) -> str:
+def _of_pdf(path: Any, _: str) -> str:
     """Return the title in the properties of a PDF if a person wrote it, or else the title on its cover."""
     with opened(path, path.name) as document:
         stored = one_line(document.get_metadata_value("Title") or "")
@@ -116,47 +133,39 @@ def _lines(content: Path | bytes) -> Iterator[str]:
             yield line.rstrip("\n")
 
 
-def _of_markdown(content: Path | bytes) -> str:
-    """Return the title of the front matter, or the only heading of the highest level if the text begins with it."""
+def _of_markup(content: Path | bytes, content_type: str) -> str:
+    """Return the title in the metadata of Markdown, or the heading that begins a text if no other has its level."""
     lines = _lines(content)
-    first = next((line for line in lines if line.strip()), "")
-    if first.rstrip() == "---":
-        for line in lines:
-            if line.rstrip() in ("---", "..."):
-                break
-            if found := re.match(r"(?i)title:\s*(['\"]?)(.+?)\1\s*$", line):
-                return found[2]
-        first = next((line for line in lines if line.strip()), "")
-    second = next(lines, "")
-    if re.fullmatch(r"=+\s*", second):
-        return "" if any(re.fullmatch(r"={3,}\s*", line) for line in lines) else unmarked(first.strip())
-    found = re.match(r"# +(.+?)(?: +#+)?\s*$", first)
-    fence = ""
-    for line in [second, *lines] if found else ():
-        fence = fence_after(fence, line)
-        if not fence and line.startswith("# "):
+    if content_type == MARKDOWN:
+        head, title = without_matter("\n".join(islice(lines, LONGEST_MATTER)) + "\n")
+        if title:
+            return title
+        lines = chain(head[:-1].split("\n"), lines)
+    first: Heading | None = None
+    for line in headed(_with_neighbours(lines), content_type):
+        if isinstance(line, Heading) and line.sure:
+            if first is None and line.level == 0:
+                first = line
+            elif first is None or (line.level, line.rule) == (first.level, first.rule):
+                return ""
+        elif first is None and not _comes_before_the_title(line):
             return ""
-    return unmarked(found[1]) if found else ""
+    return first.title if first else ""
 
 
-def _of_underlined(content: Path | bytes) -> str:
-    """Return the title of reStructuredText: the first one, if no other has its style."""
-    lines = [line.rstrip() for line in _lines(content)]
-    begin = next((at for at, line in enumerate(lines) if line and not line.startswith((".. ", " "))), len(lines))
-    over = bool(_LINE.fullmatch(lines[begin])) if begin < len(lines) else False
-    title, under = (*lines[begin + over : begin + over + 2], "", "")[:2]
-    found = _LINE.fullmatch(under)
-    if not title.strip() or found is None:
-        return ""
-    others = (
-        at for at in range(begin + over + 2, len(lines) - 1)
-        if lines[at].strip() and (match := _LINE.fullmatch(lines[at + 1])) and match[1] == found[1]
-        and not _LINE.fullmatch(lines[at]) and bool(_LINE.fullmatch(lines[at - 1])) == over
-    )  # fmt: skip
-    return title.strip() if next(others, None) is None else ""
+def _with_neighbours(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    before = ""
+    for line, after in pairwise(chain(lines, [""])):
+        yield before, line, after
+        before = line
 
 
-def _of_text(content: Path | bytes) -> str:
+def _comes_before_the_title(line: str | Heading) -> bool:
+    """Return whether a line is empty, a comment of reStructuredText, or the line of punctuation above a title."""
+    return isinstance(line, str) and (not line.strip() or line.startswith((".. ", " ")) or is_rule(line.strip()))
+
+
+def _of_text(content: Path | bytes, _: str) -> str:
     """Return the first line of a text, if it stands alone with a subtitle at most."""
     lines = (line.strip() for line in _lines(content))
     head: list[str] = []
@@ -165,11 +174,11 @@ def _of_text(content: Path | bytes) -> str:
             head.append(line)
         elif head:
             break
-    first, *rest = [line for line in head if not _LINE.fullmatch(line)] or [""]
+    first, *rest = [line for line in head if not is_rule(line)] or [""]
     stands_alone = len(rest) <= 2 and not any(_SENTENCE.search(line) or len(line) > 80 for line in (first, *rest))
     return first if stands_alone and first[:1].isupper() and reads_like_a_title(first) else ""
 
 
-_READS: dict[str, Callable[[Path | bytes], str]] = {
-    PDF: _of_pdf, MARKDOWN: _of_markdown, RST: _of_underlined, TEXT: _of_text
+_READS: dict[str, Callable[[Path | bytes, str], str]] = {
+    PDF: _of_pdf, MARKDOWN: _of_markup, RST: _of_markup, TEXT: _of_text
 }  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -287,10 +287,19 @@ def _begins(title: str, line: str) -> bool:
 
 def _headed(page: Page, content_type: str) -> Iterator[str | Heading]:
     lines = page.text.split("\n")
-    fence = page.fence
     following = [*lines[1:-1], page.after, ""] if len(lines) > 1 and not lines[-1] else [*lines[1:], ""]
+    return headed(zip([page.before, *lines], lines, following, strict=False), content_type, page.fence)
+
+
+def headed(
+    lines: Iterable[tuple[str, str, str]], content_type: str, fence: str = ""
+) -> Iterator[str | Heading]:  # fmt: skip
+    """Yield the lines of a text, and a heading for each that is one. Each line comes with the lines around it.
+
+    ``fence``: the code fence of Markdown that is open before the first line.
+    """
     titled = -3
-    for at, (before, line, after) in enumerate(zip([page.before, *lines], lines, following, strict=False)):
+    for at, (before, line, after) in enumerate(lines):
         was_open, fence = fence, fence_after(fence, line) if content_type == MARKDOWN else ""
         above = "" if titled == at - 2 else before  # the rule below a title is not that above the next one
         heading = None if was_open or fence else _heading(above, line.rstrip(), after, content_type)

@@ -33,6 +33,15 @@ def columns(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
 
 
+def is_rule(line: str) -> bool:
+    """Return whether a line has one mark of punctuation only.
+
+    >>> is_rule("===="), is_rule("=-"), is_rule("")
+    (True, False, False)
+    """
+    return _RULE.fullmatch(line) is not None
+
+
 def is_as_long(rule: str, title: str) -> bool:
     """Return whether a line of punctuation is about as long as a title.
 
@@ -51,7 +60,7 @@ def style_in_markup(above: str, line: str, below: str) -> str:
     ('', '', '')
     """  # noqa: E501
     title, rule = line.rstrip(), below.rstrip()
-    if not title or not _RULE.fullmatch(rule) or _RULE.fullmatch(title) or len(rule) < min(SHORTEST, columns(title)):
+    if not title or not is_rule(rule) or is_rule(title) or len(rule) < min(SHORTEST, columns(title)):
         return ""
     if above.rstrip() == rule:
         return 2 * rule[0]
