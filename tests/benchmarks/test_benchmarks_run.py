@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.results import Figure, to_table
+from pausepoint.gate.hooks import native_hook
 from tests.support.loop import PATIENCE
 from tests.support.postgres import server
 
@@ -51,6 +52,7 @@ def test_a_quick_run_measures_every_figure_and_leaves_nothing_behind(tmp_path: P
         "server-delay-many": None, "server-steps-many": None, "server-memory": None,
         "server-import": 200.0, "server-import-app": 200.0, "server-import-starlette": None,
         "gate-answer": 200.0, "gate-answer-p99": 200.0, "gate-burst-p99": None, "gate-hook-cpu": 60.0,
+        **({"gate-hook-c-cpu": 4.0} if native_hook() else {}),
         "travel-diff": 20.0, "travel-fork": 20.0, "travel-edit": 20.0, "travel-rewind": 20.0,
     }  # fmt: skip
     assert all(0 <= figure["lowest"] <= figure["value"] <= figure["highest"] for figure in figures.values())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pausepoint
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing.suite.base import Driver, new_session, on_loop, operator, payloads, started, stored
 from tests.support.forked import Piped, piped

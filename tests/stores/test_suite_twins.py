@@ -19,8 +19,7 @@ from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.remembered import Remembered
 from pausepoint.model.schedules import Fired, Schedule
 from pausepoint.model.sessions import Filter, Pause, Position, SessionRow, position, ready_at
-from pausepoint.stores.base import Store
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange, Store
 from pausepoint.stores.files import Files
 from pausepoint.stores.found import Found, FoundQuestions
 from pausepoint.testing import ManualClock

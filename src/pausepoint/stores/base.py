@@ -31,7 +31,7 @@ out whether the transaction took effect before it reports.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -44,7 +44,6 @@ from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.remembered import Remembered
 from pausepoint.model.sessions import Filter, Pause, QuestionStatus, SessionRow, Status, Stopping
-from pausepoint.stores.changed import OnChange
 from pausepoint.stores.drawers import Drawers
 from pausepoint.stores.files import Files
 from pausepoint.stores.found import Found, FoundDescriptions, FoundQuestions
@@ -53,6 +52,9 @@ from pausepoint.stores.pause_flag import PauseFlag
 from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.schedules import Schedules
 from pausepoint.stores.upkeep import Upkeep
+
+OnChange = Callable[[frozenset[int] | None], None]
+"""Called with the keys of the sessions that have changed; None means that anything may have changed."""
 
 
 class Store(Upkeep, Schedules, Limits, Drawers, Protocol):

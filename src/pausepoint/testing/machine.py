@@ -21,8 +21,7 @@ from pausepoint.log.replay import body_of
 from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import SessionRow
-from pausepoint.stores.base import Store
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange, Store
 from pausepoint.stores.found import Found
 from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.inline import InlineEngine

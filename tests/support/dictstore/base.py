@@ -20,7 +20,7 @@ from pausepoint.model.everything import frozen_by
 from pausepoint.model.ids import check_owner
 from pausepoint.model.records import first_digest, seal_signal
 from pausepoint.model.sessions import Filter, SessionRow, contains, ready_at
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange
 from pausepoint.stores.text import storable
 from tests.support.dictstore.data import Data, Drives, Entry, Kept, noted, over, own_freeze
 from tests.support.dictstore.pages import comes_after, place

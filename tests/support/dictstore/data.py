@@ -14,7 +14,7 @@ from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.schedules import Schedule
 from pausepoint.model.sessions import Pause, QuestionFacts, QuestionStatus, SessionRow
 from pausepoint.model.stores import Tombstone
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange
 
 Drives = tuple[tuple[str, ...], tuple[str, ...] | None]
 """The workflows and queues of an engine, as in `pausepoint.model.stores.Holder`."""

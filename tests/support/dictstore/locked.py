@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange
 from tests.support.dictstore.data import Data
 from tests.support.dictstore.store import DictStore
 

@@ -23,7 +23,7 @@ from pausepoint.model.remembered import Remembered
 from pausepoint.model.schedules import Fired, Schedule
 from pausepoint.model.sessions import Filter, Pause, QuestionStatus, SessionRow, Status, Stopping
 from pausepoint.stores import text
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange
 from pausepoint.stores.files import Files
 from pausepoint.stores.found import Found, FoundQuestions
 from pausepoint.stores.pause_flag import PauseFlag

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from pausepoint.name import NAME
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange
 from pausepoint.stores.postgres import charges
 from pausepoint.stores.postgres.about import clock_skew
 from pausepoint.stores.postgres.connection import Connection

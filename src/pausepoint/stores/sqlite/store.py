@@ -35,7 +35,7 @@ from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.schedules import Fired, Schedule
 from pausepoint.model.sessions import Filter, Pause, QuestionStatus, SessionRow, Status, Stopping
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange
 from pausepoint.stores.files import Files
 from pausepoint.stores.folders import SessionFolders
 from pausepoint.stores.found import Found, FoundQuestions

@@ -14,8 +14,7 @@ import pytest
 from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.records import Record, first_digest, seal
 from pausepoint.model.sessions import Pause, SessionRow
-from pausepoint.stores.base import Store
-from pausepoint.stores.changed import OnChange
+from pausepoint.stores.base import OnChange, Store
 from pausepoint.testing.clock import ManualClock
 
 P = ParamSpec("P")
